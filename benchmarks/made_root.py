@@ -11,7 +11,7 @@ from pathlib import Path
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.message_ids import batch_of, first_id_of
-from spoolrack_store.model.names import Name, Stem
+from spoolrack_store.model.names import Death, Name, Stem
 from spoolrack_store.model.receipts import make_token
 from spoolrack_store.model.transitions import State
 
@@ -20,16 +20,16 @@ SIZE = 100
 
 
 class MadeRoot:
-    """A root without a store, as a stopped server might have left it."""
+    """A root without a store, as a stopped server might have left it. Files that are there stay."""
 
     def __init__(self, path: Path, *, seed: int = 0) -> None:
         self.path = path
         self._random = random.Random(seed)
         for folder in layout.FOLDERS:
-            (path / folder).mkdir(parents=True)
+            (path / folder).mkdir(parents=True, exist_ok=True)
         (path / layout.FORMAT).write_bytes(layout.FORMAT_CONTENT)
 
-    def stem(self, sent_at: int, count: int = 0, *, deaths: int = 0) -> Stem:
+    def stem(self, sent_at: int, count: int = 0) -> Stem:
         """Return a file that was sent in that Unix millisecond."""
         id = f"{first_id_of(Millis(sent_at))[:24]}{self._random.getrandbits(48):012x}"
         return Stem(
@@ -37,8 +37,7 @@ class MadeRoot:
             count=count,
             size=SIZE * (count or 1),
             crc=self._random.getrandbits(32),
-            line=100 if count or deaths else 0,
-            deaths=deaths,
+            line=100 if count else 0,
         )
 
     def put(self, names: Iterable[str]) -> int:
@@ -71,8 +70,9 @@ class MadeRoot:
 
     def dead(self, queue: str, sent_at: int, count: int) -> int:
         """Dead letters in their queue."""
-        stems = (self.stem(sent_at, deaths=1) for _ in range(count))
-        return self._put([_ready(queue, stem, 0) for stem in stems], queue)
+        death = Death(at=Millis(sent_at), receives=1, source="jobs")
+        names = self._names(queue, sent_at, count, receives=0)
+        return self._put((replace(name, death=death) for name in names), queue)
 
     def _names(self, queue: str, sent_at: int, count: int, *, receives: int) -> Iterator[Name]:
         for _ in range(count):

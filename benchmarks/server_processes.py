@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from glob import glob
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PLACES: Final = ("/usr/sbin", "/usr/lib/postgresql/*/bin")
@@ -40,6 +40,9 @@ def free_port() -> int:
 class Server:
     """One server with the processes that it starts itself; they are a session of their own."""
 
+    prefix: ClassVar[Sequence[str]] = ()
+    """A command that runs the servers, as strace(1) does."""
+
     def __init__(
         self,
         command: Sequence[str],
@@ -55,7 +58,7 @@ class Server:
         self._seen: set[int] = set()
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                list(command),
+                [*self.prefix, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -122,9 +125,8 @@ class Server:
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Ask it to end, and kill it if it doesn't."""
-        self.pids()
-        if self.is_alive():
-            os.kill(self._process.pid, number)
+        if pids := self.pids():
+            os.kill(pids[1 if self.prefix else 0], number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(15)
         self.kill()

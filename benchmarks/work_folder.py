@@ -12,7 +12,7 @@ import ctypes
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +34,9 @@ class WorkFolder:
 
 
 @contextmanager
-def own_disk(within: Path, size: int) -> Iterator[WorkFolder]:
+def own_disk(within: Path, size: int, *, making: Sequence[str] = _MAKING) -> Iterator[WorkFolder]:
     """Make a folder of the comparison's own, on its own file system of `size` bytes where that can
-    be; 0: on no file system of its own."""
+    be; 0: on no file system of its own. `making` are options of mkfs."""
     folder = Path(tempfile.mkdtemp(prefix="benchmarks-", dir=within))
     try:
         reason = why_not("ext4") if size else "asked for"
@@ -45,7 +45,7 @@ def own_disk(within: Path, size: int) -> Iterator[WorkFolder]:
             yield WorkFolder(folder=folder, described=f"{_kind_of(folder)}, as found ({reason})")
             return
         with LoopDisk(
-            "ext4", folder, size=size, making=_MAKING, is_written=True, is_direct=True
+            "ext4", folder, size=size, making=making, is_written=True, is_direct=True
         ) as disk:
             folder.chmod(0o755)
             inside = disk.mount_point / "run"

@@ -52,10 +52,11 @@ class Acks:
             if self._is_over:
                 raise ClientClosed("The stream is closed: delete the message by itself.")
             self._waiting.append(receipt)
-            if self._worker is None:
-                self._worker = self._runtime.start(self._run(), "spoolrack-acks")
-            self._some.set()
-            if len(self._waiting) >= self._enough:
+            if len(self._waiting) == 1:
+                if self._worker is None:
+                    self._worker = self._runtime.start(self._run(), "spoolrack-acks")
+                self._some.set()
+            if len(self._waiting) == self._enough:
                 self._full.set()
 
     def end(self) -> None:

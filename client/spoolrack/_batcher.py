@@ -14,14 +14,14 @@ import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from ._runtime import Runtime, Signal
 from ._values import MAX_BATCH, MAX_BATCH_BYTES
 from .errors import SpoolrackError, Timeout, Unreachable
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Result = TypeVar("Result", bound="ItemResult")
 
 MAX_CALLS = 2
 """In flight at one time: one is on the wire while the other one's answer is read."""
@@ -51,38 +51,46 @@ class Linger:
         self.keeps_together = False
         """Whether the callers are few, and came back in time at the last try: then one call carries
         all."""
-        self._expected = 0
+        self.expected = 0
+        """Callers for whom a call lingers, before it begins."""
         self._rest = 0
         self._pause = 1
 
     def answered(self, carried: int, waiting: int, now: float, took: float) -> None:
         """Note the answer to a call of `carried` items that took `took` seconds, while `waiting`
         callers wait."""
-        self._expected = 0
+        self.expected = 0
         callers = carried + waiting
         if callers > SMALL:
             self.keeps_together = False
         if self._rest:
             self._rest -= 1
         elif 2 <= callers <= SMALL:
-            self._expected = callers
+            self.expected = callers
             self.until = now + min(LONGEST, SHARE * took)
 
     def is_missing(self, gathered: int, now: float) -> bool:
         """Return whether a call lingers for more callers than the `gathered` ones."""
-        return gathered < self._expected and now < self.until
+        return gathered < self.expected and now < self.until
 
     def begun(self, gathered: int) -> None:
         """Note the start of a call that carries `gathered` items."""
-        if not self._expected:
+        if not self.expected:
             return
-        self.keeps_together = 2 * gathered > self._expected
+        self.keeps_together = 2 * gathered > self.expected
         if self.keeps_together:
             self._pause = 1
         else:
             self._rest = self._pause
             self._pause = min(RAREST, 2 * self._pause)
-        self._expected = 0
+        self.expected = 0
+
+
+class ItemResult(Protocol):
+    """The result of one item of a call."""
+
+    @property
+    def error(self) -> SpoolrackError | None: ...
 
 
 class _WaiterState(Enum):
@@ -114,13 +122,13 @@ class Batcher(Generic[Item, Result]):
     def __init__(
         self,
         runtime: Runtime,
-        call: Callable[[Sequence[Item], float], Awaitable[Sequence[Result]]],
+        call: Callable[..., Awaitable[Sequence[Result]]],
         size_of: Callable[[Item], int],
         *,
         max_batch: int = MAX_BATCH,
         max_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
-        """`call(items, timeout)` answers with a result for each item, in order."""
+        """`call(items, timeout=seconds)` answers with a result for each item, in order."""
         self._runtime = runtime
         self._call = call
         self._size_of = size_of
@@ -147,19 +155,37 @@ class Batcher(Generic[Item, Result]):
         return self._linger.keeps_together
 
     async def submit(self, item: Item, deadline: float) -> Result:
-        """Return the result of one item; raise the error of the call that carried it.
+        """Return the result of one item; raise its error, or that of the call that carried it.
 
         Raise `Timeout` at `deadline`, by the runtime's monotonic clock. A caller that is cancelled
         before its item is in flight takes it back.
         """
-        return (await self.submit_many([item], deadline))[0]
+        began = self._runtime.monotonic()
+        with self._lock:
+            is_alone = not (self._in_flight or self._waiting or self._linger.expected)
+            self._in_flight += is_alone
+        if is_alone:
+            try:
+                results = await self._call((item,), timeout=max(0.0, deadline - began))
+            finally:
+                self._landed(1, began)
+            result = _checked(results, 1)[0]
+        else:
+            result = (await self._share([item], self._size_of(item), deadline))[0]
+        if result.error is not None:
+            raise result.error
+        return result
 
     async def submit_many(self, items: Sequence[Item], deadline: float) -> Sequence[Result]:
         """Return a result for each of `items`, which share one call: see `submit`."""
         size = sum(map(self._size_of, items))
         if len(items) > 1 and (2 * len(items) > self._max_batch or 2 * size > self._max_bytes):
             # They fill half of a call: to gather others for it would save nothing.
-            return await self._call(items, max(0.0, deadline - self._runtime.monotonic()))
+            return await self._call(items, timeout=max(0.0, deadline - self._runtime.monotonic()))
+        return await self._share(items, size, deadline)
+
+    async def _share(self, items: Sequence[Item], size: int, deadline: float) -> Sequence[Result]:
+        """Make a call with what else waits, or wait for one."""
         waiter: _Waiter[Item, Result] = _Waiter(items, size, deadline)
         with self._lock:
             leads = self._may_lead(len(self._waiting) + 1)
@@ -286,9 +312,7 @@ class Batcher(Generic[Item, Result]):
             latest = max(waiter.deadline for waiter in batch)
             left = max(0.0, latest - began)
             items = [item for waiter in batch for item in waiter.items]
-            results = await self._call(items, left)
-            if len(results) != len(items):
-                raise ValueError(f"{len(results)} results for {len(items)} items")
+            results = _checked(await self._call(items, timeout=left), len(items))
             begin = 0
             for waiter in batch:
                 waiter.results = results[begin : begin + len(waiter.items)]
@@ -304,17 +328,27 @@ class Batcher(Generic[Item, Result]):
             interruption = error
             for waiter in batch:
                 waiter.error = Unreachable("The call was interrupted; it may have taken place.")
-        with self._lock:
-            now = self._runtime.monotonic()
-            self._in_flight -= 1
-            self._linger.answered(len(batch), len(self._waiting), now, now - began)
-            successor = self._next_leader()
-            for waiter in batch:
-                waiter.state = _WaiterState.DONE
-        if successor is not None and successor.signal is not None:
-            successor.signal.set()
+        for waiter in batch:
+            waiter.state = _WaiterState.DONE
+        self._landed(len(batch), began)
         for waiter in batch:
             if waiter.signal is not None:
                 waiter.signal.set()
         if interruption is not None:
             raise interruption
+
+    def _landed(self, carried: int, began: float) -> None:
+        """Note the end of a call of `carried` callers; let the next one begin."""
+        with self._lock:
+            now = self._runtime.monotonic()
+            self._in_flight -= 1
+            self._linger.answered(carried, len(self._waiting), now, now - began)
+            successor = self._next_leader() if self._waiting else None
+        if successor is not None and successor.signal is not None:
+            successor.signal.set()
+
+
+def _checked(results: Sequence[Result], count: int) -> Sequence[Result]:
+    if len(results) != count:
+        raise ValueError(f"{len(results)} results for {count} items")
+    return results

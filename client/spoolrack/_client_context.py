@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
 from random import Random
 from typing import Protocol, TypeVar
 from weakref import WeakSet
@@ -22,6 +21,11 @@ from .errors import ClientClosed, ForkedClient, SpoolrackError, Timeout, Unreach
 T = TypeVar("T")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+_interrupted: set[ClientContext] = set()
+"""Clients with a call that Ctrl-C interrupted, which may never end for gRPC. They live until
+they are closed, at exit at the latest, which waits for a bounded time. Deallocation would hang."""
 
 
 class Closable(Protocol):
@@ -54,7 +58,8 @@ class ClientContext:
 
     def check(self) -> None:
         """Raise an error if no call may be made now."""
-        self.check_process()
+        if self._pid != os.getpid():
+            raise ForkedClient()
         if self.closed:
             raise ClientClosed()
 
@@ -62,34 +67,32 @@ class ClientContext:
         if self._pid != os.getpid():
             raise ForkedClient()
 
-    def deadline(self, timeout: Seconds | None) -> float:
-        """Return the time, on the runtime's clock, at which a call that begins now must have ended."""
-        return self.runtime.monotonic() + self.timeout_of(timeout)
-
     def timeout_of(self, timeout: Seconds | None) -> float:
         """Return the seconds that a call may take."""
-        span = arguments.timeout(timeout)
-        return self.timeout if span is None else span
+        return self.timeout if timeout is None else arguments.span("timeout", timeout)
 
     async def attempt(
         self,
-        call: Callable[[float], Awaitable[T]],
+        call: Callable[..., Awaitable[T]],
         timeout: Seconds | None,
-        *,
+        *given: object,
         done_if: type[SpoolrackError] | None = None,
     ) -> T | None:
-        """Return the result of `call(deadline)`; retry it after errors that a retry may solve.
+        """Return the result of `call(*given, deadline)`; retry it after errors that a retry may solve.
 
         `done_if`: an error that proves, once a connection has broken in mid-call, that the first
         attempt took place. The result is None then.
         """
         self.check()
-        deadline = self.deadline(timeout)
+        deadline = self.runtime.monotonic() + self.timeout_of(timeout)
         failed = 0
         in_doubt = False
         while True:
             try:
-                return await call(deadline)
+                return await call(*given, deadline)
+            except KeyboardInterrupt:
+                _interrupted.add(self)
+                raise
             except SpoolrackError as error:
                 if in_doubt and done_if is not None and isinstance(error, done_if):
                     return None
@@ -129,7 +132,7 @@ class ClientContext:
                 results.extend(failed(failure) for _ in chunk)
                 continue
             try:
-                results.extend(await self.attempt(partial(call, chunk), timeout) or ())
+                results.extend(await self.attempt(call, timeout, chunk) or ())
             except SpoolrackError as error:
                 if not results:
                     raise
@@ -148,6 +151,7 @@ class ClientContext:
         if self.closed or self._pid != os.getpid():
             return
         self.closed = True
+        _interrupted.discard(self)
         for part in list(self.open):
             await part.close()
         await self.transport.close()

@@ -6,11 +6,12 @@ Pure, but for the trace context that a message gets.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sized
+from datetime import datetime
 from typing import TypeVar, cast
 
 from . import _arguments as arguments
 from . import tracing
-from ._values import MAX_BATCH, MAX_BATCH_BYTES, MAX_PRIORITY, Outgoing
+from ._values import MAX_BATCH, MAX_BATCH_BYTES, MAX_PRIORITY, Attributes, Outgoing, Seconds
 
 Item = TypeVar("Item")
 
@@ -19,15 +20,41 @@ def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
     """Return a message with a body of bytes and a delay in seconds; raise `InvalidRequest`."""
     if not isinstance(message, Outgoing):
         return Outgoing(body=arguments.body("a message", message), attributes=tracing.traced({}))
-    arguments.attributes(message.attributes)
+    return outgoing(
+        message.body,
+        message.attributes,
+        message.delay,
+        message.deliver_at,
+        message.deduplication_id,
+        message.group,
+        message.priority,
+    )
+
+
+def outgoing(
+    body: bytes | str,
+    attributes: Attributes,
+    delay: Seconds | None,
+    deliver_at: datetime | None,
+    deduplication_id: str,
+    group: str,
+    priority: int,
+) -> Outgoing:
+    """Return such a message; raise `InvalidRequest`. Defaults are not checked."""
+    if attributes or type(attributes) is not dict:
+        arguments.attributes(attributes)
     return Outgoing(
-        body=arguments.body("body", message.body),
-        attributes=tracing.traced(message.attributes),
-        delay=arguments.optional_span("delay", message.delay),
-        deliver_at=arguments.optional_moment("deliver_at", message.deliver_at),
-        deduplication_id=arguments.text("deduplication_id", message.deduplication_id),
-        group=arguments.text("group", message.group),
-        priority=arguments.integer("priority", message.priority, most=MAX_PRIORITY),
+        body=body if type(body) is bytes else arguments.body("body", body),
+        attributes=tracing.traced(attributes),
+        delay=None if delay is None else arguments.span("delay", delay),
+        deliver_at=None if deliver_at is None else arguments.optional_moment("deliver_at", deliver_at),
+        deduplication_id=deduplication_id
+        if deduplication_id == ""
+        else arguments.text("deduplication_id", deduplication_id),
+        group=group if group == "" else arguments.text("group", group),
+        priority=priority
+        if priority == 0 and type(priority) is int
+        else arguments.integer("priority", priority, most=MAX_PRIORITY),
     )
 
 

@@ -94,9 +94,11 @@ class ThreadSignal:
 
     def set(self) -> None:
         self._is_set = True
-        with contextlib.suppress(IndexError):
+        try:
             while True:
                 self._waiting.popleft().release()
+        except IndexError:
+            return  # No waiter is left.
 
     def is_set(self) -> bool:
         return self._is_set
@@ -106,24 +108,25 @@ class ThreadSignal:
         lock.acquire()
         self._waiting.append(lock)
         # Only now: a `set` from here on finds the lock.
-        if not self._is_set:
-            _acquire(lock, timeout)
+        if not self._is_set and not _acquire(lock, timeout):
             with contextlib.suppress(ValueError):
                 self._waiting.remove(lock)
         return self._is_set
 
 
-def _acquire(lock: threading.Lock, timeout: float | None) -> None:
-    """Wait for a lock no longer than `timeout` seconds."""
+def _acquire(lock: threading.Lock, timeout: float | None) -> bool:
+    """Wait for a lock no longer than `timeout` seconds; return whether it was acquired."""
     if threading.current_thread() is not threading.main_thread():
-        lock.acquire(timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX))
-        return
+        return lock.acquire(
+            timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
+        )
     # A signal that comes in the instant before the lock is waited for does not interrupt the wait, and
     # its handler would run only after it: Ctrl-C would do nothing.
     end = math.inf if timeout is None else time.monotonic() + timeout
     while not lock.acquire(timeout=min(SLICE, max(0.0, end - time.monotonic()))):
         if time.monotonic() >= end:
-            return
+            return False
+    return True
 
 
 class StartedThread:
@@ -146,17 +149,12 @@ class StartedThread:
 class Threads:
     """The runtime of threads: it blocks instead of suspending."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
+    signal = staticmethod(ThreadSignal)
+    lock = staticmethod(threading.Lock)
 
     async def sleep(self, seconds: float) -> None:
         await ThreadSignal().wait(seconds)
-
-    def signal(self) -> ThreadSignal:
-        return ThreadSignal()
-
-    def lock(self) -> contextlib.AbstractContextManager[Any]:
-        return threading.Lock()
 
     def start(self, work: Work[None], name: str) -> StartedThread:
         return StartedThread(work, name)

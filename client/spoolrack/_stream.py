@@ -83,7 +83,7 @@ class EnvelopeStream:
     async def next(self) -> Envelope | None:
         """Return the next message; None once the stream is closed. Raise the error that ended it
         otherwise."""
-        found = await self.receive(1, None)
+        found = await self._take(1, None)
         return found[0] if found else None
 
     async def receive(self, max_messages: int, wait: Seconds | None) -> list[Envelope]:
@@ -92,10 +92,14 @@ class EnvelopeStream:
         it otherwise."""
         arguments.integer("max_messages", max_messages, 1)
         waits = arguments.optional_span("wait", wait)
+        return await self._take(
+            max_messages, None if waits is None else self._runtime.monotonic() + waits
+        )
+
+    async def _take(self, max_messages: int, deadline: float | None) -> list[Envelope]:
         self._context.check_process()
         if self._reader is None:
             self._start()
-        deadline = None if waits is None else self._runtime.monotonic() + waits
         while True:
             envelopes = await self._buffer.get_many(max_messages, deadline)
             # A message whose lease was lost while it waited here is delivered again, to any consumer.

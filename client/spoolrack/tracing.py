@@ -67,6 +67,8 @@ def traced(attributes: Attributes) -> Attributes:
 
     A message that carries a context keeps it.
     """
+    if _API not in sys.modules:
+        return attributes
     context = current()
     if not context or TRACEPARENT in attributes:
         return attributes
@@ -87,7 +89,7 @@ def current() -> dict[str, str]:
 
 def metadata() -> tuple[tuple[str, str], ...] | None:
     """Return the active span's context as the metadata of a call that isn't a send."""
-    return tuple(current().items()) or None
+    return tuple(current().items()) or None if _API in sys.modules else None
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 
 import grpc
 
-from .access.authorization import caller_name
-from .access.permissions import Identity
+from .access.authorization import current_caller
 from .addresses import address_text
+from .app.caller import Caller
 
 if TYPE_CHECKING:
     from aiohttp import web  # A server without HTTP doesn't load it.
@@ -30,14 +30,14 @@ def consumer_of_call(context: grpc.aio.ServicerContext[Any, Any]) -> str:
             agent = value
     # gRPC appends what it is made of to the name that a program gives itself.
     own = str(agent).partition(" grpc-")[0]
-    return _name(caller_name(), unquote(address) if kind in ("ipv4", "ipv6") else kind, own)
+    return _name(current_caller().name, unquote(address) if kind in ("ipv4", "ipv6") else kind, own)
 
 
-def consumer_of_request(request: web.BaseRequest, identity: Identity) -> str:
+def consumer_of_request(request: web.BaseRequest, caller: Caller) -> str:
     """Return the name of an HTTP request's consumer."""
     peer = None if request.transport is None else request.transport.get_extra_info("peername")
     address = address_text(*peer[:2]) if peer else ""
-    return _name(identity.name, address, request.headers.get("User-Agent", ""))
+    return _name(caller.name, address, request.headers.get("User-Agent", ""))
 
 
 def _name(identity: str, address: str, agent: str) -> str:

@@ -17,53 +17,48 @@ from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.clock import HOUR, LAST_MOMENT, Millis
+from spoolrack.v1 import redrive_service_pb2 as redrive_rpc
+from spoolrack.v1 import reservation_service_pb2 as reservation_rpc
+from spoolrack.v1 import schedule_service_pb2 as schedule_rpc
+from spoolrack.v1 import staging_service_pb2 as staging_rpc
+from spoolrack_store.model.clock import LAST_MOMENT, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     InvalidMessage,
-    InvalidQueueName,
     InvalidRequest,
     InvalidSetting,
 )
-from spoolrack_store.model.field_checks import check_number, check_span, check_word
+from spoolrack_store.model.field_checks import check_number, check_span
 from spoolrack_store.model.message_content import Attributes, check_attribute_count
-from spoolrack_store.model.message_ids import is_id
-from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import (
-    CreateQueue,
     LastReceive,
     Message,
     MessageFilter,
     MessageRun,
-    Purge,
     Queue,
-    UpdateQueue,
 )
+from spoolrack_store.model.redrive_requests import Redrive, RedriveState
+from spoolrack_store.model.reservation_requests import Reservation
+from spoolrack_store.model.schedule_requests import QueuedSchedule
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
+from spoolrack_store.model.stage_requests import StageInfo
 from spoolrack_store.model.transitions import State
+
+from .app.bounds import MAX_COUNT as MAX_COUNT
+from .app.bounds import MAX_DEDUPLICATION_ID
+from .app.bounds import MAX_WAIT as MAX_WAIT
+from .app.bounds import message_id as message_id
+from .app.bounds import number as number
+from .app.bounds import queue_name as queue_name
+from .app.queues import QueueChanges
+from .app.schedules import next_tick
 
 T = TypeVar("T")
 
-MAX_COUNT: Final = 1_000
-"""Messages, targets, changes or items of a page in one request."""
-MAX_SKIP: Final = 100_000
-"""Messages that a page of a list may pass over: commits wait meanwhile."""
 MAX_IN_FLIGHT: Final = 10_000
 DEFAULT_IN_FLIGHT: Final = 100
-DEFAULT_PAGE: Final = 100
 DEFAULT_RECEIVE_BYTES: Final = 4 * MIB
 MAX_RECEIVE_BYTES: Final = 64 * MIB
-MAX_WAIT: Final = HOUR
-
-MAX_VERSION: Final = 10**15 - 1
-"""Of a queue: its file's name has 15 digits."""
-MAX_FILTERS: Final = 10
-"""Attributes that a list may name."""
-MAX_DEDUPLICATION_ID: Final = 128
-"""Characters."""
-
-LARGEST_RECORD: Final = 256
-"""Bytes that one of them takes in a message, without its explanation."""
 
 _MAX_SECONDS: Final = 315_576_000_000
 """The most that a `google.protobuf.Duration` may hold: 10,000 years."""
@@ -169,40 +164,14 @@ def moment(timestamp: Timestamp, what: str) -> Millis:
     return Millis(found)
 
 
+def optional_moment(message: AnyMessage, field: str) -> Millis | None:
+    """Return the moment in a field; None if it is absent."""
+    return moment(getattr(message, field), field) if message.HasField(field) else None
+
+
 def _set(field: Timestamp, moment: Millis) -> None:
     field.seconds = moment // 1_000
     field.nanos = moment % 1_000 * 1_000_000
-
-
-def queue_name(name: str) -> str:
-    if not is_queue_name(name):
-        raise InvalidQueueName(name=name)
-    return name
-
-
-def message_id(id: str) -> str:
-    if not is_id(id.lower()):
-        raise InvalidRequest(what="id", value=id, rule="must be a UUID such as a send answers with")
-    return id.lower()
-
-
-def number(value: int, what: str, *, default: int, most: int) -> int:
-    """Return a field that is from 1 to `most`, with 0 for `default`."""
-    if value:
-        check_number(what, value, 1, most)
-    return value or default
-
-
-def place(value: int, what: str, *, most: int) -> int:
-    """Return a field that counts from 0, up to `most`."""
-    check_number(what, value, 0, most)
-    return value
-
-
-def word(name: str, what: str, *, most: int) -> str:
-    """Return a name that its user has chosen and that becomes part of a file's."""
-    check_word(what, name, most)
-    return name
 
 
 def deduplication_id(id: str) -> str:
@@ -221,16 +190,11 @@ def check_count(count: int, what: str) -> None:
 # Queues.
 
 
-def creation(queue: pb.Queue) -> CreateQueue:
-    name = queue_name(queue.name)
-    return CreateQueue(name=name, settings=settings(queue.settings), labels=dict(queue.labels))
-
-
 def settings(message: pb.QueueSettings) -> QueueSettings:
     return _DEFAULTS.changed(_present(message))
 
 
-def update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
+def update(queue: pb.Queue, mask: FieldMask) -> QueueChanges:
     """Return the fields of a queue that an update names; without a mask, those that are present."""
     present = _present(queue.settings)
     paths = list(mask.paths)
@@ -256,18 +220,12 @@ def update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
                 value=path,
                 rule='must be paths such as "settings.visibility_timeout", "labels", or "*" alone',
             )
-    return UpdateQueue(
-        name=queue_name(queue.name),
-        changes=changes,
+    return QueueChanges(
+        settings=changes,
         labels=labels,
         replaces_labels="labels" in paths,
-        if_version=version(queue.version),
+        if_version=queue.version,
     )
-
-
-def version(version: int) -> int:
-    """Return a version as a precondition; 0 for none."""
-    return place(version, "version", most=MAX_VERSION)
 
 
 def _present(message: pb.QueueSettings) -> dict[str, object]:
@@ -290,7 +248,7 @@ def _present(message: pb.QueueSettings) -> dict[str, object]:
     return found
 
 
-def _settings(held: QueueSettings) -> pb.QueueSettings:
+def queue_settings(held: QueueSettings) -> pb.QueueSettings:
     made = pb.QueueSettings()
     for setting in SCHEMA.values():
         value = getattr(held, setting.name)
@@ -309,7 +267,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
     counts, blocking = queue.counts, queue.blocking
     return pb.Queue(
         name=queue.name,
-        settings=_settings(queue.settings),
+        settings=queue_settings(queue.settings),
         counts=pb.QueueCounts(
             ready_count=counts.ready_count,
             leased_count=counts.leased_count,
@@ -439,36 +397,94 @@ def _record(record: DeadLetterRecord) -> pb.DeadLetterRecord:
     )
 
 
+# Redrives, schedules, stages and reservations.
+
+_REDRIVE_STATES: Final[Mapping[RedriveState, redrive_rpc.RedriveState.ValueType]] = {
+    RedriveState.RUNNING: redrive_rpc.REDRIVE_STATE_RUNNING,
+    RedriveState.DONE: redrive_rpc.REDRIVE_STATE_DONE,
+    RedriveState.CANCELLED: redrive_rpc.REDRIVE_STATE_CANCELLED,
+}
+
+
+def redrive(redrive: Redrive) -> redrive_rpc.Redrive:
+    return redrive_rpc.Redrive(
+        id=redrive.id,
+        queue=redrive.queue,
+        destination=redrive.destination,
+        source_queue=redrive.source_queue,
+        max_messages_per_second=redrive.rate,
+        state=_REDRIVE_STATES[redrive.state],
+        moved_count=redrive.moved,
+        failed_count=redrive.failed,
+        last_failure=redrive.last_failure,
+        remaining_count=redrive.remaining,
+        start_time=timestamp(redrive.started_at),
+        end_time=None if redrive.ended_at is None else timestamp(redrive.ended_at),
+    )
+
+
+def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
+    schedule, last, following = queued.schedule, queued.last_tick, next_tick(queued)
+    made = schedule_rpc.Schedule(
+        queue=queued.queue,
+        name=queued.name,
+        cron=schedule.cron,
+        time_zone=schedule.time_zone,
+        body=schedule.body,
+        group=schedule.group,
+        paused=schedule.is_paused,
+        create_time=timestamp(schedule.created_at),
+        last_tick_time=None if last is None else timestamp(Millis(last * 1_000)),
+        next_tick_time=None if following is None else timestamp(Millis(following * 1_000)),
+    )
+    _set_attributes(made.attributes, schedule.attributes)
+    return made
+
+
+def stage(stage: StageInfo) -> staging_rpc.Stage:
+    return staging_rpc.Stage(
+        name=stage.name,
+        chunk_count=stage.chunks,
+        message_counts=stage.messages,
+        expire_time=timestamp(stage.expires_at),
+    )
+
+
+def reservation(reservation: Reservation, root_id: str) -> reservation_rpc.Reservation:
+    return reservation_rpc.Reservation(
+        queue=reservation.queue,
+        stream=reservation.stream,
+        sequence_number=reservation.sequence_number,
+        message_count=reservation.messages,
+        byte_count=reservation.bytes,
+        expire_time=timestamp(reservation.expires_at),
+        state=(
+            reservation_rpc.RESERVATION_STATE_LOST
+            if reservation.is_lost
+            else reservation_rpc.RESERVATION_STATE_HELD
+        ),
+        read_count=reservation.reads,
+        root_id=root_id,
+    )
+
+
+# Requests.
+
+
 def states(numbers: Iterable[pb.MessageState.ValueType]) -> frozenset[State]:
     found: set[State] = set()
-    for number in numbers:
-        if number not in _STATES_BACK:
-            raise InvalidRequest(what="states", value=number, rule="must hold ready, leased or delayed")
-        found.add(_STATES_BACK[number])
+    for each in numbers:
+        if each not in _STATES_BACK:
+            raise InvalidRequest(what="states", value=each, rule="must hold ready, leased or delayed")
+        found.add(_STATES_BACK[each])
     return frozenset(found)
 
 
-def purge(request: rpc.PurgeQueueRequest) -> Purge:
-    has_age = request.HasField("sent_before")
-    return Purge(
-        queue=queue_name(request.name),
-        sent_before=moment(request.sent_before, "sent_before") if has_age else None,
-        states=states(request.states),
-    )
-
-
 def message_filter(request: rpc.ListMessagesRequest) -> MessageFilter:
-    since, before = (
-        moment(getattr(request, name), name) if request.HasField(name) else None
-        for name in ("sent_since", "sent_before")
-    )
-    if len(request.attributes) > MAX_FILTERS:
-        rule = f"must be {MAX_FILTERS} at most"
-        raise InvalidRequest(what="attributes", value=len(request.attributes), rule=rule)
     return MessageFilter(
         states=states(request.states),
-        sent_since=since,
-        sent_before=before,
+        sent_since=optional_moment(request, "sent_since"),
+        sent_before=optional_moment(request, "sent_before"),
         group=request.group,
         attributes=attributes(request.attributes),
     )
@@ -483,16 +499,6 @@ def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
         rule = "must be from 0 on, and goes with the view full"
         raise InvalidRequest(what="max_body_bytes", value=request.max_body_bytes, rule=rule)
     return (request.max_body_bytes or None) if is_full else 0
-
-
-def skip(request: rpc.ListMessagesRequest) -> int:
-    """Return the number of messages that a list skips."""
-    if request.skip and (request.group or request.attributes):
-        rule = "goes with neither group nor attributes"
-        raise InvalidRequest(what="skip", value=request.skip, rule=rule)
-    if not 0 <= request.skip <= MAX_SKIP:
-        raise InvalidRequest(what="skip", value=request.skip, rule=f"must be from 0 to {MAX_SKIP}")
-    return request.skip
 
 
 def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Any
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.errors import InvalidRequest, StoreError
@@ -13,44 +10,18 @@ from spoolrack_store.model.operations import Delete, LastReceive
 from spoolrack_store.store import Store
 
 from . import convert, encoding
+from .app.store_access import SubmittedRequest
 
 
-@dataclass(slots=True)
-class SubmittedDelete:
-    """A delete in the store."""
-
-    places: Sequence[int] | None
-    """For each answer of the store the position in the request; None: they are in its order."""
-    refused: dict[int, StoreError]
-    """By position, why the edge refused a target."""
-    future: Future[list[StoreError | None]]
-
-    @property
-    def futures(self) -> Sequence[Future[Any]]:
-        return (self.future,)
-
-    def encoded(self) -> bytes:
-        """Return the response, once the store has answered; raise the `StoreError` of the whole
-        request."""
-        return encoding.delete_response(self.results())
-
-    def results(self) -> Sequence[StoreError | None]:
-        """Return a result for each target; raise the `StoreError` of the whole request."""
-        answers = self.future.result()
-        if self.places is None:
-            return answers
-        results = self.refused | dict(zip(self.places, answers, strict=True))
-        return [results[position] for position in range(len(results))]
-
-
-def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> SubmittedDelete:
+def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> SubmittedRequest:
     """Submit a delete to the store; raise the `StoreError` of a request that is invalid as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(targets), "targets")
     receipts = [target.receipt for target in targets]
     named = [position for position, target in enumerate(targets) if target.HasField("last_receive")]
     if all(receipts) and not named:
-        return SubmittedDelete(None, {}, store.submit(Delete(queue=queue, receipts=receipts)))
+        future = store.submit(Delete(queue=queue, receipts=receipts))
+        return SubmittedRequest((future,), lambda: encoding.delete_response(future.result()))
     by_receipt: dict[int, str] = {}
     by_id: dict[int, str] = {}
     refused: dict[int, StoreError] = {}
@@ -78,4 +49,11 @@ def start(store: Store, queue: str, targets: Sequence[rpc.DeleteTarget]) -> Subm
         ids=list(by_id.values()),
         last_receives=last_receives,
     )
-    return SubmittedDelete([*by_receipt, *by_id], refused, store.submit(delete))
+    answering = store.submit(delete)
+
+    def encoded() -> bytes:
+        results: dict[int, StoreError | None] = dict(refused)
+        results.update(zip([*by_receipt, *by_id], answering.result(), strict=True))
+        return encoding.delete_response([results[position] for position in range(len(results))])
+
+    return SubmittedRequest((answering,), encoded)

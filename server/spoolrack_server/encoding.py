@@ -62,12 +62,16 @@ class ResponseTags(NamedTuple):
 
 
 SEND_TAGS: Final = ResponseTags(b"\x08", b"\x12", b"\x1a")
-"""Those of a `StreamSendResponse`, and of a `StreamDeleteResponse`."""
+"""Those of a `StreamSendResponse`, and of a `StreamDeleteResponse`, as these two:"""
+ACCEPTS_MORE: Final = b"\x20\x01"
+"""`accepts_more`"""
+MORE_RESPONSES: Final = b"\x2a"
+"""The tag of `more`."""
 
 
 def correlated(correlation_id: int, response: bytes, tags: ResponseTags = SEND_TAGS) -> bytes:
     """Return the response of a stream: the id of its request, and the response of a unary call."""
-    return _id(correlation_id, tags) + field(tags.response, response)
+    return _id(correlation_id, tags) + tags.response + varint(len(response)) + response
 
 
 def failed(correlation_id: int, error: Status, tags: ResponseTags = SEND_TAGS) -> bytes:
@@ -91,10 +95,9 @@ def send_response(stored: SendResults) -> bytes:
             for position, result in enumerate(ids)
         )
     time = field(b"\x12", timestamp(sent_at(ids[0])))
-    id = b"\x0a" + bytes((len(ids[0]),))
-    before = id + b"\0" * len(ids[0]) + time  # for its length
-    sent = b"\x0a" + varint(len(before))
-    start = (_RESULTS + varint(len(sent) + len(before)) + sent + id).decode("latin-1")
+    # All lengths are below 128: those of ids and times.
+    length = 2 + len(ids[0]) + len(time)
+    start = bytes((0x0A, 2 + length, 0x0A, length, 0x0A, len(ids[0]))).decode("latin-1")
     end = time.decode("latin-1")
     return f"{start}{(end + start).join(ids)}{end}".encode("latin-1")
 

@@ -17,10 +17,11 @@ from typing import Final
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import InvalidRequest
 
-from . import convert
+from .access.authorization import current_caller
+from .app.bounds import queue_name
+from .app.queues import Queues
 from .keda import externalscaler_pb2 as pb
 from .rpc import Context, put
-from .store_access import StoreAccess
 
 MESSAGES: Final = "spoolrack-messages"
 OLDEST_AGE: Final = "spoolrack-oldest-age"
@@ -52,8 +53,8 @@ class _Backlog:
 class ExternalScaler:
     """The handlers of KEDA's calls. Lives in one event loop."""
 
-    def __init__(self, access: StoreAccess, clock: Clock) -> None:
-        self._access = access
+    def __init__(self, queues: Queues, clock: Clock) -> None:
+        self._queues = queues
         self._clock = clock
         self._draining = asyncio.Event()
 
@@ -118,7 +119,7 @@ class ExternalScaler:
         return (await self._backlog(trigger)).messages > trigger.activation_messages
 
     async def _backlog(self, trigger: _Trigger) -> _Backlog:
-        counts = (await self._access.read(self._access.store.queue, trigger.queue)).counts
+        counts = await self._queues.counts(current_caller(), trigger.queue)
         oldest = counts.oldest
         return _Backlog(
             float(counts.ready_count + (counts.leased_count if trigger.counts_leased else 0)),
@@ -136,7 +137,7 @@ def _trigger(request: pb.ScaledObjectRef) -> _Trigger:
     metadata = request.scalerMetadata
     age = metadata.get("oldestAgeSeconds", "")
     return _Trigger(
-        queue=convert.queue_name(metadata.get("queue", "")),
+        queue=queue_name(metadata.get("queue", "")),
         messages_per_replica=_number(
             metadata, "messagesPerReplica", MESSAGES_PER_REPLICA, is_positive=True
         ),

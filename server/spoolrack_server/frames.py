@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -21,10 +21,10 @@ from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY, Delivery, Recei
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
 
 from . import encoding
+from .app.store_access import StoreAccess
 from .lease_requests import LeaseRequests, receipts_of
 from .memory import Budget
 from .rpc import CallIsOver, Context, put, write
-from .store_access import StoreAccess
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
@@ -171,15 +171,19 @@ class LeasedFrame:
     async def hand_over(self, writes: asyncio.Lock | None = None) -> None:
         """Write the messages in one response; return the leases that the transport didn't take.
 
-        Of a stream, which takes one response at a time, `writes` is held meanwhile.
+        Of a stream, which takes one response at a time, `writes` is held meanwhile; the task that
+        hands over must be no call's, which is cancelled.
         """
         response = encoding.deliveries(self._deliveries, self._frames.clock.wall())
         receipts = receipts_of(self._deliveries)
         # The bodies are in the response now.
         self._deliveries = []
         try:
-            async with writes or nullcontext():
+            if writes is None:
                 await write(self._context, response)
+            else:
+                async with writes:
+                    await put(self._context, response)
         except CallIsOver:
             if receipts:
                 self._frames._leases.release(self._queue, receipts)

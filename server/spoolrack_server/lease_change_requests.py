@@ -5,9 +5,7 @@ The store takes the leases together that are changed alike: a request becomes as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -26,6 +24,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.store import Store
 
 from . import convert
+from .app.store_access import SubmittedRequest
 from .status import status_of
 
 Change = TypeVar("Change", bound=Hashable)
@@ -33,34 +32,7 @@ Results = Sequence[Any]
 """A result for each message; the errors are `StoreError`s."""
 
 
-@dataclass(slots=True)
-class SubmittedChanges:
-    """Changes of leases in the store."""
-
-    count: int
-    refused: Mapping[int, StoreError]
-    """By position in the request, why the edge refused one."""
-    submitted: Sequence[tuple[Sequence[int], Future[Any]]]
-    """The positions of leases that are changed alike, and their results in this order."""
-    response_of: Callable[[Results], Message]
-
-    @property
-    def futures(self) -> Sequence[Future[Any]]:
-        return [future for _, future in self.submitted]
-
-    def response(self) -> Message:
-        """Return the response, once the store has answered; raise the `StoreError` of the whole
-        request."""
-        results: dict[int, Any] = dict(self.refused)
-        for positions, future in self.submitted:
-            results.update(zip(positions, future.result(), strict=True))
-        return self.response_of([results[position] for position in range(self.count)])
-
-    def encoded(self) -> bytes:
-        return self.response().SerializeToString()
-
-
-def change_visibility(store: Store, request: rpc.ChangeVisibilityRequest) -> SubmittedChanges:
+def change_visibility(store: Store, request: rpc.ChangeVisibilityRequest) -> SubmittedRequest:
     """Submit visibility changes to the store; raise the `StoreError` of a request that is invalid as a
     whole."""
     queue, changes = convert.queue_name(request.queue), request.changes
@@ -86,7 +58,7 @@ def change_visibility(store: Store, request: rpc.ChangeVisibilityRequest) -> Sub
     return _submit(store, len(changes), visibility_of, request_of, _visibility_response)
 
 
-def release(store: Store, request: rpc.ReleaseRequest) -> SubmittedChanges:
+def release(store: Store, request: rpc.ReleaseRequest) -> SubmittedRequest:
     """Submit releases to the store; raise the `StoreError` of a request that is invalid as a whole."""
     queue, releases = convert.queue_name(request.queue), request.releases
     convert.check_count(len(releases), "releases")
@@ -114,7 +86,7 @@ def release(store: Store, request: rpc.ReleaseRequest) -> SubmittedChanges:
     return _submit(store, len(releases), wanted_of, request_of, _release_response)
 
 
-def reject(store: Store, request: rpc.RejectRequest) -> SubmittedChanges:
+def reject(store: Store, request: rpc.RejectRequest) -> SubmittedRequest:
     """Submit rejections to the store; raise the `StoreError` of a request that is invalid as a
     whole."""
     queue, rejections = convert.queue_name(request.queue), request.rejections
@@ -137,7 +109,7 @@ def _submit(
     change_of: Callable[[int], Change],
     request_of: Callable[[Change, Sequence[int]], Request[Any]],
     response_of: Callable[[Results], Message],
-) -> SubmittedChanges:
+) -> SubmittedRequest:
     """Hand the store a request for all positions of the same change."""
     alike: dict[Change, list[int]] = {}
     refused: dict[int, StoreError] = {}
@@ -149,7 +121,14 @@ def _submit(
     submitted = [
         (positions, store.submit(request_of(change, positions))) for change, positions in alike.items()
     ]
-    return SubmittedChanges(count, refused, submitted, response_of)
+
+    def encoded() -> bytes:
+        results: dict[int, Any] = dict(refused)
+        for positions, future in submitted:
+            results.update(zip(positions, future.result(), strict=True))
+        return response_of([results[position] for position in range(count)]).SerializeToString()
+
+    return SubmittedRequest([future for _, future in submitted], encoded)
 
 
 def _visibility_response(results: Results) -> rpc.ChangeVisibilityResponse:

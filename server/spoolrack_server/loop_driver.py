@@ -11,17 +11,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
-from typing import Final
+from queue import SimpleQueue
+from typing import Any, Final
 
-from spoolrack_store.committer import Committer, Cycle
+from spoolrack_store.committer import Committer
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.thread_driver import error_of, run_whole, step
 
 SETTLING: Final = 0.002
 """Seconds that work of the store's own waits for a request whose commit does it along. Answers go first
 meanwhile."""
+
+_Job = tuple[Callable[[Any], Exception | None], Any, Callable[[BaseException | None], None]]
+"""A function, its argument, and the callback of the loop that gets its error."""
 
 
 class LoopDriver:
@@ -35,9 +38,12 @@ class LoopDriver:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
-        self._beside = ThreadPoolExecutor(1, "spoolrack-committer")
-        # Start its thread now: without one, a commit would wait for ever.
-        self._beside.submit(int).result()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        """For the other thread, one at a time; None ends it."""
+        # An executor's futures cost a lone message more than its sync does.
+        self._beside = threading.Thread(target=self._run_jobs, name="spoolrack-committer", daemon=True)
+        # Start it now: without it, a commit would wait for ever.
+        self._beside.start()
         self._is_woken = False
         self._is_at_work = False
         self._timer: asyncio.TimerHandle | None = None
@@ -61,7 +67,8 @@ class LoopDriver:
 
     def stop(self) -> None:
         self._ended.wait()
-        self._beside.shutdown()
+        self._jobs.put(None)
+        self._beside.join()
 
     def _start_commit(self) -> None:
         """Begin a commit, if there is something to do."""
@@ -79,28 +86,36 @@ class LoopDriver:
             self._cancel_settling()
             self._ended.set()
         elif later is not None:
-            if self._timer is not None:
-                self._timer.cancel()
             # The clock rounds down, and to wake before the moment is to spin.
-            left = (later - self._clock.monotonic() + 1) / 1_000
-            self._timer = self._loop.call_later(left, self._start_commit)
+            when = self._loop.time() + (later - self._clock.monotonic() + 1) / 1_000
+            if self._timer is not None and self._timer.when() > when:
+                self._timer.cancel()
+                self._timer = None
+            if self._timer is None:  # One that rings early looks again.
+                self._timer = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._start_commit()
 
     def _begin(self) -> None:
         self._cancel_settling()
         self._is_at_work = True
         if self._committer.is_short():
-            self._continue(self._committer.cycle(), None)
+            self._cycle = self._committer.cycle()
+            self._continue(None)
         else:
-            self._run_beside(lambda: run_whole(self._committer), self._end)
+            self._jobs.put((run_whole, self._committer, self._end))
 
     def _cancel_settling(self) -> None:
         if self._settling is not None:
             self._settling.cancel()
             self._settling = None
 
-    def _continue(self, cycle: Cycle, error: BaseException | None) -> None:
+    def _continue(self, error: BaseException | None) -> None:
+        """Run the commit to its next sync, which the other thread does, or to its end."""
         try:
-            work = step(cycle, error)
+            work = step(self._cycle, error)
         except BaseException:
             # Ctrl-C: the program that runs the loop gets it, and may run the loop again to close the
             # store.
@@ -109,19 +124,18 @@ class LoopDriver:
         if work is None:
             self._end(None)
         else:
-            self._run_beside(lambda: error_of(work), lambda error: self._continue(cycle, error))
-
-    def _run_beside(
-        self, work: Callable[[], Exception | None], then: Callable[[BaseException | None], None]
-    ) -> None:
-        """Do `work` in the other thread, and go on with what it answers in this one."""
-
-        def done(future: Future[Exception | None]) -> None:
-            self._loop.call_soon_threadsafe(then, future.exception() or future.result())
-
-        self._beside.submit(work).add_done_callback(done)
+            self._jobs.put((error_of, work, self._continue))
 
     def _end(self, _: BaseException | None) -> None:
         self._is_at_work = False
         # After what the loop has to do first: more may have come.
         self._loop.call_soon(self._start_commit)
+
+    def _run_jobs(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            run, of, then = job
+            try:
+                error: BaseException | None = run(of)
+            except BaseException as found:  # noqa: BLE001 - the committer judges it, in the loop
+                error = found
+            self._loop.call_soon_threadsafe(then, error)

@@ -21,13 +21,13 @@ from spoolrack_store.model.operations import Receive
 from spoolrack_store.store import Store
 
 from . import convert, delete_requests, lease_change_requests
+from .app.store_access import FRAME_BYTES, SubmittedRequest
 from .consumers import consumer_of_call
 from .encoding import ResponseTags
 from .flow_control import FlowControl
 from .frames import FrameWriter
 from .rpc import Context, Requests, outlast, put
-from .store_access import FRAME_BYTES
-from .streams import StreamOperation, Streams, SubmittedRequest
+from .streams import StreamOperation, Streams
 
 NAME: Final = "StreamReceive"
 
@@ -188,7 +188,13 @@ class ReceiveStreams:
                 await put(context, response)
 
         return StreamOperation(
-            NAME, begin, content_of, lambda request: _TAGS[request.WhichOneof("request")], write, note
+            NAME,
+            begin,
+            content_of,
+            lambda request: _TAGS[request.WhichOneof("request")],
+            write,
+            note,
+            joins=False,
         )
 
 

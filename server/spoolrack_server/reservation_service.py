@@ -9,34 +9,24 @@ next when the transport has taken that one.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Final
-
 from spoolrack.v1 import reservation_service_pb2 as rpc
-from spoolrack_store.model import reservation_requests as ops
-from spoolrack_store.model.errors import Draining, InvalidRequest
+from spoolrack_store.model.errors import Draining
+from spoolrack_store.model.reservation_requests import Reservation
 
 from . import convert
-from .access.authorization import queues_for
-from .access.list_filter import shown
-from .access.permissions import Permission
+from .access.authorization import current_caller
+from .app.reservations import Reservations
 from .frames import FrameWriter
-from .lease_requests import LeaseRequests
-from .page_tokens import PageTokens, page_size
 from .rpc import CallIsOver, Context, write
-from .store_access import StoreAccess
-
-_FIRST_PAGE: Final = ("", -1)
-_LONGEST_SEQ: Final = len(str(ops.MAX_SEQUENCE_NUMBER))
 
 
 class ReservationService:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, access: StoreAccess, leases: LeaseRequests, frames: FrameWriter) -> None:
-        self._access = access
-        self._leases = leases
+    def __init__(self, reservations: Reservations, frames: FrameWriter, root_id: str) -> None:
+        self._reservations = reservations
         self._frames = frames
+        self._root_id = root_id
         self._draining = False
 
     def drain(self) -> None:
@@ -44,45 +34,44 @@ class ReservationService:
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
-        made = await self._leases.lease(_operation(request))
+        made = await self._reservations.reserve(
+            current_caller(),
+            request.queue,
+            stream=request.stream,
+            sequence_number=request.sequence_number,
+            max_messages=request.max_messages,
+            max_bytes=request.max_bytes,
+            visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
+            wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+        )
         response = rpc.ReserveResponse(reservation=None if made is None else self._told(made))
         try:
             await write(context, response.SerializeToString())
         except CallIsOver:
-            self._leases.unreserve(made)
+            self._reservations.undo(made)
             raise
 
     async def ExtendReservation(
         self, request: rpc.ExtendReservationRequest, context: Context
     ) -> rpc.ExtendReservationResponse:
-        held = await self._access.submit(
-            ops.ExtendReservation(
-                stream=request.stream,
-                sequence_number=request.sequence_number,
-                visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
-                allowed=queues_for(Permission.RECEIVE),
-            )
-        )
-        return rpc.ExtendReservationResponse(reservation=self._told(held))
-
-    async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
-        begin = convert.place(request.begin_index, "begin_index", most=ops.MAX_RESERVED_MESSAGES)
-        end = convert.place(request.end_index, "end_index", most=ops.MAX_RESERVED_MESSAGES)
-        if 0 < end < begin:
-            raise InvalidRequest(
-                what="end_index", value=end, rule=f"must not lie before begin_index, {begin}"
-            )
-        begin_reading = partial(
-            self._access.store.read_reservation,
+        extended = await self._reservations.extend(
+            current_caller(),
             request.stream,
             request.sequence_number,
-            begin=begin,
-            end=end,
-            allowed=queues_for(Permission.RECEIVE),
+            visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
+        )
+        return rpc.ExtendReservationResponse(reservation=self._told(extended))
+
+    async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
+        pages = self._reservations.read(
+            current_caller(),
+            request.stream,
+            request.sequence_number,
+            begin=request.begin_index,
+            end=request.end_index,
             mark_read=request.mark_read,
         )
-        pages = await self._access.read(begin_reading)
-        while (page := await self._access.read(next, pages, None)) is not None:
+        async for page in pages:
             if self._draining:
                 raise Draining
             response = rpc.ReadReservationResponse(next_index=page.following)
@@ -95,13 +84,11 @@ class ReservationService:
     async def CommitReservations(
         self, request: rpc.CommitReservationsRequest, context: Context
     ) -> rpc.CommitReservationsResponse:
-        committed = await self._access.submit(
-            ops.CommitReservations(
-                stream=request.stream,
-                last_sequence_number=request.last_sequence_number,
-                only_read=request.only_read,
-                allowed=queues_for(Permission.RECEIVE),
-            )
+        committed = await self._reservations.commit(
+            current_caller(),
+            request.stream,
+            request.last_sequence_number,
+            only_read=request.only_read,
         )
         return rpc.CommitReservationsResponse(
             deleted_count=committed.messages, lost_sequence_numbers=committed.lost
@@ -110,86 +97,22 @@ class ReservationService:
     async def ReleaseReservation(
         self, request: rpc.ReleaseReservationRequest, context: Context
     ) -> rpc.ReleaseReservationResponse:
-        await self._access.submit(
-            ops.Release(
-                stream=request.stream,
-                sequence_number=request.sequence_number,
-                allowed=queues_for(Permission.RECEIVE),
-            )
-        )
+        await self._reservations.release(current_caller(), request.stream, request.sequence_number)
         return rpc.ReleaseReservationResponse()
 
     async def ListReservations(
         self, request: rpc.ListReservationsRequest, context: Context
     ) -> rpc.ListReservationsResponse:
-        size = page_size(request.page_size)
-        tokens = PageTokens("ListReservations", request.queue, request.stream)
-        look = partial(
-            shown,
-            partial(
-                self._access.store.reservations,
-                queue=request.queue and convert.queue_name(request.queue),
-                stream=request.stream and _stream(request.stream),
-            ),
-            lambda reservation: (reservation.stream, reservation.sequence_number),
-            lambda reservation: (reservation.queue,),
-            queues_for(Permission.MONITOR),
-            after=tokens.after(request.page_token, _place, _FIRST_PAGE),
-            limit=size + 1,
+        page = await self._reservations.list(
+            current_caller(),
+            queue=request.queue,
+            stream=request.stream,
+            page_size=request.page_size,
+            page_token=request.page_token,
         )
-        found = await self._access.read(look)
         return rpc.ListReservationsResponse(
-            reservations=[self._told(reservation) for reservation in found[:size]],
-            next_page_token=tokens.token(_name(found[size - 1])) if len(found) > size else "",
+            reservations=map(self._told, page.items), next_page_token=page.next_token
         )
 
-    def _told(self, reservation: ops.Reservation) -> rpc.Reservation:
-        return rpc.Reservation(
-            queue=reservation.queue,
-            stream=reservation.stream,
-            sequence_number=reservation.sequence_number,
-            message_count=reservation.messages,
-            byte_count=reservation.bytes,
-            expire_time=convert.timestamp(reservation.expires_at),
-            state=rpc.RESERVATION_STATE_LOST if reservation.is_lost else rpc.RESERVATION_STATE_HELD,
-            read_count=reservation.reads,
-            root_id=self._access.store.root_id,
-        )
-
-
-# Requests.
-
-
-def _stream(name: str) -> str:
-    return convert.word(name, "stream", most=ops.MAX_STREAM_NAME)
-
-
-def _operation(request: rpc.ReserveRequest) -> ops.Reserve:
-    if request.max_bytes < 0:
-        raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
-    return ops.Reserve(
-        queue=convert.queue_name(request.queue),
-        stream=request.stream,
-        sequence_number=request.sequence_number,
-        max_messages=request.max_messages or ops.DEFAULT_RESERVED_MESSAGES,
-        max_bytes=request.max_bytes or ops.DEFAULT_RESERVED_BYTES,
-        visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
-        wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
-        allowed=queues_for(Permission.RECEIVE),
-    )
-
-
-# Answers.
-
-
-def _name(reservation: ops.Reservation) -> str:
-    return f"{reservation.stream}.{reservation.sequence_number}"
-
-
-def _place(token: str) -> tuple[str, int]:
-    stream, _, sequence_number = token.partition(".")
-    if not (
-        sequence_number.isascii() and sequence_number.isdigit() and len(sequence_number) <= _LONGEST_SEQ
-    ):
-        raise InvalidRequest(what="sequence_number", value=sequence_number, rule="must be a number")
-    return _stream(stream), int(sequence_number)
+    def _told(self, reservation: Reservation) -> rpc.Reservation:
+        return convert.reservation(reservation, self._root_id)

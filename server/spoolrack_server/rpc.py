@@ -307,6 +307,8 @@ class Requests:
         self._name = method.name
         self.sends = method.name in SENDS
         self._held = 0
+        self.size = 0
+        """Bytes of the last request. Protobuf would serialize it to know them."""
         self._ending: asyncio.Task[None] | None = None
         self.is_reading = False
         self.admission: AuthorizedCall | None = None
@@ -338,29 +340,31 @@ class Requests:
             self.asked = None
 
     async def first(self) -> Any | None:
-        """Return the first request; None if there is none. Raise the errors of `next` and `check`.
+        """Return the first request; None if there is none. Raise the errors of `next`, `require` and
+        `reserve`.
 
         A long call ends when its caller's permission does.
         """
         request = await self.next()
         if request is not None:
-            self.check(request)
+            self.require(request)
+            self.reserve()
             if self.admission is not None:
                 self.admission.request = request
             self.announce(request)
         return request
 
-    def check(self, request: Any) -> int:
-        """Reserve the memory for a request, and return the argument of `leave` when it is answered.
-
-        Raises `PermissionDenied` for one that must not be done, `MemoryLimit` if there is no room.
-        """
+    def require(self, request: Any) -> None:
+        """Raise `PermissionDenied` for a request that must not be done."""
         if self.admission is not None:
             self.admission.require(request)
-        size = request.ByteSize()
-        if size <= SMALL:
+
+    def reserve(self) -> int:
+        """Reserve the memory for the last request, and return the argument of `leave` when it is
+        answered. Raise `MemoryLimit` if there is no room."""
+        if self.size <= SMALL:
             return 0
-        taken = self._memory.requests.reserve(self._peer, size)
+        taken = self._memory.requests.reserve(self._peer, self.size)
         self._held += taken
         return taken
 
@@ -385,6 +389,7 @@ class Requests:
             self.is_reading = False
         if raw is grpc.aio.EOF:
             return None
+        self.size = len(raw)
         try:
             return self._kind.FromString(raw)
         except DecodeError:

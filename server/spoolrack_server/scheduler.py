@@ -16,12 +16,12 @@ from spoolrack_store.model.schedule_requests import Fire, QueuedSchedule
 from spoolrack_store.store import Store
 
 from . import cron
+from .app.schedules import SCHEDULES, next_tick
 from .logs import Log
 from .loop_answers import answer
 
 PAUSE: Final = 1.0
 """Seconds between looks at the clock."""
-PAGE: Final = 1_000
 
 
 class Scheduler:
@@ -47,7 +47,7 @@ class Scheduler:
     async def fire_due(self) -> int:
         """Send the due ticks; return how many this process has sent."""
         now = self._clock.wall() // 1_000
-        found = await asyncio.to_thread(self._schedules)
+        found = await asyncio.to_thread(lambda: list(SCHEDULES.walk(self._store.schedules)))
         tokens = {each.schedule.token for each in found}
         self._next = {token: each for token, each in self._next.items() if token in tokens}
         due = [(each, tick) for each in found if (tick := self._due(each, now)) is not None]
@@ -72,18 +72,6 @@ class Scheduler:
                 )
         return sent
 
-    def _schedules(self) -> list[QueuedSchedule]:
-        found: list[QueuedSchedule] = []
-        page = self._store.schedules(limit=PAGE)
-        while page:
-            found += page
-            page = (
-                self._store.schedules(after=(page[-1].queue, page[-1].name), limit=PAGE)
-                if len(page) == PAGE
-                else []
-            )
-        return found
-
     def _due(self, each: QueuedSchedule, now: int) -> int | None:
         """Return the tick that is to be sent now, if one is."""
         schedule = each.schedule
@@ -96,15 +84,3 @@ class Scheduler:
         if known[1] is None or known[1] > now:
             return None
         return cron.last_tick(schedule.cron, schedule.time_zone, known[1] - 1, now)
-
-
-def next_tick(each: QueuedSchedule) -> int | None:
-    """Return the Unix time of the first tick that was not sent; None for a paused schedule."""
-    schedule = each.schedule
-    if schedule.is_paused:
-        return None
-    # A tick is a whole second, and one at the very moment of the creation is before it.
-    after = schedule.since // 1_000
-    if each.last_tick is not None:
-        after = max(after, each.last_tick)
-    return cron.next_tick(schedule.cron, schedule.time_zone, after)

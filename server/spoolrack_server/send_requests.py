@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -19,45 +17,9 @@ from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, 
 from spoolrack_store.store import Store
 
 from . import convert, encoding
+from .app.store_access import SubmittedRequest
 from .concurrency import ConcurrencyLimit
 from .observability.trace_context import ROOM, TRACEPARENT
-
-
-@dataclass(slots=True)
-class SubmittedSend:
-    """A send in the store."""
-
-    count: int
-    refused: Mapping[int, StoreError]
-    """By position, why the edge refused a message. The store has the others."""
-    future: Future[SendResults]
-
-    @property
-    def futures(self) -> Sequence[Future[Any]]:
-        return (self.future,)
-
-    def encoded(self) -> bytes:
-        """Return the response, once the store has answered; raise the `StoreError` of the whole
-        request."""
-        return encoding.send_response(self.stored())
-
-    def stored(self) -> SendResults:
-        """Return a result for each message; raise the `StoreError` of the whole request."""
-        stored = self.future.result()
-        if not self.refused:
-            return stored
-        results: list[str | StoreError] = []
-        duplicates: set[int] = set()
-        answers = iter(enumerate(stored.results))
-        for position in range(self.count):
-            if position in self.refused:
-                results.append(self.refused[position])
-                continue
-            place, answer = next(answers)
-            if place in stored.duplicates:
-                duplicates.add(position)
-            results.append(answer)
-        return SendResults(results=results, sent_at=stored.sent_at, duplicates=duplicates)
 
 
 @dataclass(slots=True)
@@ -81,7 +43,8 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     bodies = made.bodies
     for position, message in enumerate(messages):
         body = message.body
-        if message.ByteSize() == _size_of(len(body)):
+        # Protobuf serializes a message to know its size, with a million attributes too.
+        if not message.attributes and message.ByteSize() == _size_of(len(body)):
             bodies.append(body)  # It has a body, and nothing else.
             continue
         try:
@@ -139,7 +102,7 @@ def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMess
                 held[name].string_value = value
 
 
-def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> SubmittedSend:
+def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> SubmittedRequest:
     """Submit a send to the store; raise the `StoreError` of a request that is invalid as a whole."""
     convert.queue_name(queue)
     convert.check_count(len(messages), "messages")
@@ -155,12 +118,33 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
         priorities=made.priorities,
         deliver_at=made.deliver_at,
     )
-    return SubmittedSend(len(messages), made.refused, store.submit(send))
+    future, refused = store.submit(send), made.refused
+    return SubmittedRequest(
+        (future,), lambda: encoding.send_response(_with_refused(future.result(), refused))
+    )
+
+
+def _with_refused(stored: SendResults, refused: Mapping[int, StoreError]) -> SendResults:
+    """Return a result for each message, with the refused ones at their positions."""
+    if not refused:
+        return stored
+    results: list[str | StoreError] = []
+    duplicates: set[int] = set()
+    answers = iter(enumerate(stored.results))
+    for position in range(len(stored.results) + len(refused)):
+        if position in refused:
+            results.append(refused[position])
+            continue
+        place, answer = next(answers)
+        if place in stored.duplicates:
+            duplicates.add(position)
+        results.append(answer)
+    return SendResults(results=results, sent_at=stored.sent_at, duplicates=duplicates)
 
 
 async def start_in_turn(
     store: Store, workers: ConcurrencyLimit, request: rpc.SendRequest
-) -> SubmittedSend:
+) -> SubmittedRequest:
     """Call `start` once the concurrency limit allows it; end its turn when the store has answered."""
     await workers.begin_save()
     try:
@@ -170,5 +154,6 @@ async def start_in_turn(
         raise
     if workers.is_bounded:
         loop = asyncio.get_running_loop()
-        sending.future.add_done_callback(lambda _: loop.call_soon_threadsafe(workers.end_save))
+        (future,) = sending.futures
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(workers.end_save))
     return sending

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     # aiohttp takes a third of the time that a server takes to start: without HTTP it isn't loaded.
     from .gateway.gateway import Gateway
     from .gateway.probes import Probes
-    from .gateway.request_bodies import HttpLimits
+    from .http_transport.request_bodies import HttpLimits
     from .sqs.sqs_endpoint import SqsEndpoint
 
 
@@ -190,8 +190,8 @@ class Server:
             self._listen_to(store)
             self.observer.begin(store.metrics, reaps=self._background.unlinks, describe=store.queue)
             await self._start_grpc(store, access_files, limits)
-            await self._start_http(store, access_files, limits)
-            await self._start_sqs(store, access_files, limits)
+            await self._start_http(store, access_files)
+            await self._start_sqs(store, access_files)
         except BaseException:
             await self.stop(grace=0)
             raise
@@ -328,7 +328,7 @@ class Server:
         if self._sqs is not None:
             self._sqs.recheck_permissions()
 
-    async def _start_http(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
+    async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
             return
         from .gateway.gateway import Gateway
@@ -345,20 +345,9 @@ class Server:
             access_files.guard,
             self._memory,
         )
-        try:
-            self.http_port = await self._gateway.start(
-                self.http_host,
-                self.http_port,
-                shares_port=self._settings.shares_ports,
-                tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
-                limits=limits,
-            )
-        except OSError as error:
-            raise AddressUnusable(
-                address_text(self.http_host, self.http_port), error.strerror or str(error)
-            ) from error
+        self.http_port = await self._listen(self._gateway, self.http_host, self.http_port, access_files)
 
-    async def _start_sqs(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
+    async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.sqs_port is None:
             return
         from .sqs.signatures import Authenticator
@@ -376,17 +365,22 @@ class Server:
             Authenticator(access_files.sqs_keys, self._clock),
             self._settings.sqs_url,
         )
+        self.sqs_port = await self._listen(self._sqs, self.sqs_host, self.sqs_port, access_files)
+
+    async def _listen(
+        self, front: Gateway | SqsEndpoint, host: str, port: int, access_files: LoadedSecurity
+    ) -> int:
+        """Start to serve HTTP at an address; return the port."""
         try:
-            self.sqs_port = await self._sqs.start(
-                self.sqs_host,
-                self.sqs_port,
+            return await front.start(
+                host,
+                port,
                 shares_port=self._settings.shares_ports,
                 tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
-                limits=limits,
+                limits=self._limits,
             )
         except OSError as error:
-            address = address_text(self.sqs_host, self.sqs_port)
-            raise AddressUnusable(address, error.strerror or str(error)) from error
+            raise AddressUnusable(address_text(host, port), error.strerror or str(error)) from error
 
     def _listen_to(self, store: Store) -> None:
         loop = asyncio.get_running_loop()

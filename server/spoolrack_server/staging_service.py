@@ -8,28 +8,26 @@ A chunk is stored whole or not at all, so one invalid message fails the request,
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from spoolrack.v1 import staging_service_pb2 as rpc
-from spoolrack_store.model import stage_requests as ops
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest
-from spoolrack_store.model.stage_requests import Stage
+from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 
 from . import convert
-from .access.authorization import owner_name, queues_for
-from .access.list_filter import shown
-from .access.permissions import Permission
-from .page_tokens import PageTokens, page_size
+from .access.authorization import current_caller
+from .app.caller import Permission
+from .app.stages import Stages
+from .app.store_access import StoreAccess
 from .rpc import Context
 from .send_requests import columns
-from .store_access import StoreAccess
 
 
 class StagingService:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, access: StoreAccess) -> None:
+    def __init__(self, access: StoreAccess, stages: Stages) -> None:
         self._access = access
+        self._stages = stages
 
     async def Stage(self, request: rpc.StageRequest, context: Context) -> rpc.StageResponse:
         chunk = _chunk(request)
@@ -43,18 +41,13 @@ class StagingService:
         )
 
     async def Publish(self, request: rpc.PublishRequest, context: Context) -> rpc.PublishResponse:
-        published = await self._access.submit(
-            ops.Publish(
-                writer=request.writer,
-                epoch=request.epoch,
-                stages=list(request.stages),
-                epoch_retention=convert.optional_span(
-                    request, "epoch_retention", ops.DEFAULT_EPOCH_RETENTION
-                ),
-                digest=request.digest,
-                allowed=queues_for(Permission.SEND),
-                owner=owner_name(),
-            )
+        published = await self._stages.publish(
+            current_caller(),
+            writer=request.writer,
+            epoch=request.epoch,
+            stages=request.stages,
+            epoch_retention=convert.optional_span(request, "epoch_retention", None),
+            digest=request.digest,
         )
         return rpc.PublishResponse(
             message_count=published.messages,
@@ -65,29 +58,17 @@ class StagingService:
     async def AbortStage(
         self, request: rpc.AbortStageRequest, context: Context
     ) -> rpc.AbortStageResponse:
-        dropped = await self._access.submit(
-            ops.Abort(stage=request.stage, allowed=queues_for(Permission.SEND))
-        )
+        dropped = await self._stages.abort(current_caller(), request.stage)
         return rpc.AbortStageResponse(message_count=dropped)
 
     async def ListStages(
         self, request: rpc.ListStagesRequest, context: Context
     ) -> rpc.ListStagesResponse:
-        size = page_size(request.page_size)
-        tokens = PageTokens("ListStages")
-        look = partial(
-            shown,
-            self._access.store.stages,
-            lambda stage: stage.name,
-            lambda stage: stage.messages,
-            queues_for(Permission.MONITOR),
-            after=tokens.after(request.page_token, str, ""),
-            limit=size + 1,
+        page = await self._stages.list(
+            current_caller(), page_size=request.page_size, page_token=request.page_token
         )
-        stages = await self._access.read(look)
         return rpc.ListStagesResponse(
-            stages=[_stage(stage) for stage in stages[:size]],
-            next_page_token=tokens.token(stages[size - 1].name) if len(stages) > size else "",
+            stages=map(convert.stage, page.items), next_page_token=page.next_token
         )
 
 
@@ -97,8 +78,8 @@ def _chunk(request: rpc.StageRequest) -> Stage:
         chunk=request.chunk_number,
         queue=convert.queue_name(request.queue),
         bodies=[],
-        time_to_live=convert.optional_span(request, "time_to_live", ops.DEFAULT_TIME_TO_LIVE),
-        allowed=queues_for(Permission.SEND),
+        time_to_live=convert.optional_span(request, "time_to_live", DEFAULT_TIME_TO_LIVE),
+        allowed=current_caller().queues_for(Permission.SEND),
     )
     with_bodies = _with_columns if request.HasField("columns") else _with_messages
     return with_bodies(empty, request)
@@ -152,12 +133,3 @@ def _with_messages(stage: Stage, request: rpc.StageRequest) -> Stage:
 
 def _refused(position: int, why: object) -> InvalidMessage:
     return InvalidMessage(why=f"number {position}: {why}")
-
-
-def _stage(stage: ops.StageInfo) -> rpc.Stage:
-    return rpc.Stage(
-        name=stage.name,
-        chunk_count=stage.chunks,
-        message_counts=stage.messages,
-        expire_time=convert.timestamp(stage.expires_at),
-    )

@@ -10,14 +10,22 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from spoolrack_store.model.errors import Draining, StoreError
+from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
-from .encoding import SEND_TAGS, ResponseTags, correlated, failed
+from .app.store_access import SubmittedRequest
+from .encoding import (
+    ACCEPTS_MORE,
+    MORE_RESPONSES,
+    SEND_TAGS,
+    ResponseTags,
+    correlated,
+    failed,
+    field,
+)
 from .loop_answers import on_answer
 from .observability import instrumentation
 from .observability.instrumentation import Instrumentation
@@ -26,17 +34,8 @@ from .status import INTERNAL, failure_of
 
 WINDOW_REQUESTS: Final = 32
 WINDOW_BYTES: Final = 8 * 1024 * 1024
-
-
-class SubmittedRequest(Protocol):
-    """A request in the store."""
-
-    @property
-    def futures(self) -> Sequence[Future[Any]]: ...
-
-    def encoded(self) -> bytes:
-        """Return the response of a unary call, once the store has answered; raise the `StoreError` of
-        the whole request."""
+JOINED_BYTES: Final = 64 * 1024
+"""Of responses in one message, at most, and one more: a client may take no more than 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,13 @@ class StreamOperation:
     """Hands the content of a request to the store; raises the `StoreError` of the whole request."""
     content_of: Callable[[Any], Any] = attrgetter("request")
     """Returns what a request asks for, as in the unary call."""
-    tags_of: Callable[[Any], ResponseTags] = lambda _: SEND_TAGS
-    """Returns the fields of the response to a request."""
+    tags_of: Callable[[Any], ResponseTags] | None = None
+    """Returns the fields of the response to a request; None: `SEND_TAGS`."""
     write: Callable[[Context, bytes], Awaitable[None]] = put
-    note: Callable[[Any], bool] = lambda _: False
+    note: Callable[[Any], bool] | None = None
     """Takes in what a request tells; returns whether it asks for nothing, and gets no response."""
+    joins: bool = True
+    """Whether requests and responses may hold those that follow them, as `more`."""
 
 
 class Streams:
@@ -88,8 +89,13 @@ class Streams:
             responses.refuse(Draining())
         try:
             while (item := await responses.first()) is not None:
-                await operation.write(context, item.response())
-                responses.leave(item)
+                items, response = [item], item.response()
+                while len(response) < JOINED_BYTES and (more := responses.more()) is not None:
+                    items.append(more)
+                    response += field(MORE_RESPONSES, more.response())
+                await operation.write(context, response)
+                for item in items:
+                    responses.leave(item)
             if responses.refused is not None:
                 raise responses.refused
             reading.result()
@@ -120,48 +126,62 @@ class Streams:
         """Hand a request to the store; return False at the end of the stream."""
         if request is None or responses.refused is not None:
             return False
-        if operation.note(request):
+        if operation.note is not None and operation.note(request):
             return True
-        content = operation.content_of(request)
-        watched = self._watch.begin(operation.name, content)
-        begun: SubmittedRequest | StoreError
+        joined = [request]
+        if operation.joins:
+            joined += _more_of(request)
+            responses.joins |= request.accepts_more
+        refused: StoreError | None = None
         taken = 0
         try:
-            taken = requests.check(request)
-            begun = await operation.begin(content)
+            taken = requests.reserve()
         except StoreError as error:
-            begun = error
-        tags = operation.tags_of(request)
-        responses.enter(
-            _StreamedRequest(request.correlation_id, tags, request.ByteSize(), taken, begun, watched)
-        )
+            refused = error
+        for each in joined:
+            content = operation.content_of(each)
+            watched = self._watch.begin(operation.name, content)
+            begun: SubmittedRequest | StoreError
+            try:
+                if refused is not None:
+                    raise refused
+                requests.require(each)
+                begun = await operation.begin(content)
+            except StoreError as error:
+                begun = error
+            tags = SEND_TAGS if operation.tags_of is None else operation.tags_of(each)
+            announces = operation.joins and each.accepts_more
+            item = _StreamedRequest(each.correlation_id, tags, begun, watched, announces)
+            if each is joined[-1]:
+                item.size, item.taken = requests.size, taken
+            responses.enter(item)
         return True
 
 
+def _more_of(request: Any) -> Sequence[Any]:
+    """Return the requests that a message joins; raise `InvalidRequest`."""
+    more: Sequence[Any] = request.more
+    if len(more) >= WINDOW_REQUESTS or any(each.more for each in more):
+        rule = f"must be at most {WINDOW_REQUESTS - 1} requests that have none themselves"
+        raise InvalidRequest(what="more", value=len(more), rule=rule)
+    return more
+
+
+@dataclass(slots=True, eq=False)
 class _StreamedRequest:
     """One request in flight, or the error that refused it."""
 
-    __slots__ = ("begun", "correlation_id", "size", "tags", "taken", "watched")
-
-    def __init__(
-        self,
-        correlation_id: int,
-        tags: ResponseTags,
-        size: int,
-        taken: int,
-        begun: SubmittedRequest | StoreError,
-        watched: instrumentation.ObservedRequest,
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.tags = tags
-        self.size = size
-        self.taken = taken
-        self.begun = begun
-        self.watched = watched
-
-    @property
-    def is_answered(self) -> bool:
-        return isinstance(self.begun, StoreError) or all(map(Future.done, self.begun.futures))
+    correlation_id: int
+    tags: ResponseTags
+    begun: SubmittedRequest | StoreError
+    watched: instrumentation.ObservedRequest
+    announces: bool
+    """Whether the response says that requests may be joined."""
+    size: int = 0
+    taken: int = 0
+    """Bytes of the message that it ends, and their share of the memory."""
+    unanswered: int = 0
+    """How many of its futures aren't done."""
 
     def response(self) -> bytes:
         try:
@@ -173,7 +193,7 @@ class _StreamedRequest:
             failure = failure_of(error) or INTERNAL
             self.watched.refused(failure.number, failure.reason, failure.message)
             response = failed(self.correlation_id, failure.status(), self.tags)
-        return response
+        return response + ACCEPTS_MORE if self.announces else response
 
 
 class _ResponseQueue:
@@ -186,22 +206,31 @@ class _ResponseQueue:
         """The task that reads the requests."""
         self.refused: StoreError | None = None
         """The error with which the stream ends, though the client may send more."""
+        self.joins = False
+        """Whether the client takes several responses in one."""
         self._items: deque[_StreamedRequest] = deque()
         self._has_ended = False
         self._waiting: asyncio.Future[None] | None = None
 
     def enter(self, item: _StreamedRequest) -> None:
+        def answered() -> None:
+            item.unanswered -= 1
+            if not item.unanswered:
+                self._wake()
+
         self.window.enter(item.size)
         self._items.append(item)
-        if not isinstance(item.begun, StoreError):
-            for future in item.begun.futures:
-                on_answer(future, self._wake)
-        if item.is_answered:
+        futures = () if isinstance(item.begun, StoreError) else item.begun.futures
+        item.unanswered = len(futures)
+        for future in futures:
+            on_answer(future, answered)
+        if not futures:
             self._wake()
 
     def leave(self, item: _StreamedRequest) -> None:
         self.window.leave(item.size)
-        self._requests.leave(item.taken)
+        if item.taken:
+            self._requests.leave(item.taken)
 
     def refuse(self, error: StoreError) -> None:
         """Read no more requests, and end with `error` when those in flight are answered."""
@@ -223,12 +252,18 @@ class _ResponseQueue:
         """Return the first request, once it is answered; None at the end."""
         while True:
             if self._items:
-                if self._items[0].is_answered:
+                if not self._items[0].unanswered:
                     return self._items.popleft()
             elif self._has_ended:
                 return None
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
+
+    def more(self) -> _StreamedRequest | None:
+        """Return the next request, if it is answered and its response may be joined to the last."""
+        if self.joins and self._items and not self._items[0].unanswered:
+            return self._items.popleft()
+        return None
 
     def _wake(self) -> None:
         """Let `first` check again."""

@@ -7,7 +7,7 @@ meanwhile is passed over.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
@@ -19,9 +19,10 @@ from .files.layout import BODY
 from .files.local_disk import LocalDisk
 from .model.batch_file import Damaged, Line, body, decode
 from .model.clock import Millis
+from .model.members import indexes
 from .model.message_content import Attributes
-from .model.message_ids import batch_of, sent_at
-from .model.names import NotAName, Stem, parse
+from .model.message_ids import sent_at
+from .model.names import Name, NotAName, parse
 from .model.operations import MAX_BODY_IN_MEMORY
 
 
@@ -46,8 +47,7 @@ def read_archive(
 ) -> Iterator[ArchivedMessage]:
     """Yield the messages of `archive/<queue>` that were sent from `since` to before `until`.
 
-    Both are Unix times. The messages come in the order of their ids, each once: of a message that has
-    been a dead letter there may be several files.
+    Both are Unix times. The messages come in the order of their ids, each once.
 
     Call `problem` with the path and the reason for each file or message that can't be read. Raise
     `OSError` if the folder can't be listed.
@@ -56,58 +56,35 @@ def read_archive(
     above = os.fspath(folder)
     try:
         found: list[tuple[str, str]] = []
-        bodies: set[str] = set()
         for day in disk.scan("."):
-            if day.kind is not FileKind.FOLDER:
-                continue
-            for file in disk.scan(day.name):
-                path = f"{day.name}/{file.name}"
-                if file.name.endswith(BODY):
-                    bodies.add(path.removesuffix(BODY))
-                else:
-                    found.append((file.name, path))
-        stems: list[tuple[Stem, str]] = []
-        for name, path in sorted(found):
+            if day.kind is FileKind.FOLDER:
+                names = (file.name for file in disk.scan(day.name))
+                found += [(name, f"{day.name}/{name}") for name in names if not name.endswith(BODY)]
+        files: list[tuple[Name, str]] = []
+        for text, path in sorted(found):
             try:
-                stem = parse(f"queues/q/{name}").stem
+                name = parse(f"queues/q/{text}")
             except NotAName:
                 problem(path, "this is not the name of a message file")
                 continue
-            if since <= sent_at(stem.id) < until:
-                stems.append((stem, path))
-        chosen = _chosen(stems, bodies)
-        # A message of a batch that has been a dead letter has a file of its own, and its old place.
-        for _, together in groupby(stems, lambda each: batch_of(each[0].id)):
-            read = (_read(disk, above, path, stem, problem, chosen) for stem, path in together)
-            yield from merge(*read, key=lambda message: message.id)
+            if since <= sent_at(name.stem.id) < until:
+                files.append((name, path))
+        # Of a batch there may be several files: its messages were deleted at different times.
+        for _, together in groupby(files, lambda each: each[0].stem.id):
+            read = (_read(disk, above, path, name, problem) for name, path in together)
+            last = ""
+            for message in merge(*read, key=lambda message: message.id):
+                if message.id != last:
+                    yield message
+                last = message.id
     finally:
         disk.close()
 
 
-def _chosen(stems: Sequence[tuple[Stem, str]], bodies: Collection[str]) -> dict[str, str]:
-    """Return the path to read of each message that has been a dead letter, by its id: the latest file,
-    or the one beside which its body is."""
-    dead = {stem.id for stem, _ in stems if stem.deaths}
-    best: dict[str, tuple[bool, int, str]] = {}
-    for stem, path in stems:
-        if stem.id in dead and not stem.count:
-            best[stem.id] = max(best.get(stem.id, (False, -1, "")), (path in bodies, stem.deaths, path))
-    return {id: path for id, (_, _, path) in best.items()}
-
-
 def _read(
-    disk: LocalDisk,
-    folder: str,
-    path: str,
-    stem: Stem,
-    problem: Callable[[str, str], None],
-    chosen: Mapping[str, str],
+    disk: LocalDisk, folder: str, path: str, name: Name, problem: Callable[[str, str], None]
 ) -> Iterator[ArchivedMessage]:
-    wanted = [
-        index for index in range(stem.count or 1) if chosen.get(stem.message_id(index), path) == path
-    ]
-    if not wanted:
-        return
+    stem = name.stem
     try:
         content = disk.read(path)
         line = decode(stem, content, len(content))
@@ -124,7 +101,7 @@ def _read(
             problem(path, str(error))
             return
     groups = Groups(line.groups, stem.full)
-    for index in wanted:
+    for index in indexes(name.members):
         try:
             found = b"" if body_path else body(line, content, index)
         except Damaged as error:

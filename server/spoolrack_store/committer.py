@@ -257,6 +257,10 @@ class Committer:
         if next_try is not None:
             # The work that wanted the lock is still to be done.
             return self._true_clock.monotonic() >= next_try, next_try
+        if self._waiting and not self._draining:
+            asked = self._waiting[0].request
+            if isinstance(asked, Receive) and asked.wait != 0:
+                self._park_idle()
         if self._is_asked():
             return True, None
         if self._stopped or self._failure is not None:
@@ -284,6 +288,18 @@ class Committer:
             return False, None
         first = min(times)
         return first <= now, first
+
+    def _park_idle(self) -> None:
+        """Park the receives that wait for a commit, if it would do nothing but that."""
+        for each in self._waiting:
+            request = each.request
+            if not isinstance(request, Receive) or request.wait == 0:
+                return
+            if not self._engine.has_nothing_for(request):
+                return
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            self._park(each)
 
     def _hears_news(self, now: Millis) -> bool:
         """Return whether it is time to take in what other processes have changed, and they have."""

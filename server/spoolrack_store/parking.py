@@ -6,7 +6,6 @@ The first that came is served first.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -110,13 +109,14 @@ class Parking:
         if not self._queues:
             self._changed.clear()
             return []
-        sent: Counter[str] = Counter()
-        wanted: Counter[str] = Counter()
+        # No Counters: to make two took longer than the rest of a look in vain.
+        sent: dict[str, int] = {}
+        wanted: dict[str, int] = {}
         for request in asked:
             if isinstance(request, Waiting):
-                wanted[request.queue] += request.max_messages
+                wanted[request.queue] = wanted.get(request.queue, 0) + request.max_messages
             elif isinstance(request, Send):
-                sent[request.queue] += len(request.bodies)
+                sent[request.queue] = sent.get(request.queue, 0) + len(request.bodies)
         while self._changed:
             # Not an iteration: another thread may add to it.
             self._hopeful[self._changed.pop()] = None
@@ -127,7 +127,7 @@ class Parking:
             if waiting is None or (most is not None and most <= 0):
                 self._hopeful.pop(queue, None)
             if waiting is not None:
-                chosen += _first_of(waiting, most, sent[queue], wanted[queue])
+                chosen += _first_of(waiting, most, sent.get(queue, 0), wanted.get(queue, 0))
         return chosen
 
     def next_deadline(self) -> Millis | None:

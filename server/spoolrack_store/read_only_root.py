@@ -1,9 +1,10 @@
 """Opens a root read-only: no file in it is changed, and the store answers only queries.
 
 The work of a start is done in memory: a torn file in `new/` isn't shown, a deleted queue is gone, a
-queue that lost its settings has the default ones. The folders are listed under a shared lock, which
-keeps commits of other processes out meanwhile, so that the list is exact. Later moves by others
-aren't seen: a message that they move is passed over.
+queue that lost its settings has the default ones. Beside processes that have the root open, the folders
+are listed without a lock: the list is of the moments in which that is done, and no other process waits.
+Else they are listed under a shared lock, which keeps a process that opens the root from committing
+meanwhile. Later moves by others aren't seen: a message that they move is passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from random import Random
 from typing import Final
 
@@ -49,13 +50,17 @@ def open_read_only(root: str | os.PathLike[str], *, clock: Clock | None = None) 
     if not is_root(root):
         raise RootUnusable(root=os.fspath(root), why="it is none yet: create a queue in it first")
     disk = LocalDisk(root)
-    with _still(disk, os.fspath(root)):
+    overlay = OverlayDisk(disk)
+    is_shared = any(is_living(disk, owner) for owner in owners_of(disk))
+    if is_shared:
+        overlay.freeze()
+    with nullcontext() if is_shared else _still(disk, os.fspath(root)):
         return Store.open(
             root,
             clock=clock,
             # Only how names are made in memory depends on it.
             random=Random(0),
-            disk=OverlayDisk(disk),
+            disk=overlay,
             background=_WORK,
             driver=_Finished(),
         )

@@ -22,7 +22,7 @@ from .files.disk import SyncFailed
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_process
-from .files.mounts import is_written_by_other_hosts, log_doubt
+from .files.mounts import is_written_by_other_hosts, kind_of, log_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, make_root, open_root
 from .listener import Listener
@@ -85,7 +85,7 @@ class Store:
         on holding it; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`.
         """
         make_root(path, group_access=group_access)
-        if driver is None or is_written_by_other_hosts(path):
+        if driver is None or is_written_by_other_hosts(kind_of(path)):
             driver = ThreadDriver()
         clock = clock if clock is not None else SystemClock()
         random = random if random is not None else PooledRandom()

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import trustme
 from spoolrack_server.access.file_format import UnreadableAccessFile
-from spoolrack_server.access.permissions import Identity, Permission
 from spoolrack_server.access.permissions_file import Rules
 from spoolrack_server.access.security import Insecure, Security, is_loopback
 from spoolrack_server.access.tls import Tls, TlsFiles
 from spoolrack_server.access.tokens import Tokens, line_of, new_token
 from spoolrack_server.access.watched_files import SECRET, AccessUnusable, WatchedFiles
+from spoolrack_server.app.caller import Identity, Permission
 from spoolrack_server.logs import make_log
 
 from tests.support.access_rig import Files

@@ -19,7 +19,7 @@ from spoolrack.v1 import reservation_service_pb2 as reservation
 from spoolrack.v1 import schedule_service_pb2 as schedule
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server import contract
-from spoolrack_server.access.method_permissions import METHODS, HandlerQueues
+from spoolrack_server.access.method_permissions import METHODS
 from spoolrack_server.access.security import Security
 from spoolrack_server.server import Server
 
@@ -181,7 +181,8 @@ async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, ow
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"x", queue=queue)
-    for method in [name for name, rule in METHODS.items() if not isinstance(rule, HandlerQueues)]:
+    named = [name for name, rule in METHODS.items() if rule.queue(requests("b1")[name])]
+    for method in [*named, "ListReservations", "ListRedrives", "ListSchedules"]:
         reason, message = await outcome(alice, method, requests("b1")[method])
         assert reason == "PERMISSION_DENIED", method
         assert "alice may not" in message
@@ -221,8 +222,22 @@ async def test_dead_letters_need_a_permission_where_they_go(alice: Client, owner
         alice.stub.UpdateQueue(rpc.UpdateQueueRequest(queue=pb.Queue(name="a1", settings=settings)))
     )
     assert no.reason == "PERMISSION_DENIED"
+    named = rpc.UpdateQueueRequest(queue=pb.Queue(name="a1", settings=settings))
+    named.update_mask.paths.append("settings.max_receives")
+    assert (await alice.stub.UpdateQueue(named)).queue.settings.dead_letter_queue == "a2"
     asked = redrive.StartRedriveRequest(queue="a2", destination="b1")
     assert (await refused(alice.stub.StartRedrive(asked))).reason == "PERMISSION_DENIED"
+
+
+async def test_a_schedule_needs_the_permission_to_send_to_its_queue(
+    server: Server, files: Files, owner: Client
+) -> None:
+    await owner.create("a1")
+    files.write_permissions("owner all *", "alice manage a*")
+    assert reads_again(server)
+    async with as_caller(server, bearer(files.tokens["alice"])) as alice:
+        no = await refused(alice.stub.CreateSchedule(requests("a1")["CreateSchedule"]))
+    assert (no.reason, no.metadata["permission"]) == ("PERMISSION_DENIED", "send")
 
 
 async def test_stages_of_queues_that_one_may_not_send_to_belong_to_others(
@@ -373,6 +388,23 @@ async def test_one_stream_may_send_here_and_not_there(alice: Client, owner: Clie
     assert (await owner.counts("b1")).ready_count == 0
 
 
+async def test_each_of_joined_sends_needs_the_permission_for_its_queue(
+    alice: Client, owner: Client
+) -> None:
+    for queue in ("a1", "b1"):
+        await owner.create(queue)
+    first, *more = (
+        rpc.StreamSendRequest(
+            correlation_id=number, request=rpc.SendRequest(queue=queue, messages=MESSAGES)
+        )
+        for number, queue in enumerate(("a1", "b1", "a1"))
+    )
+    first.more.extend(more)
+    answers = [answer async for answer in alice.stub.StreamSend(iter([first]))]
+    assert [reason_of(answer.error) for answer in answers] == ["", "PERMISSION_DENIED", ""]
+    assert (await owner.counts("b1")).ready_count == 0
+
+
 async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
     server: Server, files: Files, alice: Client, owner: Client
 ) -> None:
@@ -458,14 +490,21 @@ async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
 ) -> None:
     """A caller with MONITOR alone sees them, and can't end them."""
     security = Security(
-        tokens=files.write_tokens("owner", "alice", "looker"),
-        permissions=files.write_permissions("owner all *", "alice all a*", "looker monitor dead"),
+        tokens=files.write_tokens("owner", "alice", "looker", "keeper"),
+        permissions=files.write_permissions(
+            "owner all *",
+            "alice all a*",
+            "looker monitor dead",
+            "keeper monitor dead",
+            "keeper manage k*",
+        ),
     )
     async with (
         serving(tmp_path / "root", security) as server,
         as_caller(server, bearer(files.tokens["owner"])) as owner,
         as_caller(server, bearer(files.tokens["alice"])) as alice,
         as_caller(server, bearer(files.tokens["looker"])) as looker,
+        as_caller(server, bearer(files.tokens["keeper"])) as keeper,
     ):
         await owner.create("dead")
         await owner.create("a1")
@@ -480,6 +519,8 @@ async def test_redrives_of_queues_that_one_may_not_manage_are_not_there(
         assert not (await alice.stub.ListRedrives(everything)).redrives
         assert (await looker.stub.GetRedrive(get)).redrive.id == id
         assert (await refused(looker.stub.CancelRedrive(cancel))).reason == "PERMISSION_DENIED"
+        assert (await keeper.stub.GetRedrive(get)).redrive.id == id
+        assert (await refused(keeper.stub.CancelRedrive(cancel))).reason == "REDRIVE_NOT_FOUND"
         assert [found.id for found in (await looker.stub.ListRedrives(everything)).redrives] == [id]
         ended = (await owner.stub.CancelRedrive(cancel)).redrive
         assert ended.state == redrive.REDRIVE_STATE_CANCELLED

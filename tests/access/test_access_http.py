@@ -13,11 +13,12 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from spoolrack_server.access.permissions import Permission
 from spoolrack_server.access.security import Security
-from spoolrack_server.gateway.http_errors import response_to
-from spoolrack_server.gateway.request_checks import RequestChecks
-from spoolrack_server.gateway.routes import Endpoint, Route, routes
+from spoolrack_server.app.caller import Permission
+from spoolrack_server.gateway.routes import routes
+from spoolrack_server.http_transport.http_errors import response_to
+from spoolrack_server.http_transport.request_checks import RequestChecks
+from spoolrack_server.http_transport.route import Endpoint, Route
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 from spoolrack_store.model.errors import StoreError

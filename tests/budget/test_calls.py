@@ -10,6 +10,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import InvalidRequest, QueueNotFound, StoreError
 from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
 
 from tests.budget.test_modules import PACKAGE, Traced
@@ -63,3 +65,50 @@ def test_a_lone_operation_calls_no_more_functions_than_its_ceiling(
     calls = life[operation]
 
     assert calls.total() <= CEILINGS[operation], calls.most_common()
+
+
+def test_a_receive_waits_without_a_commit_where_nothing_is_ready(tmp_path: Path) -> None:
+    traced = Traced(tmp_path / "root")
+    with traced.store:
+        committer = traced.driver.committer
+        waiting = traced.store.submit(Receive(queue="q", wait=None))
+        assert committer.poll_work()[0] is False
+        assert (committer.waiting, waiting.done()) == (1, False)
+        traced.ask(Send(queue="q", bodies=[b"x"]))
+        assert [message.body for message in messages_of(waiting.result())] == [b"x"]
+
+
+@pytest.mark.parametrize(
+    ("receive", "error"),
+    [
+        (Receive(queue="nowhere", wait=None), QueueNotFound),
+        (Receive(queue="q", wait=None, max_messages=0), InvalidRequest),
+        (Receive(queue="q", wait=None, visibility=Millis(0)), InvalidRequest),
+    ],
+    ids=["no queue", "no messages", "no visibility timeout"],
+)
+def test_an_invalid_receive_does_not_wait(
+    tmp_path: Path, receive: Receive, error: type[StoreError]
+) -> None:
+    traced = Traced(tmp_path / "root")
+    with traced.store:
+        refused = traced.store.submit(receive)
+        traced.driver.run()
+        assert isinstance(refused.exception(0), error)
+
+
+def test_a_receive_that_waits_without_a_commit_is_answered_when_its_wait_is_over(
+    tmp_path: Path,
+) -> None:
+    traced = Traced(tmp_path / "root")
+    with traced.store:
+        committer = traced.driver.committer
+        waiting = traced.store.submit(Receive(queue="q", wait=Millis(500)))
+        assert committer.poll_work() == (False, traced.clock.monotonic() + 500)
+        gone = traced.store.submit(Receive(queue="q", wait=None))
+        assert committer.poll_work()[0] is False
+        gone.cancel()
+        traced.clock.advance(500)
+        traced.driver.run()
+        assert waiting.result() == []
+        assert committer.waiting == 0

@@ -53,7 +53,8 @@ class Traced:
 
     def __init__(self, root: Path) -> None:
         self.driver = CallersDriver()
-        self.store = Store.open(root, clock=ManualClock(), driver=self.driver)
+        self.clock = ManualClock()
+        self.store = Store.open(root, clock=self.clock, driver=self.driver)
         self.ask(CreateQueue(name="q", settings=QueueSettings()))
 
     def ask(self, request: Request[Any]) -> Any:

@@ -10,9 +10,11 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 import spoolrack
 from spoolrack.errors import Unsupported
+from spoolrack_server.cli.connection_options import LISTING, Connection, connects_to_queues
 
 from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
 
@@ -84,7 +86,7 @@ def test_a_look_changes_no_file_and_tells_what_a_start_would(
     assert [look.code for look in looks] == [0] * len(LOOKS)
     with spoolrack.connect(f"file://{root}") as owner:
         assert owner.queue("dead").info().counts.ready_count == 1
-        # Beside an owner each of them opens the root as the owner does.
+        # Beside an owner each of them lists the root, or opens it as the owner does.
         joined = looked_at(root)
     assert [without_times(look) for look in looks] == [without_times(look) for look in joined]
 
@@ -165,3 +167,22 @@ def test_a_root_on_a_read_only_mount_can_be_looked_at(
     assert [without_times(look) for look in from_there] == [
         without_times(look) for look in looked_at(root)
     ]
+
+
+@pytest.mark.parametrize(
+    ("only_looks", "arguments", "timeout"),
+    [(True, [], LISTING), (True, ["--timeout", "5s"], 5), (False, [], 30)],
+    ids=["a look", "a look with a timeout", "a change"],
+)
+def test_a_look_waits_for_the_listing_of_any_folder_unless_it_has_a_timeout(
+    root: Path, only_looks: bool, arguments: list[str], timeout: float
+) -> None:
+    found: list[float] = []
+
+    def looked(connection: Connection) -> int:
+        found.append(connection.timeout)
+        return 0
+
+    command = click.command()(connects_to_queues(looked, only_looks=only_looks))
+    command.main(["--root", str(root), *arguments], standalone_mode=False)
+    assert found == [timeout]

@@ -11,6 +11,7 @@ from random import Random
 import spoolrack
 from spoolrack import RetryPolicy, aio
 from spoolrack._runtime import Tasks, Threads
+from spoolrack.errors import SpoolrackError
 
 from tests.client.memory import Memory
 from tests.client.memory_transport import MemoryTransport
@@ -20,6 +21,12 @@ QUICK = RetryPolicy(initial=0.0, maximum=0.0)
 LOOKS = 10_000
 _SEEDS = count(1)
 """Two clients must not choose the same names."""
+
+
+class Number(int):
+    """The result of one item of a call."""
+
+    error: SpoolrackError | None = None
 
 
 class MemoryTime(Threads):

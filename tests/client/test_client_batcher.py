@@ -11,7 +11,7 @@ from spoolrack._batcher import Batcher
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import QueueNotFound, SpoolrackError, Timeout, Unreachable
 
-from tests.client.client_rig import until, until_async
+from tests.client.client_rig import Number, until, until_async
 
 FAR = 1e9
 
@@ -24,7 +24,7 @@ class Wire:
         self.landing: list[asyncio.Future[SpoolrackError | None]] = []
         self.after_landing: Callable[[], object] | None = None
 
-    async def call(self, items: Sequence[int], timeout: float) -> list[int]:
+    async def call(self, items: Sequence[int], timeout: float) -> list[Number]:
         self.batches.append(list(items))
         landing: asyncio.Future[SpoolrackError | None] = asyncio.get_running_loop().create_future()
         self.landing.append(landing)
@@ -34,18 +34,18 @@ class Wire:
             self.after_landing = None
         if error is not None:
             raise error
-        return [item * 2 for item in items]
+        return [Number(item * 2) for item in items]
 
     async def land(self, number: int, error: SpoolrackError | None = None) -> None:
         await until_async(lambda: len(self.landing) > number)
         self.landing[number].set_result(error)
 
 
-def batcher(wire: Wire, **bounds: int) -> Batcher[int, int]:
+def batcher(wire: Wire, **bounds: int) -> Batcher[int, Number]:
     return Batcher(Tasks(), wire.call, lambda item: item, **bounds)
 
 
-def submit(merged: Batcher[int, int], items: Sequence[int]) -> list[asyncio.Task[int]]:
+def submit(merged: Batcher[int, Number], items: Sequence[int]) -> list[asyncio.Task[Number]]:
     return [asyncio.create_task(merged.submit(item, FAR)) for item in items]
 
 
@@ -183,8 +183,26 @@ async def test_a_caller_waits_no_longer_than_its_deadline() -> None:
     assert await asyncio.gather(*tasks) == [0, 2]
 
 
+async def test_the_error_of_one_item_is_raised_for_its_caller_alone() -> None:
+    refused = Number(2)
+    refused.error = QueueNotFound("gone")
+
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
+        await asyncio.sleep(0)
+        return [refused if item == 1 else Number(item * 2) for item in items]
+
+    merged: Batcher[int, Number] = Batcher(Tasks(), call, lambda item: 0)
+    tasks = submit(merged, range(5))
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    assert outcomes == [0, refused.error, 4, 6, 8]
+    with pytest.raises(QueueNotFound):
+        await merged.submit(1, FAR)
+    assert await merged.submit_many([1, 2], FAR) == [refused, 4]
+    assert merged.in_flight == 0
+
+
 async def test_an_answer_of_another_length_is_an_error_for_all() -> None:
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         return []
 
     with pytest.raises(ValueError, match="0 results for 1 items"):
@@ -196,13 +214,13 @@ def test_threads_share_calls_without_a_thread_of_its_own() -> None:
     batches: list[list[int]] = []
     threads_of_calls: set[threading.Thread] = set()
 
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         batches.append(list(items))
         threads_of_calls.add(threading.current_thread())
         free.wait(60)
-        return [item * 2 for item in items]
+        return [Number(item * 2) for item in items]
 
-    merged: Batcher[int, int] = Batcher(Threads(), call, lambda item: 0)
+    merged: Batcher[int, Number] = Batcher(Threads(), call, lambda item: 0)
     answers: dict[int, int] = {}
 
     def submit_one(item: int) -> None:
@@ -224,13 +242,13 @@ def test_threads_share_calls_without_a_thread_of_its_own() -> None:
 def test_an_interrupt_is_for_the_leader_and_a_retryable_error_for_the_others() -> None:
     free = [threading.Event(), threading.Event()]
 
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         if 2 in items:
             raise KeyboardInterrupt
         free[items[0]].wait(60)
-        return list(items)
+        return [Number(item) for item in items]
 
-    merged: Batcher[int, int] = Batcher(Threads(), call, lambda item: 0)
+    merged: Batcher[int, Number] = Batcher(Threads(), call, lambda item: 0)
     outcomes: dict[int, BaseException | int] = {}
 
     def submit_one(item: int) -> None:

@@ -20,6 +20,8 @@ from spoolrack._batcher import LONGEST, MAX_CALLS, SMALL, Batcher
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import SpoolrackError, Timeout, Unreachable
 
+from tests.client.client_rig import Number
+
 FAR = 1e9
 BUSY = 2_000
 """Rounds of the event loop at one moment that only a loop without an end takes."""
@@ -82,7 +84,7 @@ class Sent:
         if not self.items[item]:
             self.tell_not_sent(item)
 
-    def check(self, merged: Batcher[int, int]) -> None:
+    def check(self, merged: Batcher[int, Number]) -> None:
         assert merged.in_flight == merged.waiting == 0
         assert set(self.items.values()) <= {1}, "an item was sent twice"
         told = [item for item in self.not_sent if self.items[item]]
@@ -90,7 +92,7 @@ class Sent:
         assert 1 <= self.most <= MAX_CALLS
 
 
-async def submit_one(merged: Batcher[int, int], sent: Sent, item: int, deadline: float) -> None:
+async def submit_one(merged: Batcher[int, Number], sent: Sent, item: int, deadline: float) -> None:
     try:
         assert await merged.submit(item, deadline) == item * 2
         assert item in sent.items
@@ -112,21 +114,21 @@ def test_tasks_cancelled_at_random_get_true_answers(seed: int) -> None:
     sent = Sent()
     crowd = random.choice([2, 3, 4, SMALL, 3 * SMALL])
     max_batch = random.choice([2, 8, 1_000])
-    merged: Batcher[int, int]
+    merged: Batcher[int, Number]
 
     def everybody_waits(seconds: float) -> None:
         # One call may carry all where callers keep together; and then that is under way.
         if merged.waiting and merged.in_flight < (1 if merged.keeps_together else MAX_CALLS):
             assert seconds <= LONGEST + 1e-6, "a place is free, and no waiter keeps the time"
 
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         sent.begin(items)
         try:
             assert len(items) <= max_batch
             await asyncio.sleep(random.choice([0.0, 0.0001, 0.004, 0.004, 0.004, 0.1]))
             if random.random() < 0.05:
                 raise Unreachable("by chance")
-            return [item * 2 for item in items]
+            return [Number(item * 2) for item in items]
         finally:
             sent.end()
 
@@ -170,7 +172,7 @@ def test_threads_that_time_out_at_random_get_true_answers(seed: int) -> None:
     faults: list[BaseException] = []
     pause = threading.Event()
 
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         sent.begin(items)
         try:
             pause.wait(Random(items[0]).choice([0.0, 0.0, 0.0005, 0.002]))
@@ -178,12 +180,12 @@ def test_threads_that_time_out_at_random_get_true_answers(seed: int) -> None:
                 raise Unreachable("by chance")
             if items[0] % 23 == 0:
                 raise KeyboardInterrupt
-            return [item * 2 for item in items]
+            return [Number(item * 2) for item in items]
         finally:
             sent.end()
 
     runtime = Threads()
-    merged: Batcher[int, int] = Batcher(runtime, call, lambda item: 0, max_batch=8)
+    merged: Batcher[int, Number] = Batcher(runtime, call, lambda item: 0, max_batch=8)
 
     def calling(at: int) -> None:
         random = Random(1_000 * seed + at)

@@ -11,7 +11,7 @@ import pytest
 from spoolrack._batcher import LONGEST, MAX_CALLS, RAREST, SMALL, Batcher, Linger
 from spoolrack._runtime import Tasks, Threads, run
 
-from tests.client.client_rig import until
+from tests.client.client_rig import Number, until
 
 FAR = 1e9
 
@@ -88,13 +88,13 @@ async def test_tasks_in_a_loop_come_to_share_every_call() -> None:
     batches: list[int] = []
     runtime = SlowClock()
 
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         batches.append(len(items))
         await asyncio.sleep(0)
         runtime.now += 1.0
-        return list(items)
+        return [Number(item) for item in items]
 
-    merged: Batcher[int, int] = Batcher(runtime, call, lambda item: 0)
+    merged: Batcher[int, Number] = Batcher(runtime, call, lambda item: 0)
 
     async def sending() -> None:
         for _ in range(50):
@@ -108,13 +108,13 @@ async def test_tasks_in_a_loop_come_to_share_every_call() -> None:
 async def test_a_large_crowd_has_two_calls_under_way_also_where_a_few_kept_together() -> None:
     runtime, under_way = SlowClock(), [0]
 
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         under_way.append(merged.in_flight)
         await asyncio.sleep(0)
         runtime.now += 1.0
-        return list(items)
+        return [Number(item) for item in items]
 
-    merged: Batcher[int, int] = Batcher(runtime, call, lambda item: 0, max_batch=8)
+    merged: Batcher[int, Number] = Batcher(runtime, call, lambda item: 0, max_batch=8)
 
     async def sending() -> None:
         for _ in range(20):
@@ -131,15 +131,15 @@ async def test_a_large_crowd_has_two_calls_under_way_also_where_a_few_kept_toget
 def test_threads_in_a_loop_are_all_answered_and_leave_nothing(crowd: int) -> None:
     most, under_way, lock = [0], [0], threading.Lock()
 
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         with lock:
             under_way[0] += 1
             most[0] = max(most[0], under_way[0])
         with lock:
             under_way[0] -= 1
-        return [item * 2 for item in items]
+        return [Number(item * 2) for item in items]
 
-    merged: Batcher[int, int] = Batcher(Threads(), call, lambda item: 0, max_batch=8)
+    merged: Batcher[int, Number] = Batcher(Threads(), call, lambda item: 0, max_batch=8)
     wrong: list[int] = []
 
     def sending(at: int) -> None:
@@ -163,12 +163,12 @@ def test_an_absent_caller_delays_the_batch_only_briefly() -> None:
     landing = [threading.Event() for _ in range(3)]
     batches: list[list[int]] = []
 
-    async def call(items: Sequence[int], timeout: float) -> list[int]:
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
         batches.append(list(items))
         landing[min(items[0], 2)].wait(60)
-        return list(items)
+        return [Number(item) for item in items]
 
-    merged: Batcher[int, int] = Batcher(Threads(), call, lambda item: 0)
+    merged: Batcher[int, Number] = Batcher(Threads(), call, lambda item: 0)
     threads = [
         threading.Thread(target=lambda item=item: run(merged.submit(item, FAR))) for item in range(4)
     ]

@@ -12,7 +12,7 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import aio
-from spoolrack._transports.grpc_transport import LARGE
+from spoolrack._transports.grpc_streams import LARGE
 from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 
@@ -56,6 +56,46 @@ def test_callers_share_streams(connect: Connect) -> None:
         sends = [caller.send(str(n), queue=f"q{n % 5}") for n in range(200)]
         assert [each.result(PATIENCE) for each in sends] == [str(n) for n in range(200)]
         assert server.calls == ["StreamSend"]
+
+
+def test_requests_that_wait_share_a_message_if_the_server_reads_it(connect: Connect) -> None:
+    messages: list[int] = []
+    gathered = threading.Event()
+
+    def talk(requests: Iterator[Any], _: grpc.ServicerContext) -> Iterator[Any]:
+        for request in requests:
+            messages.append(1 + len(request.more))
+            if len(messages) == 2:
+                gathered.wait(PATIENCE)  # The transport takes no more than a window of large requests.
+            response = sent(request)
+            response.accepts_more = request.accepts_more
+            response.more.extend(map(sent, request.more))
+            yield response
+
+    with odd_server(talk) as server:
+        caller = connect(server.url)
+        assert caller.send("first").result(PATIENCE) == "first"
+        bodies = [str(n) * (LARGE // 16) for n in range(8)] * 4
+        sends = [caller.send(body, queue=f"q{n}") for n, body in enumerate(bodies)]
+        gathered.set()
+        assert [each.result(PATIENCE) for each in sends] == bodies
+        assert sum(messages) == 1 + len(bodies)
+        assert 1 < max(messages) <= 32
+
+
+def test_requests_are_not_joined_for_a_server_that_would_not_read_them(connect: Connect) -> None:
+    messages: list[int] = []
+
+    def talk(requests: Iterator[Any], _: grpc.ServicerContext) -> Iterator[Any]:
+        for request in requests:
+            messages.append(1 + len(request.more))
+            yield sent(request)
+
+    with odd_server(talk) as server:
+        caller = connect(server.url)
+        sends = [caller.send(str(n), queue=f"q{n}") for n in range(100)]
+        assert [each.result(PATIENCE) for each in sends] == [str(n) for n in range(100)]
+        assert messages == [1] * 100
 
 
 def test_a_server_that_knows_no_streams_is_called_once_for_each_request(connect: Connect) -> None:

@@ -55,6 +55,28 @@ def test_threads_and_tasks_have_one_surface() -> None:
             assert members(one) == members(other), name
 
 
+def test_a_blocking_method_has_the_parameters_of_the_asynchronous_one_and_a_docstring() -> None:
+    compared = 0
+    for name in spoolrack.aio.__all__:
+        one, other = getattr(spoolrack, name), getattr(spoolrack.aio, name)
+        if not inspect.isclass(one):
+            continue
+        for member in members(one):
+            method, suspends = getattr(one, member), getattr(other, member)
+            if not inspect.isfunction(method) or method is suspends:
+                continue
+            assert parameters(method) == parameters(suspends), f"{name}.{member}"
+            assert not inspect.iscoroutinefunction(method), f"{name}.{member}"
+            assert inspect.getdoc(method), f"{name}.{member}"
+            compared += 1
+    assert compared >= 50
+
+
+def parameters(of: object) -> list[tuple[str, object, object]]:
+    found = inspect.signature(of).parameters.values()  # type: ignore[arg-type]  # a function
+    return [(each.name, each.kind, each.default) for each in found]
+
+
 def members(of: type) -> set[str]:
     return {name for name in dir(of) if not name.startswith("_")}
 

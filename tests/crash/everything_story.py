@@ -42,7 +42,6 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import (
-    SLICE_EFFORT,
     CommitReservations,
     ExtendReservation,
     MarkRead,
@@ -147,7 +146,6 @@ class EverythingStory:
         """The bodies by message ids."""
         self.receipts: dict[str, list[str]] = {queue: [] for queue in QUEUES}
         self.redrives: list[str] = []
-        self.slice_effort = SLICE_EFFORT if seed % 2 else 1
         self.effort = FILES if seed % 3 else 2
         self.unfinished: dict[str, list[Any]] = {}
         """Of each process the requests that go on in its next commit."""
@@ -326,7 +324,6 @@ class EverythingStory:
             cache_bytes=self.cache_bytes,
         )
         engine.index.unpacked = unpacked_by(owner)
-        engine.reservations.slice_effort = self.slice_effort
         engine.moves.effort.files = self.effort
         self.told.append(f"{owner} starts")
         if self.starts.random() < 0.1:
@@ -493,16 +490,15 @@ class EverythingStory:
             except NotAName:
                 found.update(dict.fromkeys(BODY.findall(self.disk.read(path)), "aside"))
         batches = resolve(names).values()
-        for batch in sorted(batches, key=lambda batch: batch.stem.deaths):
+        for batch in batches:
             entries = batch.entries
             contents = self._contents(batch.stem, entries[0].name.path)
             for entry in entries:
                 name = entry.name
-                is_copy = batch.stem.deaths and name.state is State.SENT
                 for index in indexes(entry.name.members):
                     if name.queue in aims or (has_commit and name.token >= "g"):
                         self.excused.add(contents[index])
-                if is_copy or not batch.was_sent:
+                if not batch.was_sent:
                     continue
                 for index in indexes(entry.held):
                     self.names[batch.stem.message_id(index)] = contents[index]

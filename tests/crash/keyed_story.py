@@ -98,7 +98,7 @@ class KeyedStory(Story):
         for path in self._paths():
             name = parse(path)
             index = index_of(id) if name.stem.count else 0
-            if name.stem.message_id(index) == id and not name.stem.deaths:
+            if name.stem.message_id(index) == id:
                 content = self.disk.read(path)
                 key = decode(name.stem, content, len(content)).keys.get(index)
                 if key is not None:

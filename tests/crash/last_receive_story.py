@@ -17,7 +17,7 @@ from spoolrack_store.model.operations import (
     Request,
 )
 
-from tests.support.engine_story import GONE, HOLD, SETTINGS, Broken, Seen, Story
+from tests.support.engine_story import DEAD, GONE, HOLD, SETTINGS, Broken, Seen, Story
 from tests.support.power_disk import Model
 
 
@@ -60,12 +60,30 @@ class LastReceiveStory(Story):
     def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
         pairs = list(zip(requests, outcomes, strict=True))
         gone = {id for id in self.may if self.now(id) == GONE}
+        for id, queue in self.queue_of.items():
+            if self._dies_at_a_receive(id, [each for each in requests if each.queue == queue]):
+                holder = engine.index.holder(id)
+                if holder is None or holder[0].name.queue == DEAD:
+                    self._become(id, ("dying", self.now(id)[1]))
         for kind in (Delete, ChangeVisibility):
             for request, outcome in pairs:
                 if isinstance(request, kind):
                     assert isinstance(outcome, list)
                     self._hold_against(request, outcome, gone)
         super()._take(engine, requests, outcomes)
+
+    def _dies_at_a_receive(self, id: str, requests: Sequence[Request[Any]]) -> bool:
+        """Return whether a receive of its queue passes a message over, and makes it a dead letter."""
+        now, limit = self.now(id), SETTINGS[self.queue_of[id]].max_receives
+        is_used_up = limit and now[0] == "ready" and int(str(now[1])) >= limit
+        return bool(is_used_up) and any(isinstance(each, Receive) for each in requests)
+
+    def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:
+        maybe = super()._forgive(requests)
+        for id, queue in self.queue_of.items():
+            if self._dies_at_a_receive(id, [each for each in requests if each.queue == queue]):
+                maybe[id].append(("dying", self.now(id)[1]))
+        return maybe
 
     def _hold_against(
         self, request: Delete | ChangeVisibility, outcome: list[object], gone: set[str]
@@ -105,15 +123,6 @@ class LastReceiveStory(Story):
         return "ready", state[1]
 
     def _received(self, engine: Engine, request: Receive, deliveries: list[Delivery]) -> None:
-        limit = SETTINGS[request.queue].max_receives
-        for id, queue in self.queue_of.items():
-            # The receive passes it over, and has begun to make it a dead letter.
-            if limit and queue == request.queue and self.now(id)[0] == "ready":
-                holder = engine.index.holder(id)
-                if holder is not None and int(str(self.now(id)[1])) >= limit:
-                    entry, index = holder
-                    if engine._dead_letters.not_to_be_leased().get(entry, 0) >> index & 1:
-                        self._become(id, ("dying", self.now(id)[1]))
         super()._received(engine, request, deliveries)
         for delivery in deliveries:
             assert delivery.first is not None

@@ -127,7 +127,7 @@ class RedriveStory(Story):
             ):
                 continue
             found = engine.index.holder(id)
-            is_dead = found is not None and bool(found[0].batch.stem.deaths)
+            is_dead = found is not None and found[0].name.death is not None
             is_sent_before = sent_at(id) <= redrive.started_at
             if is_dead or (request.destination and not request.source_queue and is_sent_before):
                 self.owed[redrive.id].add(id)
@@ -162,7 +162,7 @@ class RedriveStory(Story):
                 continue
             entry, now = found[0], self.now(id)
             queue = entry.name.queue
-            if now[0] == "dying" and queue != DEAD and entry.batch.stem.deaths:
+            if now[0] == "dying" and queue != DEAD and entry.name.death is not None:
                 if self._came_back(engine, id):
                     self._is_dead_letter(id)
                     self._is_redriven(engine, id, queue)
@@ -175,8 +175,8 @@ class RedriveStory(Story):
         if found is None:
             return False
         name = found[0].name
-        is_of_the_dead = name.queue != DEAD and name.stem.deaths > 0
-        return is_of_the_dead and name.redriven is not None and name.receives < 2
+        is_of_the_dead = name.queue != DEAD and name.death is not None
+        return is_of_the_dead and name.receives < 2
 
     def _is_redriven(self, engine: Engine, id: str, queue: str) -> None:
         self.told.append(f"{id} is redriven to {queue}")

@@ -167,7 +167,7 @@ class Explorer:
                         yield label, self._step(now, Op(self._dot(entry), target), members, target)
                     if not is_rename or (self.links and verb not in ("publish", "deliver")):
                         yield label + " by a link", self._step(now, Op(None, target), members, target)
-                    if verb == "delete" and (other := batch.extendable("q")) is not None:
+                    if verb == "delete" and (other := batch.extendable(entry.name)) is not None:
                         grown = Dot(batch.top, State.REMOVED, other.name.members | members, 0, 0, False)
                         yield (
                             label + " by a longer list",

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.entries import resolve
-from spoolrack_store.engine.reserver import SLICE_EFFORT, HeldSet
+from spoolrack_store.engine.part import FILES, Effort
+from spoolrack_store.engine.reservation_index import HeldSet, SetState
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     NameTaken,
@@ -94,11 +95,25 @@ class Fate:
         return self.now[0] == "held"
 
 
+class _Slices(Effort):
+    """A bound for the slices of sets alone: of all else the story says that it is done at once."""
+
+    def __init__(self, files: int) -> None:
+        super().__init__()
+        self.files = self.left = files
+
+    def share(self) -> int:
+        return self.files
+
+    def spend(self, files: int = 1) -> None:
+        """Spend nothing: each commit has as much."""
+
+
 class SetStory(Story):
     """A story with sets of any queue."""
 
-    def __init__(self, *arguments: Any, slice_effort: int = SLICE_EFFORT, **named: Any) -> None:
-        self.slice_effort = slice_effort
+    def __init__(self, *arguments: Any, effort: int = FILES, **named: Any) -> None:
+        self.effort = effort
         self.unfinished: dict[str, list[Request[Any]]] = {}
         """Of each process the requests that go on in its next commits."""
         self.partial: dict[tuple[str, Key], str] = {}
@@ -137,7 +152,7 @@ class SetStory(Story):
         self.told.append("no more requests")
         (owner,) = self.engines
         engine = self.engines[owner]
-        for _ in range(10 if self.slice_effort == SLICE_EFFORT else 60):
+        for _ in range(10 if self.effort == FILES else 60):
             self.at += 1
             self._bring_back()
             work = engine.apply([])
@@ -156,8 +171,8 @@ class SetStory(Story):
                     raise Broken(f"{fate.key} is committed, and {id} is {seen}")
                 if fate.now in (LOST, ABSENT) and seen[0] == "held" and seen[2] == token:
                     raise Broken(f"{fate.key} is {fate.now}, and {id} is {seen}")
-        if engine.reservations._stale:
-            raise Broken(f"old files stay: {engine.reservations._stale}")
+        if engine.reservations.index.stale:
+            raise Broken(f"old files stay: {engine.reservations.index.stale}")
 
     # Time, and what processes do by themselves.
 
@@ -187,7 +202,7 @@ class SetStory(Story):
             ]
 
     def _prepare(self, engine: Engine) -> None:
-        engine.reservations.slice_effort = self.slice_effort
+        engine.reservations.effort = _Slices(self.effort)
 
     def _histories(self) -> list[list[Any]]:
         histories: list[list[Any]] = list(self.marked.values())
@@ -259,8 +274,8 @@ class SetStory(Story):
 
     def _check(self, engine: Engine) -> None:
         super()._check(engine)
-        self.last, mine = engine, engine.reservations
-        known = {held.path for held in mine.sets.values()} | mine._stale.keys()
+        self.last, mine = engine, engine.reservations.index
+        known = {held.path for held in mine.sets.values()} | mine.stale.keys()
         known |= {f"reserved/{stream}.{mine.committed(stream)}" for stream in mine.markers}
         there = {f"reserved/{each.name}" for each in self.disk.scan("reserved")}
         if known != there:
@@ -283,10 +298,10 @@ class SetStory(Story):
         return found
 
     def _found_set(self, engine: Engine, token: str, fate: Fate, found: dict[str, Any]) -> Seen:
-        mine = engine.reservations
+        mine = engine.reservations.index
         held = mine.sets.get(fate.key)
         if held is not None and held.record.token == token:
-            if mine._is_committed(held):
+            if held.state is SetState.COMMITTED:
                 return DONE
             if fate.now == DONE and all(found.get(id, (GONE,))[0] == GONE for id in fate.ids):
                 return DONE  # The cut has undone the last step, the unlink of its record.
@@ -365,7 +380,7 @@ class SetStory(Story):
 
     def _adopt_markers(self, engine: Engine, is_cut: bool) -> None:
         for stream, history in self.marked.items():
-            now = engine.reservations.committed(stream)
+            now = engine.reservations.index.committed(stream)
             promised = [last_sequence_number for _, last_sequence_number in history]
             if not is_cut:
                 promised = [promised[-1], *self.maybe_marked.get(stream, ())]
@@ -435,7 +450,7 @@ class SetStory(Story):
 
     def _request(self) -> Request[Any]:
         chance = self.random
-        is_sliced = self.slice_effort < SLICE_EFFORT
+        is_sliced = self.effort < FILES
         if is_sliced and chance.random() < 0.3:
             return Send(queue=chance.choice(QUEUES), bodies=[chance.randbytes(5)])
         if chance.random() < 0.55:

@@ -105,12 +105,11 @@ class SnapshotStory(BodyStory):
 
     @staticmethod
     def _archived(disk: LinkedDisk) -> set[str]:
-        """Return what is in the archive, or on its way there."""
+        """Return the files that are in the archive, or on their way there."""
         archived = {path.rpartition("/")[2] for path in _files_of(disk, ARCHIVE)}
+        there = {parse(f"queues/q/{each}").stem.text for each in archived if not each.endswith(BODY)}
         coming = map(parse, _files_of(disk, "remove"))
-        return {each for each in archived if not each.endswith(BODY)} | {
-            name.stem.text for name in coming if SETTINGS[name.queue].archive_retention
-        }
+        return there | {name.stem.text for name in coming if SETTINGS[name.queue].archive_retention}
 
 
 @dataclass
@@ -123,7 +122,7 @@ class _Links:
     def __post_init__(self) -> None:
         self.made = LinkedDisk(model=self.story.disk.model, can_sync_all=self.story.disk.can_sync_all)
         for path in ("FORMAT", LOCK):
-            self.made.create(path, [b"spoolrack 2\n"], sync=True)
+            self.made.create(path, [b"spoolrack 3\n"], sync=True)
         self.files: dict[int, File] = {}
         self.pace = self.story.snapshots.choice((0.05, 0.15, 0.4))
         """How probable it is that something happens before a folder or a name."""

@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine import recovery, sharing
-from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
@@ -48,14 +47,6 @@ def _published_unsynced(self: Sender) -> None:
 _publish = Sender.advance
 
 
-def _deleted_too_early(self: DeadLetters) -> None:
-    synced, self._moves.synced = self._moves.synced, self._moves.commit
-    _delete_superseded(self)
-    self._moves.synced = synced
-
-
-_delete_superseded = DeadLetters._delete_superseded
-
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "an answer before its sync": (Engine, "_needs_sync", lambda self, requests, outcomes: False),
     "an answer that rests on unsynced moves of others": (
@@ -74,11 +65,6 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "a torn file published": (recovery, "_is_whole", lambda moves, batch: True),
     "a file published before it is durable": (Sender, "advance", _published_unsynced),
     "a commit taken for synced when its sync begins": (Moves, "begin_sync", _synced_too_early),
-    "a message deleted before its dead letter is durable": (
-        DeadLetters,
-        "_delete_superseded",
-        _deleted_too_early,
-    ),
     "a lease answered before other processes can find it": (
         Leaser,
         "hand_out",
@@ -91,7 +77,6 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
 STARTS: Final = {
     "a file published before it is durable": 8,
     "a commit taken for synced when its sync begins": 8,
-    "a message deleted before its dead letter is durable": 140,
 }
 """The stories that found them. After a change of the engine others may: all are told, these first."""
 

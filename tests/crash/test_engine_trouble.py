@@ -8,7 +8,6 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine import recovery
-from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
@@ -64,7 +63,6 @@ PLANTED: dict[str, tuple[object, str, object]] = {
         "_release",
         lambda self: (self._changes.finish(), _release(self)),
     ),
-    "a burial that is over and still counts": (DeadLetters, "_is_over", lambda self, burial: None),
 }
 _release = Sharing._release
 

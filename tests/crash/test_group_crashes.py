@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 from spoolrack_store.engine import index as index_module
-from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.index import GroupOrder, _Group
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.sender import Sender
@@ -85,11 +84,3 @@ def test_a_message_of_a_strict_group_is_in_its_queue_before_it_is_answered(
     monkeypatch.setattr(Sender, "publish", lambda self, ordered: [])
     with pytest.raises(Broken, match=r"stands before them|are received before"):
         tell(range(40), Model.ANY_SUBSET, **calm)
-
-
-def test_a_dead_letter_whose_original_stays_blocks_its_group_to_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(DeadLetters, "_delete_superseded", lambda self: None)
-    with pytest.raises(Broken, match="never received"):
-        tell(range(2, 12), Model.ANY_SUBSET, plot=(0.0, 0.0))

@@ -18,8 +18,7 @@ from tests.support.power_disk import Model
 SEEDS: Final = seeds_of_run(10)
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize(("processes", "can_sync_all"), [(1, True), (1, False), (3, True)])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_the_last_receive_deletes_and_extends_through_crashes(
     model: Model, can_sync_all: bool, processes: int

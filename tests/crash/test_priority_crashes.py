@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from spoolrack_store.engine import dead_letters, sender
+from spoolrack_store.engine import sender
 from spoolrack_store.engine.index import EntryOrder, GroupOrder, PriorityOrder
 from spoolrack_store.model.batch_file import stem_of
 from spoolrack_store.model.names import Stem
@@ -20,8 +20,7 @@ from tests.support.power_disk import Model
 SEEDS: Final = seeds_of_run(10)
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize(("processes", "can_sync_all"), [(1, True), (1, False), (3, True)])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_priorities_keep_their_order_through_crashes(
     model: Model, can_sync_all: bool, processes: int
@@ -32,11 +31,6 @@ def test_priorities_keep_their_order_through_crashes(
 
 def _without_priority(*arguments: object, **more: object) -> Stem:
     return replace(stem_of(*arguments, **more), priority=0)  # type: ignore[arg-type]
-
-
-def _dead_letters_lose_it(patched: pytest.MonkeyPatch) -> None:
-    """Copy dead letters without their priority."""
-    patched.setattr(dead_letters, "stem_of", _without_priority)
 
 
 def _sends_lose_it(patched: pytest.MonkeyPatch) -> None:
@@ -66,7 +60,6 @@ def _keeps_the_sends_order(patched: pytest.MonkeyPatch) -> None:
 
 
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "dead letters lose their priority": _dead_letters_lose_it,
     "files lose their priority": _sends_lose_it,
     "an aging is not followed": _never_ages,
     "strict groups follow priorities": _orders_strict_groups,

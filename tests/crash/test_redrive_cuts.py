@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from itertools import chain, combinations
 
 import pytest
-from spoolrack_store.model.operations import Delete, Purge, Receive, Request
+from spoolrack_store.engine import dead_letters
+from spoolrack_store.engine.index import Index
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.model.dead_letter_records import NotAHistory
+from spoolrack_store.model.operations import Delete, Purge, Receive, RejectMessages, Request
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 
-from tests.support.cuts import Cut, Keep
+from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.dead_letter_rig import QUEUES, Rig
-from tests.support.linked_disk import LinkedDisk, made
+from tests.support.linked_disk import LinkedDisk, made, reap
 from tests.support.power_disk import Model
 
 NEXT = {
@@ -78,3 +83,78 @@ def _check(rig: Rig, ids: list[str], name: str) -> None:
         assert sorted(found) == ids
     for id in found:
         assert [death.source_queue for death in rig.deaths(id)] == ["q"]
+
+
+def _die_again(can_sync_all: bool) -> tuple[Rig, str]:
+    """Let a message die for the third time, and commit once more, without a sync."""
+    disk = made(tuple(QUEUES), can_sync_all=can_sync_all, model=Model.ANY_SUBSET)
+    rig = Rig(disk=disk)
+    (id,) = rig.bury(b"a")
+    rig.redrive()
+    rig.fail_all()
+    rig.redrive()
+    (lease,) = rig.receive()
+    reject = RejectMessages(queue="q", receipts=lease.receipts, explanation="why")
+    for requests in ([reject], [], []):
+        rig.engine.apply(requests)
+        reap(rig.engine)
+    return rig, id
+
+
+def _require_told(rig: Rig, id: str) -> None:
+    """Raise `AssertionError` unless any power cut leaves each death that was answered."""
+    disk = rig.disk
+    assert 0 < disk.pending <= MOST_PENDING
+    pending = range(disk.pending)
+    for kept in chain.from_iterable(combinations(pending, count) for count in range(len(pending) + 1)):
+        found = disk.cut(Cut(Keep.ONLY, kept, (Bytes.HALF,)))
+        assert isinstance(found, LinkedDisk)
+        found.free_locks()
+        after = Rig(disk=found, clock=rig.clock, owner="p9")
+        try:
+            told = [death.explanation for death in after.deaths(id)]
+        except NotAHistory as why:
+            raise AssertionError(f"{kept} leaves no history: {why}") from why
+        assert told in (["", ""], ["", "", "why"])
+
+
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+def test_how_a_message_died_survives_any_power_cut_in_its_next_death(can_sync_all: bool) -> None:
+    _require_told(*_die_again(can_sync_all))
+
+
+def _goes_at_once(patched: pytest.MonkeyPatch) -> None:
+    """Unlink a dead-letter file before it is durable that no name refers to it."""
+    honest = Index._leave_untold
+    patched.setattr(Index, "_leave_untold", lambda self, batch, file, _: honest(self, batch, file, 0))
+
+
+def _is_not_synced(patched: pytest.MonkeyPatch) -> None:
+    """Refer to a dead-letter file whose content isn't durable."""
+    patched.setattr(Moves, "sync_contents", lambda self, paths: None)
+
+
+def _has_no_durable_name(patched: pytest.MonkeyPatch) -> None:
+    """Refer to a dead-letter file whose name isn't durable."""
+
+    def write_ahead(self: Moves, files: Mapping[str, bytes]) -> None:
+        for path, content in files.items():
+            self.disk.create(path, [content], sync=False)
+            self.disk.sync_file(path)
+
+    patched.setattr(Moves, "write_ahead", write_ahead)
+
+
+def _forgets(patched: pytest.MonkeyPatch) -> None:
+    """Tell the last death only."""
+    patched.setattr(dead_letters, "read_records", lambda disk, name: ())
+
+
+@pytest.mark.parametrize("plant", [_goes_at_once, _is_not_synced, _has_no_durable_name, _forgets])
+def test_each_condition_of_a_history_is_needed(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    rig, id = _die_again(can_sync_all=False)
+    with pytest.raises(AssertionError):
+        _require_told(rig, id)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from spoolrack_store.engine.index import Index
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.redriver import Redriver
 
@@ -15,18 +14,6 @@ from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 MOST_STORIES = 400
-
-
-def _superseded_by_an_older_death(self: Index, batch: object, commit: int) -> None:
-    _supersede(self, batch, commit)  # type: ignore[arg-type]
-    stem = batch.stem  # type: ignore[attr-defined]
-    counts = self._by_id[stem.id]
-    for double in self._doubles.get(stem.id, ()):
-        if double is not counts and counts.stem.deaths:
-            self.superseded.setdefault((double, 0), commit)
-
-
-_supersede = Index._supersede
 
 
 def _created_unsynced(self: Moves, path: str, content: bytes, *, sync: bool = False) -> None:
@@ -45,12 +32,6 @@ _pick = Redriver._pick
 _candidates = Redriver._candidates
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
-    "a copy taken for older than the message that dies again": (
-        Index,
-        "_supersede",
-        _superseded_by_an_older_death,
-        True,
-    ),
     "a record that is renamed before its content is durable": (
         Moves,
         "create_file",
@@ -79,7 +60,6 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
 
 
 STARTS: Final = {
-    "a copy taken for older than the message that dies again": 134,
     "a record that is renamed before its content is durable": 43,
 }
 """The stories that found them. After a change of the engine others may: all are told, these first."""

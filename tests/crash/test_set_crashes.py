@@ -53,7 +53,7 @@ def test_a_crash_between_two_slices_of_a_set_leaves_all_of_it_or_undoes_it(
     for seed in SEEDS:
         can_sync_all = processes > 1 or seed % 2 == 0
         story = SetStory(
-            seed, model, processes=processes, can_sync_all=can_sync_all, slice_effort=1 + seed % 3
+            seed, model, processes=processes, can_sync_all=can_sync_all, effort=1 + seed % 3
         )
         story.run(120)
         made, lost, done = made + story.made, lost + story.lost, done + story.done

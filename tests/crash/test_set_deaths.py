@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from spoolrack_store.engine import reserver
+from spoolrack_store.engine import part
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
 from spoolrack_store.model.operations import UNFINISHED, Request
 from spoolrack_store.model.reservation_requests import (
-    SLICE_EFFORT,
     CommitReservations,
     ExtendReservation,
     Release,
@@ -74,9 +73,9 @@ class Deaths:
             pass
 
 
-@pytest.fixture(autouse=True, params=[SLICE_EFFORT, 1], ids=["at once", "in slices"])
-def slice_effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reserver, "SLICE_EFFORT", request.param)
+@pytest.fixture(autouse=True, params=[part.FILES, 1], ids=["at once", "in slices"])
+def effort(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part, "FILES", request.param)
 
 
 BESIDE = pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside another process"])

@@ -9,7 +9,9 @@ import pytest
 from spoolrack_store.engine import leaser, reserver, sharing
 from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.engine.reserver import HeldSet, Reserver
+from spoolrack_store.engine.part import FILES
+from spoolrack_store.engine.reservation_index import HeldSet, ReservationIndex, SetState, StreamCommit
+from spoolrack_store.engine.reserver import Reserver
 from spoolrack_store.files import changes
 from spoolrack_store.model.reservation_names import ReservationName
 from spoolrack_store.model.transitions import State
@@ -20,6 +22,7 @@ from tests.support.power_disk import Model
 
 MOST_STORIES = 600
 
+_mark = ReservationIndex.mark
 _finish = Reserver._finish
 _lease_again = Reserver._lease_again
 _rename = Reserver._rename
@@ -33,32 +36,33 @@ def _as_if_synced(self: Reserver, step: Callable[[], None]) -> None:
 
 
 def _back_before_the_loss_is_durable(self: Reserver, held: HeldSet) -> None:
-    if not self._is_committed(held):
+    if held.state is not SetState.COMMITTED:
         held.changed = 0
     _finish(self, held)
 
 
 def _deleted_before_the_marker_is_durable(self: Reserver, held: HeldSet) -> None:
-    if not self._is_committed(held) or not self._leases(held):
+    leases = list(self._moves.index.leases_of.get(held.record.token, ()))
+    if held.state is not SetState.COMMITTED or not leases:
         _finish(self, held)
         return
-    for entry in self._leases(held):
+    for entry in leases:
         self._moves.delete(entry, entry.held)
 
 
 def _record_unlinked_with_the_deletes(self: Reserver, held: HeldSet) -> None:
-    if not self._is_committed(held):
+    if held.state is not SetState.COMMITTED:
         _finish(self, held)
         return
-    if self._committed_in(held) <= self._moves.synced:
+    if self._is_durable(held):
         _as_if_synced(self, lambda: _finish(self, held))
 
 
 def _record_unlinked_after_the_first_slice(self: Reserver, held: HeldSet) -> None:
     _finish(self, held)
-    if self._is_committed(held) and self._committed_in(held) <= self._moves.synced:
+    if held.state is SetState.COMMITTED and self._is_durable(held):
         self._moves.unlink_file(held.path)
-        self._drop(held)
+        self.index.drop(held)
 
 
 def _markers_unlinked_too_early(self: Reserver) -> None:
@@ -66,13 +70,20 @@ def _markers_unlinked_too_early(self: Reserver) -> None:
 
 
 def _leased_again_but_not_after_a_cut(self: Reserver, held: HeldSet) -> None:
-    if not self._is_committed(held):
+    if held.state is not SetState.COMMITTED:
         _lease_again(self, held)
 
 
 def _renamed_before_it_is_durable(self: Reserver, held: HeldSet, name: ReservationName) -> None:
     held.changed = 0
     _rename(self, held, name)
+
+
+def _mark_with_the_lost_ones(self: ReservationIndex, stream: str, commit: StreamCommit) -> None:
+    _mark(self, stream, commit)
+    for number, held in self.of_stream(stream).items():
+        if number <= commit.sequence_number:
+            self.change(held, SetState.COMMITTED)
 
 
 def _counted(self: Reserver, entry: Entry) -> None:
@@ -114,9 +125,9 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
     "leases without a record that stay": (Reserver, "_undo_unnamed", lambda self: None, True),
     "an undone set that is counted": (Reserver, "_unlease", _counted, True),
     "a lost set that is committed with the others": (
-        Reserver,
-        "_is_committed",
-        lambda self, held: held.name.sequence_number <= self.committed(held.name.stream),
+        ReservationIndex,
+        "mark",
+        _mark_with_the_lost_ones,
         True,
     ),
     "messages of a lost set that stay ready while its commit is written": (
@@ -162,16 +173,14 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
         _tell(STARTS.get(planted, 0), processes, can_sync_all)
 
 
-def _tell(
-    first: int, processes: int, can_sync_all: bool, slice_effort: int = reserver.SLICE_EFFORT
-) -> None:
+def _tell(first: int, processes: int, can_sync_all: bool, effort: int = FILES) -> None:
     for seed in seeds_from(first, MOST_STORIES):
         SetStory(
             seed,
             Model.ANY_SUBSET,
             processes=processes,
             can_sync_all=can_sync_all,
-            slice_effort=slice_effort,
+            effort=effort,
         ).run(120)
 
 
@@ -200,7 +209,7 @@ PLANTED_IN_SLICES: Final[dict[str, tuple[object, str, Callable[..., object]]]] =
 def test_each_condition_of_the_slices_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*PLANTED_IN_SLICES[planted])
     with pytest.raises(Broken):
-        _tell(0, 2, True, slice_effort=1)
+        _tell(0, 2, True, effort=1)
 
 
 def test_a_process_that_others_overtook_reads_all_records(

@@ -1,13 +1,14 @@
-"""A start warns of a file system on which a rename isn't atomic across a power cut."""
+"""A file system that may not keep a promise: a start warns of it, or relies on less."""
 
 from __future__ import annotations
 
 import gc
 import logging
+import os
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.mounts import doubt_about
+from spoolrack_store.files.mounts import doubt_about, kind_of, passes_on_syncfs
 from spoolrack_store.store import Store
 
 from tests.support.loop_disk import LoopDisk, why_not
@@ -50,3 +51,18 @@ def test_a_device_without_a_name_is_not_accused_of_a_missing_journal(tmp_path: P
     with LoopDisk("ext4", tmp_path / "disk", making=("-O", "^has_journal")) as disk:
         assert "without a journal" in (doubt_about(disk.mount_point) or "")
         assert doubt_about(disk.mount_point, tmp_path / "sys") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "passes_on"),
+    [("fuse", False), ("fuse.mergerfs", False), ("fuseblk", False), ("ext4", True), ("virtiofs", True)],
+)
+def test_a_sync_of_the_whole_file_system_is_not_relied_on_behind_fuse(
+    tmp_path: Path, kind: str, passes_on: bool
+) -> None:
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    number = f"{os.major(device)}:{os.minor(device)}"
+    mounts.write_text(f"36 35 {number} / / rw,relatime shared:1 - {kind} source rw\n")
+
+    assert passes_on_syncfs(kind_of(tmp_path, mounts)) is passes_on

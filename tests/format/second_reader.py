@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-FORMAT: Final = b"spoolrack 2\n"
+FORMAT: Final = b"spoolrack 3\n"
 FOLDERS: Final = (
     *("config", "owners", "new", "queues", "delay", "remove", "quarantine", "staged", "published"),
-    *("reserved", "redrives", "keys", "archive", "bodies"),
+    *("reserved", "redrives", "keys", "archive", "bodies", "dead_letters"),
 )
 STATES: Final = ("sent", "ready", "delayed", "leased", "removed", "quarantined")
 """The later one of two states stands behind the other."""
@@ -68,7 +68,6 @@ _TAGS: Final = tuple(
         ("a", "[1-9][0-9]{0,14}"),
         ("c", "[0-9a-f]{8}"),
         ("m", "[1-9][0-9]{0,14}"),
-        ("d", "[1-9][0-9]{0,2}"),
         ("k", "(?:[0-7][0-9a-v]{25})?"),
         ("g", ""),
         ("p", "[1-9]"),
@@ -77,13 +76,18 @@ _TAGS: Final = tuple(
         ("ib", "[0-9a-v.-]+"),
         ("r", "[1-9][0-9]{0,8}"),
         ("f", "0|[1-9][0-9]{0,12}"),
+        ("dh", r"[^,]+"),
         ("t", "[0-9]{13}"),
         ("o", "[a-z0-9]{1,16}"),
     )
 )
+_DEATH: Final = re.compile(
+    r"d(?P<died>[0-9]{13})\.(?P<why>[mr])(?P<receives>0|[1-9][0-9]{0,8})"
+    rf"\.(?P<first>0|[1-9][0-9]{{0,12}})?\.(?P<source>{_QUEUE})|h(?P<file>[0-9a-v]{{6}})"
+)
 _UNFINISHED: Final = re.compile(r"new/(?:[a-z0-9]{1,16}-[0-9]+\.body|.*\.copy)")
 """A body or a copy that a dead process was writing."""
-_STEM_TAGS: Final = "nsacmdkgpx"
+_STEM_TAGS: Final = "nsacmkgpx"
 MOST: Final = 1_000
 
 
@@ -102,7 +106,6 @@ class Name:
     attributes: int
     crc: int
     line: int
-    deaths: int
     key: str | None
     is_grouped: bool
     priority: int
@@ -111,7 +114,8 @@ class Name:
     members: frozenset[int]
     receives: int
     first: int | None
-    redriven: int | None
+    death: Mapping[str, Any] | None
+    """How the messages died, with `file` in place of all that a file says; and `redriven`."""
     owner: str | None
     due: int | None
     token: str | None
@@ -138,8 +142,11 @@ def parse(path: str) -> Name | None:
     everything = frozenset(range(count or 1))
     members = _members_of(said, everything)
     due, token = place["due"], place["token"]
+    death = _death_of(said)
     if (
-        count > MOST
+        ("d" in said or "h" in said or "t" in said) != (death is not None)
+        or (death is not None and folder == "new")
+        or count > MOST
         or (count and not id.endswith("000"))
         or members is None
         or ("k" in said and bool(said["k"]) == bool(count))
@@ -162,7 +169,6 @@ def parse(path: str) -> Name | None:
         attributes=int(said.get("a", 0)),
         crc=int(said["c"], 16),
         line=int(said.get("m", 0)),
-        deaths=int(said.get("d", 0)),
         key=said.get("k"),
         is_grouped="g" in said,
         priority=int(said.get("p", 0)),
@@ -171,11 +177,30 @@ def parse(path: str) -> Name | None:
         members=members,
         receives=int(said.get("r", 0)),
         first=int(said["f"]) if "f" in said else None,
-        redriven=int(said["t"]) if "t" in said else None,
+        death=death,
         owner=said.get("o"),
         due=int(due) if due else None,
         token=token,
     )
+
+
+def _death_of(said: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return what the tags say of a death; None if they say nothing, or nothing valid."""
+    tag = next((kind + said[kind] for kind in "dh" if kind in said), "")
+    match = _DEATH.fullmatch(tag)
+    if match is None:
+        return None
+    redriven = int(said["t"]) if "t" in said else None
+    if match["file"]:
+        return {"file": match["file"], "redriven": redriven}
+    return {
+        "at": int(match["died"]),
+        "reason": {"m": "max_receives", "r": "rejected"}[match["why"]],
+        "receives": int(match["receives"]),
+        "first": int(match["first"]) if match["first"] else None,
+        "source": match["source"],
+        "redriven": redriven,
+    }
 
 
 def _tags_of(tags: Sequence[str]) -> dict[str, str] | None:
@@ -294,7 +319,6 @@ class Content:
     attributes: Mapping[str, str | bytes]
     group: str
     key: str
-    deaths: Sequence[Mapping[str, Any]]
 
 
 def read_contents(name: Name, content: bytes, external: bytes | None = None) -> list[Content]:
@@ -327,7 +351,7 @@ def _contents_of(name: Name, said: Any, content: bytes) -> Iterator[Content]:
     if bool(groups) != name.is_grouped or None in groups.values():
         raise Damaged(name.path)
     grouped = {index: group for group, members in groups.items() for index in members or ()}
-    if not grouped.keys() <= name.everything or not isinstance(said.get("deaths", []), list):
+    if not grouped.keys() <= name.everything:
         raise Damaged(name.path)
     texts, binaries = said.get("attributes", {}), said.get("binary_attributes", {})
     at = 0
@@ -347,7 +371,6 @@ def _contents_of(name: Name, said: Any, content: bytes) -> Iterator[Content]:
             attributes=attributes,
             group=grouped.get(index, ""),
             key=said.get("keys", {}).get(str(index), "") if name.count else name.key or "",
-            deaths=said.get("deaths", []),
         )
 
 
@@ -452,12 +475,33 @@ def contents_at(root: Path, name: Name) -> list[Content] | None:
         return None
 
 
-def message_of(name: Name, index: int, contents: list[Content] | None) -> Message:
+def deaths_of(root: Path, name: Name) -> list[Mapping[str, Any]]:
+    """Return how the messages of a name died each time, the oldest first; nothing if that is lost."""
+    death = name.death
+    if death is None:
+        return []
+    if "file" in death:
+        file = root / "dead_letters" / f"{name.id}.{death['file']}"
+        deaths = list((unsealed(file.read_bytes()) or {}).get("deaths", [])) if file.exists() else []
+    else:
+        deaths = [
+            {
+                "source_queue": death["source"],
+                "reason": death["reason"],
+                "receives": death["receives"],
+                "first_receive_ms": death["first"],
+                "died_at_ms": death["at"],
+            }
+        ]
+    if death["redriven"] is not None and deaths:
+        redriven = {"redriven_to": name.queue, "redriven_at_ms": death["redriven"]}
+        deaths[-1] = {**deaths[-1], **redriven}
+    return deaths
+
+
+def message_of(root: Path, name: Name, index: int, contents: list[Content] | None) -> Message:
     """Return a message, by the name that holds it."""
     content = contents[index] if contents is not None else None
-    deaths = list(content.deaths) if content is not None else []
-    if name.redriven is not None and deaths:
-        deaths[-1] = {**deaths[-1], "redriven_to": name.queue, "redriven_at_ms": name.redriven}
     state = name.state
     if state == "sent":
         state = "leased" if name.token else "ready" if name.due is None else "delayed"
@@ -472,7 +516,7 @@ def message_of(name: Name, index: int, contents: list[Content] | None) -> Messag
         attributes={} if content is None else content.attributes,
         group="" if content is None else content.group,
         priority=name.priority,
-        deaths=deaths,
+        deaths=deaths_of(root, name),
         receipt=receipt_of(name, index) if state == "leased" else None,
     )
 
@@ -491,7 +535,7 @@ class Root:
 
     def __init__(self, path: Path) -> None:
         if (path / "FORMAT").read_bytes() != FORMAT:
-            raise ValueError(f"{path} is no root of format 2")
+            raise ValueError(f"{path} is no root of format 3")
         self.path = path
         self.foreign: list[str] = []
         """Paths in the folders of messages that are no names."""
@@ -540,19 +584,15 @@ class Root:
     @cached_property
     def messages(self) -> dict[str, Message]:
         """The messages of queues that there are, and those in quarantine, by their ids."""
-        files: dict[str, list[tuple[tuple[bool, int, str], Name, int]]] = {}
-        for stem, batch in self.batches.items():
+        found: dict[str, Message] = {}
+        for batch in self.batches.values():
             if batch.is_new and not self._was_sent(batch):
                 continue
             for index, name in batch.holders().items():
-                is_out = any(each.state not in ("sent", "quarantined") for each in batch.names)
-                rank = is_out, name.deaths, stem
-                files.setdefault(name.message_id(index), []).append((rank, name, index))
-        found: dict[str, Message] = {}
-        for id, ranked in files.items():
-            _, name, index = max(ranked, key=lambda each: each[0])
-            if name.state == "quarantined" or (name.state != "removed" and name.queue in self.queues):
-                found[id] = message_of(name, index, self._contents(name))
+                is_here = name.state != "removed" and name.queue in self.queues
+                if name.state == "quarantined" or is_here:
+                    contents = self._contents(name)
+                    found[name.message_id(index)] = message_of(self.path, name, index, contents)
         return dict(sorted(found.items()))
 
     def _was_sent(self, batch: Batch) -> bool:
@@ -560,8 +600,7 @@ class Root:
         name = batch.names[0]
         contents = self._contents(name)
         return (
-            not name.deaths
-            and batch.holders().keys() == name.everything
+            batch.holders().keys() == name.everything
             and contents is not None
             and all(each.body is not None for each in contents)
         )
@@ -608,8 +647,7 @@ class Root:
         return last if last is not None and sent_at(last) + window > now else None
 
     def archived(self, queue: str) -> dict[str, list[Content]]:
-        """Return the messages that a queue's archive has, by id; of dead letters it may have several
-        files."""
+        """Return the messages that a queue's archive has, by id; of some it may have several files."""
         found: dict[str, list[Content]] = {}
         for file in sorted(self.path.glob(f"archive/{queue}/*/*")):
             name = parse(f"queues/{queue}/{file.name}")
@@ -617,6 +655,7 @@ class Root:
                 continue
             external = Path(f"{file}.body")
             body = external.read_bytes() if name.external and external.exists() else None
-            for index, content in enumerate(read_contents(name, file.read_bytes(), body)):
-                found.setdefault(name.message_id(index), []).append(content)
+            contents = read_contents(name, file.read_bytes(), body)
+            for index in name.members:
+                found.setdefault(name.message_id(index), []).append(contents[index])
         return found

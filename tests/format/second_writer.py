@@ -444,7 +444,16 @@ class Process:
             text += "," + members_text(members)
         text += f",r{receives}" if receives else ""
         text += f",f{first}" if receives and first is not None else ""
-        text += f",t{name.redriven}" if name.redriven is not None else ""
+        if name.death is not None:
+            death = name.death
+            first = "" if death.get("first") is None else death["first"]
+            why = "r" if death.get("reason") == "rejected" else "m"
+            text += (
+                f",h{death['file']}"
+                if "file" in death
+                else f",d{death['at']:013d}.{why}{death['receives']}.{first}.{death['source']}"
+            )
+            text += f",t{death['redriven']:013d}" if death["redriven"] is not None else ""
         end = 0
         if due is not None:
             text += f"@{due}~{token}" if token else f"@{due}"
@@ -499,7 +508,7 @@ class Process:
     def _message(self, id: str) -> Message:
         found = self.holder(id)
         assert found is not None, id
-        return message_of(*found, contents_at(self.root, found[0]))
+        return message_of(self.root, *found, contents_at(self.root, found[0]))
 
     def _token(self) -> str:
         bits = self.random.getrandbits(64)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
-from zlib import crc32
 
 import pytest
 from spoolrack_store.archive_reader import ArchivedMessage, read_archive
@@ -77,7 +76,7 @@ def _death(said: Mapping[str, Any]) -> DeadLetterRecord:
         reason=said["reason"],
         receives=said["receives"],
         first_receive=said["first_receive_ms"],
-        dead_lettered_at=said["buried_at_ms"],
+        dead_lettered_at=said["died_at_ms"],
         explanation=said.get("explanation", ""),
         redriven_to=said.get("redriven_to", ""),
         redriven_at=said.get("redriven_at_ms"),
@@ -224,25 +223,3 @@ def test_a_deduplication_id_is_taken_until_the_window_is_over(tmp_path: Path) ->
     clock.advance(1)
     assert Root(tmp_path).first_sent("q", "order", clock.wall()) is None
     assert opened.do(send).results != [first]
-
-
-@pytest.mark.parametrize("folder", ["dead", "quarantine", "new"])
-def test_a_dead_letter_counts_outside_new_and_quarantine(folder: str, tmp_path: Path) -> None:
-    clock = ManualClock()
-    opened = OpenStore(tmp_path, clock, 1)
-    for queue in ("q", "dead"):
-        opened.do(CreateQueue(name=queue, settings=QueueSettings()))
-    (id,) = opened.do(Send(queue="q", bodies=[b"first"])).results
-    opened.driver.run()
-    opened.store.close()
-    line = b'\n{"sizes":[4],"crcs":[%d],"deaths":[]}\n' % crc32(b"copy")
-    name = f"{id},s4,c{crc32(line):08x},m{len(line)},d1"
-    places = {
-        "dead": f"queues/dead/{name},v2",
-        "quarantine": f"quarantine/dead:{name},v2",
-        "new": f"new/dead:{name},odead",
-    }
-    (tmp_path / places[folder]).write_bytes(b"copy" + line)
-    root = Root(tmp_path)
-    assert root.messages[id].body == (b"copy" if folder == "dead" else b"first")
-    require_alike(root, OpenStore(tmp_path, clock, 2).store)

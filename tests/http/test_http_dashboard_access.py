@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoolrack_server.dashboard.queries import MOST_MESSAGES, MOST_QUEUES
-from spoolrack_server.dashboard.request_permissions import LARGEST_BODY, OURS
+from spoolrack_server.dashboard.change_requests import LARGEST_BODY, OURS
+from spoolrack_server.dashboard.queries import MOST_MESSAGES, MOST_QUEUES, MOST_THINGS
 from spoolrack_server.loop_answers import answer as outcome
 from spoolrack_server.observability.history import EVERY
 from spoolrack_server.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue
+from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Stage
@@ -229,6 +230,19 @@ async def test_a_redrive_of_a_forbidden_queue_is_answered_as_one_that_is_not_the
         assert (await change(http, "redrives/cancel", {"id": id}, **ALICE)).status == 200
 
 
+async def test_redrives_of_forbidden_queues_hide_none_that_are_shown(tmp_path: Path) -> None:
+    async with guarded(tmp_path, RULES, ManualClock()) as (server, http):
+        await fill(http)
+        store = server.store
+        shown = store.submit(StartRedrive(queue="mail", destination="jobs-1")).result()
+        for _ in range(MOST_THINGS):
+            hidden = store.submit(StartRedrive(queue="secret", destination="mail", rate=1)).result()
+            store.submit(CancelRedrive(id=hidden.id)).result()
+        (redrive,) = (await api(http, "redrives", **BOB))["redrives"]
+        assert (redrive["id"], redrive["may_cancel"]) == (shown.id, False)
+        assert len((await api(http, "redrives", **ALICE))["redrives"]) == MOST_THINGS
+
+
 async def test_settings_that_send_dead_letters_to_a_queue_take_the_permission_to_send_there(
     tmp_path: Path,
 ) -> None:
@@ -273,7 +287,7 @@ async def test_stages_and_reservations_of_others_are_neither_seen_nor_ended(tmp_
         )
         assert (answer.status, answer.reason) == (409, "NAME_TAKEN")
         assert len((await api(http, "stages", **ALICE))["stages"]) == 1
-        assert not (await api(http, "reservations", **ALICE))["reservations"][0]["is_lost"]
+        assert (await api(http, "reservations", **ALICE))["reservations"][0]["state"] == "held"
 
 
 async def test_more_queues_than_one_answer_has_are_said_to_be_more(http: Http, server: Server) -> None:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from spoolrack_server import status
-from spoolrack_server.gateway import http_errors
+from spoolrack_server.app.application import Application
 from spoolrack_server.gateway.admin_endpoints import AdminEndpoints
-from spoolrack_server.gateway.context import GatewayContext
 from spoolrack_server.gateway.message_endpoints import MessageEndpoints
 from spoolrack_server.gateway.queue_endpoints import QueueEndpoints
-from spoolrack_server.gateway.request_bodies import HttpLimits
 from spoolrack_server.gateway.routes import routes
 from spoolrack_server.gateway.schedule_endpoints import ScheduleEndpoints
 from spoolrack_server.health import Health
+from spoolrack_server.http_transport import http_errors
+from spoolrack_server.http_transport.context import HttpContext
 from spoolrack_server.logs import make_log
 from spoolrack_server.server import Server
 from spoolrack_store.model.clock import SystemClock
@@ -35,12 +35,13 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
-    asking = GatewayContext(server.store, make_log(), HttpLimits())
+    app = Application(server.store, SystemClock(), make_log())
+    asking = HttpContext(app, make_log())
     pages = AdminEndpoints(Health(), server.observer)
-    queues = QueueEndpoints(asking, SystemClock(), server.observer)
-    schedules = ScheduleEndpoints(asking, queues, SystemClock())
+    queues = QueueEndpoints(asking, SystemClock())
+    schedules = ScheduleEndpoints(app.schedules, queues)
     served = routes(queues, MessageEndpoints(asking), schedules, pages)
-    await asking.close()
+    await app.close()
     assert {(route.method, route.path) for route in served} == {
         (method, path) for method, path, _ in operations()
     }

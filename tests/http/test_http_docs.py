@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from spoolrack_server.gateway import http_errors, request_bodies
+from spoolrack_server.http_transport import http_errors, request_bodies
 from spoolrack_server.server import Server
 
 from tests import CHECKOUT

@@ -9,8 +9,8 @@ import os
 import socket
 
 import pytest
-from spoolrack_server.gateway import listen_sockets
-from spoolrack_server.gateway.listen_sockets import Acceptor
+from spoolrack_server.http_transport import listen_sockets
+from spoolrack_server.http_transport.listen_sockets import Acceptor
 from spoolrack_server.logs import make_log
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from spoolrack_store.manual_clock import ManualClock
 
+from tests.support import MIB
 from tests.support.http_rig import Http
 
 
@@ -86,6 +87,17 @@ async def test_pages_of_a_list_hold_each_message_once(http: Http) -> None:
         if not token:
             break
     assert found == ids
+
+
+async def test_a_page_of_long_attributes_is_shorter_than_was_asked(http: Http) -> None:
+    await http.create()
+    ids = [await http.send(**{"X-Attribute-Long": "x" * 8_000}) for _ in range(300)]
+    page = (await http.ask("GET", "/-/queues/q/messages?page_size=1000")).json
+    shown = len(page["messages"])
+    assert 2 * MIB - 8_100 < shown * 8_000 <= 2 * MIB
+    path = f"/-/queues/q/messages?page_size=1000&page_token={page['next_page_token']}"
+    rest = (await http.ask("GET", path)).json["messages"]
+    assert [each["id"] for each in (*page["messages"], *rest)] == ids
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack_server.gateway.headers import time_text
+from spoolrack_server.http_transport.headers import time_text
 from spoolrack_server.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from spoolrack_server.gateway.request_bodies import HttpLimits
+from spoolrack_server.http_transport.request_bodies import HttpLimits
 from spoolrack_server.server import Server
 from spoolrack_store.manual_clock import ManualClock
 

@@ -40,7 +40,7 @@ COST_MUTANTS: Final = (
         name="a-receive-lists-its-queue",
         breaks="no operation lists a folder",
         edits=edit(
-            "engine/leaser.py:Leaser._choose",
+            "engine/leaser.py:Leaser.check",
             "        visibility = request.visibility\n",
             '        self._moves.disk.scan(f"queues/{record.name}")\n'
             "        visibility = request.visibility\n",
@@ -138,6 +138,26 @@ STEP_MUTANTS: Final = (
             "        waits, due = self._engine.next_work(now)\n",
             "        waits, _ = self._engine.next_work(now)\n"
             "        _, due = self._engine.next_work(now)\n",
+        ),
+        caught_by=_CALLS,
+    ),
+    Mutant(
+        name="a-receive-waits-by-a-commit",
+        breaks="a receive of a queue without ready messages takes no commit to wait",
+        edits=edit(
+            "committer.py:Committer._next_work",
+            "                self._park_idle()\n",
+            "                pass\n",
+        ),
+        caught_by=_CALLS,
+    ),
+    Mutant(
+        name="an-invalid-receive-waits",
+        breaks="an invalid receive is refused, and doesn't wait for a message",
+        edits=edit(
+            "engine/engine.py:Engine.has_nothing_for",
+            "            self._leaser.check(request)\n",
+            "            pass\n",
         ),
         caught_by=_CALLS,
     ),

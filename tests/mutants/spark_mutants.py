@@ -281,16 +281,14 @@ SPARK_MUTANTS: Final = (
         caught_by=(f"{_CALLS}::test_a_stage_is_whole_whatever_call_breaks",),
     ),
     Mutant(
-        name="a-dead-letter-and-its-original-are-two-rows",
-        breaks="of a dead letter and the message that it is a copy of one is a row",
+        name="a-dead-letter-file-is-not-read",
+        breaks="a row tells how a message died, also if a file says it",
         edits=edit(
-            "_root_reader.py:_superseded",
-            "                found[text] = found.get(text, 0) | 1 << index_of(id)\n",
-            "                found[text] = found.get(text, 0)\n",
+            "_root_reader.py:_RangeReader._tell",
+            "records_of(name, content)",
+            "records_of(name)",
         ),
-        caught_by=(
-            f"{_ROOT}::test_of_a_dead_letter_and_the_message_that_it_is_a_copy_of_one_is_a_row",
-        ),
+        caught_by=(f"{_ROOT}::test_each_message_of_a_batch_is_a_row_of_the_queue_that_it_died_into",),
     ),
     Mutant(
         name="a-message-that-moved-is-not-looked-for",

@@ -11,6 +11,8 @@ _MQ: Final = "softlayer/mq"
 _VSQS: Final = "vsqs"
 _AFRESH: Final = "tests/store/test_failed_sync_restarts.py"
 _BODIES: Final = "tests/crash/test_body_crashes.py"
+_AT_ONCE: Final = "tests/store/test_syncs_at_once.py"
+_IN_A_ROW: Final = "tests/budget/test_syncs_in_a_row.py"
 _AWAITED: Final = "tests/store/test_store_awaited.py"
 _WORK: Final = "tests/store/test_background_work_shared.py"
 _CLOCKS: Final = "tests/store/test_store_clocks.py"
@@ -29,11 +31,13 @@ _PREFETCHED: Final = "tests/store/test_prefetched_messages.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
 _CATALOG: Final = "tests/store/test_catalog_requests.py"
 _REAPER: Final = "tests/store/test_reaper_promises.py"
+_DEATHS: Final = "tests/store/test_dead_letter_names.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
+_WALKS: Final = "tests/store/test_bounded_walks.py"
 _BOUNDED: Final = "tests/store/test_bounded_work.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
@@ -151,10 +155,60 @@ STORE_MUTANTS: Final = (
         edits=edit(
             "files/disk.py:Syncer._sync_now",
             "            raise SyncFailed(str(error)) from error\n",
-            "            assert error\n",
+            "            return\n",
         ),
         caught_by=(_FRONT, _HAND, _DISK),
         ancestor=_MQ,
+    ),
+    Mutant(
+        name="a-sync-at-once-is-not-awaited",
+        breaks="an answer waits for each sync of its commit, also if they run at once",
+        edits=edit(
+            "files/local_disk.py:LocalDisk.run_at_once",
+            "            if not other.cancel():\n",
+            "            if not (other.running() or other.cancel()):\n",
+        ),
+        caught_by=(_AT_ONCE,),
+    ),
+    Mutant(
+        name="a-sync-at-once-that-failed-is-called-good",
+        breaks="a failed sync is one also if it runs beside others",
+        edits=edit(
+            "files/local_disk.py:LocalDisk.run_at_once",
+            "        if errors:\n",
+            "        if not syncs:\n",
+        ),
+        caught_by=(_AT_ONCE,),
+    ),
+    Mutant(
+        name="syncs-never-run-at-once",
+        breaks="an answer waits for one sync where each costs the way to another host",
+        edits=edit("files/disk.py:Syncer._sync_now", "= OFTEN, AT_ONCE\n", "= OFTEN, 0\n"),
+        caught_by=(_IN_A_ROW,),
+    ),
+    Mutant(
+        name="syncs-run-at-once-on-a-local-disk",
+        breaks="on a local disk a commit writes the journal once",
+        edits=edit("files/disk.py:Syncer._sync_now", "saved > DEAR", "saved < DEAR"),
+        caught_by=(_IN_A_ROW,),
+    ),
+    Mutant(
+        name="syncfs-is-relied-on-behind-fuse",
+        breaks="a sync of everything has reached the program that serves the file system",
+        edits=edit(
+            "files/mounts.py:passes_on_syncfs", "return not kind.startswith", "return not kind.endswith"
+        ),
+        caught_by=("tests/disks/test_file_systems_in_doubt.py",),
+    ),
+    Mutant(
+        name="a-process-joins-without-a-sync-of-everything",
+        breaks="a process that can't make durable what others did answers nothing",
+        edits=edit(
+            "engine/sharing.py:Sharing._join",
+            "if not self._moves.disk.can_sync_all:",
+            "if self._moves.disk.can_sync_all is None:",
+        ),
+        caught_by=("tests/store/test_store_processes.py",),
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-message",
@@ -423,12 +477,10 @@ STORE_MUTANTS: Final = (
         caught_by=("tests/store/test_retry_promises.py",),
     ),
     Mutant(
-        name="a-rejected-copy-is-not-synced",
-        breaks="a dead letter's content is on stable media before the letter is published",
+        name="a-dead-letter-file-is-not-synced",
+        breaks="a dead-letter file is on stable media before a name refers to it",
         edits=edit(
-            "engine/dead_letters.py:DeadLetters.make_dead_letters",
-            "        self._moves.sync_contents([copy.name.path for copy in copies.values()])\n",
-            "",
+            "engine/moves.py:Moves.write_ahead", "        self.sync_contents(list(files))\n", ""
         ),
         caught_by=(_RETRIES,),
     ),
@@ -594,8 +646,8 @@ STORE_MUTANTS: Final = (
         breaks="a purge takes leased and delayed messages, too",
         edits=edit(
             "engine/remover.py:Remover._purge",
-            "        held = entry.held & ~self._index.superseded_of(entry)\n",
-            "        held = 0 if entry.due else entry.held & ~self._index.superseded_of(entry)\n",
+            "        held = entry.held\n",
+            "        held = 0 if entry.due else entry.held\n",
         ),
         caught_by=(_REQUESTS,),
     ),
@@ -624,7 +676,7 @@ STORE_MUTANTS: Final = (
         name="every-receive-lists-its-queue",
         breaks="a receive costs the same with one message waiting and with a million",
         edits=edit(
-            "engine/leaser.py:Leaser._choose",
+            "engine/leaser.py:Leaser.check",
             "        visibility = request.visibility\n",
             '        self._moves.disk.scan(f"queues/{record.name}")\n'
             "        visibility = request.visibility\n",
@@ -785,9 +837,9 @@ STORE_MUTANTS: Final = (
         name="a-stage-begun-anew-is-hidden-by-the-former",
         breaks="a process finds a stage that another one has begun anew",
         edits=edit(
-            "engine/stages.py:Stages._add_chunk",
-            "            self._open[chunk.life.stage] = stage\n",
-            "            self._open.setdefault(chunk.life.stage, stage)\n",
+            "engine/stages.py:Stages._reopen",
+            "if self._open.get(name) is stage:",
+            "if name in self._open:",
         ),
         caught_by=(_STAGES_ENDS,),
     ),
@@ -846,7 +898,7 @@ STORE_MUTANTS: Final = (
         name="a-page-of-a-set-passes-over-what-it-has-no-room-for",
         breaks="each message of a set is read, page by page",
         edits=edit(
-            "engine/reserver.py:Reserver.page",
+            "engine/set_reader.py:SetReader.page",
             "page.following = place + below(members, unread).bit_count()\n",
             "page.following = min(place + count, end)\n",
         ),
@@ -856,7 +908,7 @@ STORE_MUTANTS: Final = (
         name="a-run-of-messages-is-read-over-a-gap",
         breaks="a read of a set leaves out deleted messages",
         edits=edit(
-            "engine/reserver.py:Reserver._leased_runs",
+            "engine/set_reader.py:SetReader._leased_runs",
             "runs(entry.held & wanted)",
             "runs(entry.name.members & wanted)",
         ),
@@ -975,7 +1027,7 @@ STORE_MUTANTS: Final = (
         breaks="other callers are answered while a large set is leased",
         edits=edit(
             "engine/reserver.py:Reserver._lease_slice",
-            "min(left, self.slice_effort)",
+            "min(left, rest)",
             "left",
         ),
         caught_by=(_SETS_SLICED,),
@@ -1041,8 +1093,8 @@ STORE_MUTANTS: Final = (
         breaks="other callers are answered while the messages of a large set are deleted",
         edits=edit(
             "engine/reserver.py:Reserver._finish",
-            "            if self._effort_left <= 0:\n                break\n",
-            "",
+            "in self._slice(leases):",
+            "in list(leases):",
         ),
         caught_by=(_SETS_SLICED,),
     ),
@@ -1067,6 +1119,54 @@ STORE_MUTANTS: Final = (
             "if self._leaser.expire(queue) and not queue:",
         ),
         caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="the-rest-of-what-a-dead-process-sent-stays-in-new",
+        breaks="all that a dead process has sent is published, in slices",
+        edits=edit("engine/recovery.py:finish_sends", "sent[:at] = []", "sent.clear()"),
+        caught_by=(_WALKS,),
+    ),
+    Mutant(
+        name="stages-that-expire-are-dropped-at-once",
+        breaks="other callers are answered while many stages expire",
+        edits=edit(
+            "engine/stages.py:Stages._drop_expired",
+            "self._moves.effort.share() - len(self._unfinished)",
+            "len(self._deadlines.times)",
+        ),
+        caught_by=(_WALKS,),
+    ),
+    Mutant(
+        name="an-end-of-a-stage-is-looked-at-once",
+        breaks="a stage that has ended leaves nothing behind",
+        edits=edit(
+            "engine/stages.py:Stages.advance",
+            "self._unfinished[end] = self._unfinished.pop(end)",
+            "self._unfinished.pop(end)",
+        ),
+        caught_by=("tests/crash/test_job_deaths.py", _WALKS),
+    ),
+    Mutant(
+        name="an-adoption-takes-a-whole-commit",
+        breaks="other callers are answered while many files are adopted",
+        edits=edit("engine/adoption.py:Adoption.advance", "left -= files", "left -= 0"),
+        caught_by=("tests/store/test_trouble_hand.py",),
+    ),
+    Mutant(
+        name="holds-that-end-together-are-noted-at-once",
+        breaks="other callers are answered while many holds end",
+        edits=edit("engine/reserver.py:Reserver._end_holds", "self._left > 0 and ", ""),
+        caught_by=("tests/store/test_set_costs.py",),
+    ),
+    Mutant(
+        name="a-queue-that-expires-is-looked-at-once",
+        breaks="an idle queue is removed whenever it has expired",
+        edits=edit(
+            "engine/expiry.py:Expiry._look",
+            "        self._looks.set(name, Millis(now + _pause(record)))\n",
+            "",
+        ),
+        caught_by=(_EXPIRY,),
     ),
     Mutant(
         name="a-part-takes-the-whole-effort-of-a-commit",
@@ -1164,14 +1264,8 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="packs-what-a-purge-holds",
         breaks="a purge deletes what was there when it began",
-        edits=edit("engine/engine.py:Engine._apply", "self._remover.purges or ", ""),
+        edits=edit("engine/engine.py:Engine._apply", " and not self._remover.purges", ""),
         caught_by=(_PACKED,),
-    ),
-    Mutant(
-        name="packs-what-becomes-a-dead-letter",
-        breaks="a message that dies is in one queue",
-        edits=edit("engine/engine.py:Engine._apply", " or self._dead_letters.is_copying", ""),
-        caught_by=(_STORIES,),
     ),
     Mutant(
         name="a-listing-packs-what-has-another-name",
@@ -1301,21 +1395,49 @@ STORE_MUTANTS: Final = (
         name="an-older-death-is-forgotten",
         breaks="a second death is told after the first",
         edits=edit(
-            "engine/dead_letters.py:DeadLetters._copy",
-            "[*history_of(name, source), death]",
-            "[death]",
+            "engine/dead_letters.py:DeadLetters._death",
+            "(*before, record)",
+            "(record,)",
         ),
         caught_by=(_REDRIVES,),
     ),
     Mutant(
-        name="a-message-that-is-back-loses-its-place",
-        breaks="a message that a redrive brings back is received, though its first file is still there",
+        name="a-dead-letter-keeps-its-receives",
+        breaks="the receives of a dead letter begin anew",
+        edits=edit("engine/dead_letters.py:DeadLetters.bury", "receives=0, ", ""),
+        caught_by=(_DEATHS,),
+    ),
+    Mutant(
+        name="a-death-has-room-in-any-name",
+        breaks="a file says how a message died where a name has no room for it",
+        edits=edit("engine/dead_letters.py:_fits", "<= MAX_BYTES", "<= 9_999"),
+        caught_by=(_DEATHS,),
+    ),
+    Mutant(
+        name="a-dead-letter-file-goes-too-early",
+        breaks="a dead-letter file stays until it is durable that no name refers to it",
+        edits=edit("engine/reaper.py:Reaper.hand_over", "if commit <= synced:", "if commit:"),
+        caught_by=("tests/crash/test_redrive_cuts.py",),
+    ),
+    Mutant(
+        name="dead-letter-files-stay",
+        breaks="a dead-letter file goes with the last name that refers to it",
         edits=edit(
-            "engine/index.py:EntryOrder.change",
-            "            if self.names.add(key):\n",
-            "            if self.names.add(key) or True:\n",
+            "engine/index.py:Index._leave_untold",
+            "        self.untold[dead_letter_path(batch.stem.id, file)] = commit\n",
+            "",
         ),
-        caught_by=("tests/store/test_redrive_promises.py",),
+        caught_by=(_DEATHS,),
+    ),
+    Mutant(
+        name="an-archive-lists-all-of-a-file",
+        breaks="an archive has the messages that have left its queue",
+        edits=edit(
+            "engine/archive.py:Archive.paths_of",
+            "archived_name(batch.stem, members)",
+            "archived_name(batch.stem, batch.stem.full)",
+        ),
+        caught_by=(_DEATHS,),
     ),
     # Groups.
     Mutant(
@@ -1478,8 +1600,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue with an archive retention keeps the files of what has left it",
         edits=edit(
             "engine/reaper.py:Reaper.hand_over",
-            'kept = "" if entry.batch.entries else self._archive.path_of(entry)',
-            'kept = ""',
+            "kept = archived.get(entry, ())",
+            "kept: Sequence[str] = ()",
         ),
         caught_by=("tests/store/test_archive.py",),
     ),
@@ -1494,14 +1616,10 @@ STORE_MUTANTS: Final = (
         caught_by=("tests/store/test_archive.py",),
     ),
     Mutant(
-        name="a-replay-sends-what-died-and-came-back-twice",
+        name="a-replay-sends-what-two-files-list-twice",
         breaks="a replay sends each message once",
-        edits=edit(
-            "archive_reader.py:_read",
-            "chosen.get(stem.message_id(index), path) == path",
-            "chosen.get(stem.message_id(index), path)",
-        ),
-        caught_by=("tests/cli/test_cli_replay.py",),
+        edits=edit("archive_reader.py:read_archive", "if message.id != last:", "if message.id:"),
+        caught_by=("tests/store/test_archive.py",),
     ),
     Mutant(
         name="a-replay-compares-no-checksum-of-a-large-body",
@@ -1570,8 +1688,8 @@ STORE_MUTANTS: Final = (
         name="a-waiting-receive-is-no-use",
         breaks="a queue with a waiting receive doesn't expire",
         edits=edit(
-            "engine/expiry.py:Expiry._look",
-            "if self.is_awaited(name) or (queue and queue.total):",
+            "engine/expiry.py:Expiry._is_idle",
+            "if self.is_awaited(record.name) or (queue and queue.total):",
             "if queue and queue.total:",
         ),
         caught_by=(_EXPIRY,),
@@ -1591,8 +1709,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue with a message doesn't expire, though another process has it in new/",
         edits=edit(
             "engine/expiry.py:Expiry._is_needed",
-            'if parse(f"new/{each.name}").queue == record.name:',
-            'if parse(f"new/{each.name}").queue == "":',
+            'self._sent.add(parse(f"new/{each.name}").queue)',
+            'self._sent.add("")',
         ),
         caught_by=(_EXPIRY,),
     ),
@@ -1600,7 +1718,7 @@ STORE_MUTANTS: Final = (
         name="a-queue-made-anew-is-the-old-one",
         breaks="a queue that was made anew expires by its own time",
         edits=edit(
-            "engine/expiry.py:Expiry.advance",
+            "engine/expiry.py:Expiry._look",
             "if use is None or use.salt != record.salt:",
             "if use is None:",
         ),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server import convert
+from spoolrack_server.app import bounds
 from spoolrack_server.send_requests import columns
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import (
@@ -138,10 +142,10 @@ def test_an_unknown_lease_durability_is_refused() -> None:
 def test_without_a_mask_an_update_changes_what_is_present() -> None:
     given = pb.QueueSettings(max_messages=5, retention=Duration())
     update = convert.update(pb.Queue(name="q", settings=given), FieldMask())
-    assert update.changes == {"max_messages": 5, "retention": 0}
+    assert update.settings == {"max_messages": 5, "retention": 0}
     assert not update.replaces_labels
     labelled = convert.update(pb.Queue(name="q", labels={"team": "a"}), FieldMask())
-    assert (labelled.changes, labelled.labels) == ({}, {"team": "a"})
+    assert (labelled.settings, labelled.labels) == ({}, {"team": "a"})
     assert labelled.replaces_labels
 
 
@@ -149,7 +153,7 @@ def test_a_setting_named_in_the_mask_alone_gets_its_default() -> None:
     named = ("visibility_timeout", "max_message_size", "lease_durability")
     mask = FieldMask(paths=[f"settings.{name}" for name in named])
     queue = pb.Queue(name="q", settings=pb.QueueSettings(max_messages=5))
-    assert convert.update(queue, mask).changes == {
+    assert convert.update(queue, mask).settings == {
         "visibility_timeout": 30_000,
         "max_message_size": 1024 * 1024,
         "lease_durability": "strict",
@@ -160,7 +164,7 @@ def test_a_setting_named_in_the_mask_alone_gets_its_default() -> None:
 def test_a_mask_of_everything_sets_back_what_the_queue_leaves_out(path: str) -> None:
     queue = pb.Queue(name="q", settings=pb.QueueSettings(max_messages=5), labels={"team": "a"})
     update = convert.update(queue, FieldMask(paths=[path]))
-    assert QueueSettings(retention=Millis(1)).changed(update.changes) == QueueSettings(max_messages=5)
+    assert QueueSettings(retention=Millis(1)).changed(update.settings) == QueueSettings(max_messages=5)
     assert update.replaces_labels == (path == "*")
     assert update.labels == ({"team": "a"} if path == "*" else {})
 
@@ -205,22 +209,22 @@ def test_a_mask_that_names_nothing_that_can_be_changed_is_refused(path: str) -> 
 )
 def test_a_name_that_could_not_be_a_folder_is_refused(name: str) -> None:
     with pytest.raises(InvalidQueueName):
-        convert.queue_name(name)
+        bounds.queue_name(name)
 
 
 def test_an_id_is_taken_in_either_case_and_nothing_else_is() -> None:
-    assert convert.message_id(ID.upper()) == ID
+    assert bounds.message_id(ID.upper()) == ID
     for wrong in ("", "x", ID[:-1], ID + "0", "{" + ID + "}", ID.replace("-", ""), "../" + ID):
         with pytest.raises(InvalidRequest):
-            convert.message_id(wrong)
+            bounds.message_id(wrong)
 
 
 def test_zero_takes_the_default_and_beyond_the_bounds_is_refused() -> None:
-    assert convert.number(0, "page_size", default=100, most=1_000) == 100
-    assert convert.number(1_000, "page_size", default=100, most=1_000) == 1_000
+    assert bounds.number(0, "page_size", default=100, most=1_000) == 100
+    assert bounds.number(1_000, "page_size", default=100, most=1_000) == 1_000
     for wrong in (-1, 1_001):
         with pytest.raises(InvalidRequest, match="page_size"):
-            convert.number(wrong, "page_size", default=100, most=1_000)
+            bounds.number(wrong, "page_size", default=100, most=1_000)
 
 
 @pytest.mark.parametrize("count", [0, 1_001])
@@ -232,6 +236,18 @@ def test_none_and_too_many_of_something_are_refused(count: int) -> None:
 def refusal(message: pb.OutgoingMessage) -> str:
     (error,) = columns([message]).refused.values()
     return str(error)
+
+
+def test_too_many_attributes_are_refused_by_their_count_alone() -> None:
+    class Crowd:
+        """A million attributes, whose number alone is asked for."""
+
+        def __len__(self) -> int:
+            return 1_000_000
+
+    message: Any = SimpleNamespace(body=b"x", attributes=Crowd())
+    (error,) = columns([message]).refused.values()
+    assert "1000000 attributes" in str(error)
 
 
 def test_a_message_to_be_sent_keeps_text_apart_from_bytes() -> None:
@@ -256,20 +272,20 @@ def test_a_deduplication_id_has_up_to_128_characters_of_any_kind() -> None:
 )
 def test_a_word_that_could_not_be_part_of_a_files_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidRequest, match="stage"):
-        convert.word(name, "stage", most=10)
+        bounds.word(name, "stage", most=10)
 
 
 @pytest.mark.parametrize("name", ["a", "-", "_", "0", "Stage_1-2", "x" * 10])
 def test_a_word_is_of_letters_digits_underscores_and_dashes(name: str) -> None:
-    assert convert.word(name, "stage", most=10) == name
+    assert bounds.word(name, "stage", most=10) == name
 
 
 def test_an_unsigned_value_is_neither_negative_nor_too_large() -> None:
-    assert convert.place(0, "chunk", most=9) == 0
-    assert convert.place(9, "chunk", most=9) == 9
+    assert bounds.place(0, "chunk", most=9) == 0
+    assert bounds.place(9, "chunk", most=9) == 9
     for wrong in (-1, 10):
         with pytest.raises(InvalidRequest, match="chunk"):
-            convert.place(wrong, "chunk", most=9)
+            bounds.place(wrong, "chunk", most=9)
 
 
 def test_an_attribute_without_a_value_is_refused() -> None:

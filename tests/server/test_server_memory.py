@@ -323,6 +323,7 @@ def test_the_bytes_of_a_request_are_given_back_after_its_connection_is_gone() ->
     requests = Requests(ServerCalls(make_log(), memory=memory), memory, context, method)
     body = b"x" * MIB
     send = rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=body)])
-    assert requests.check(rpc.StreamSendRequest(request=send)) > MIB
+    requests.size = rpc.StreamSendRequest(request=send).ByteSize()
+    assert requests.reserve() > MIB
     requests.close()
     assert memory.requests.used == 0

@@ -263,6 +263,7 @@ class Connection:
         """A response waits to be taken."""
         self.taken = asyncio.Event()
         self.is_reading = False
+        self.size = 0
         self.on_refusal: Callable[[StoreError], None] | None = None
 
     # As `Requests`.
@@ -281,7 +282,10 @@ class Connection:
         assert self.on_refusal is not None
         self.on_refusal(error)
 
-    def check(self, request: Request) -> int:
+    def require(self, request: Request) -> None:
+        return None
+
+    def reserve(self) -> int:
         return 0
 
     def leave(self, taken: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.batch_file import checksum, encode, line_of
-from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.names import Name, Stem
+from spoolrack_store.model.clock import LAST_MOMENT, Millis
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord, encode_records
+from spoolrack_store.model.names import Death, Name, Stem, dead_letter_path
 from spoolrack_store.model.transitions import State
 
 from tests.server.redrive_rig import (
@@ -256,23 +256,22 @@ async def test_pages_with_long_histories_are_small_enough_for_any_client(
     source = "q" * 80
     async with served(tmp_path, clock) as (_, client):
         await client.create("dead")
-    death = {
-        "source_queue": source,
-        "reason": "max_receives",
-        "receives": 2_000_000_000,
-        "first_receive_ms": 9_999_999_999_999,
-        "buried_at_ms": 9_999_999_999_999,
-        "redriven_to": source,
-        "redriven_at_ms": 9_999_999_999_999,
-    }
-    body = bytes(1_500)
-    line = replace(line_of([body], {}, {}), deaths=[death] * 100)
-    encoded = encode(line)
+    record = DeadLetterRecord(
+        source_queue=source,
+        reason="max_receives",
+        receives=2_000_000_000,
+        first_receive=LAST_MOMENT,
+        dead_lettered_at=LAST_MOMENT,
+        redriven_to=source,
+        redriven_at=LAST_MOMENT,
+    )
+    body, content = bytes(1_500), encode_records([record] * 100)
     for number in range(1_000):
-        id = f"01890a5d-ac96-774b-bcce-{number:012x}"
-        stem = Stem(id=id, size=len(body), crc=checksum(line, encoded), line=len(encoded), deaths=100)
-        name = Name(stem=stem, state=State.READY, queue="dead", members=stem.full)
-        (tmp_path / name.path).write_bytes(body + encoded)
+        stem = Stem(id=f"01890a5d-ac96-774b-bcce-{number:012x}", size=len(body), crc=zlib.crc32(body))
+        death = Death(file="0123uv")
+        name = Name(stem=stem, state=State.READY, queue="dead", members=stem.full, death=death)
+        (tmp_path / name.path).write_bytes(body)
+        (tmp_path / dead_letter_path(stem.id, death.file)).write_bytes(content)
     async with (
         served(tmp_path, clock) as (server, _),
         grpc.aio.insecure_channel(server.grpc_address) as channel,

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack_server.store_access import FRAME_BYTES
+from spoolrack_server.app.store_access import FRAME_BYTES
 
 from tests.server.reservation_rig import BIG, read, reading, reserve, to_the_end
 from tests.support import MIB

@@ -10,13 +10,11 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as queues
-from spoolrack_server.concurrency import ConcurrencyLimit
+from spoolrack_server.app.application import Application
 from spoolrack_server.frames import FrameWriter
-from spoolrack_server.lease_requests import LeaseRequests
 from spoolrack_server.logs import make_log
 from spoolrack_server.memory import MemoryLimiter
 from spoolrack_server.reservation_service import ReservationService
-from spoolrack_server.store_access import StoreAccess
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservation_requests import Reserve
@@ -96,11 +94,9 @@ async def test_a_reservation_made_as_its_client_disconnects_is_undone_unless_rep
 ) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
-        workers = ConcurrencyLimit(None)
-        leases = LeaseRequests(store, make_log(), workers)
-        asking = StoreAccess(store, workers)
-        frames = FrameWriter(MemoryLimiter(make_log()).responses, asking, leases, clock)
-        reserving = ReservationService(asking, leases, frames)
+        app = Application(store, clock, make_log())
+        frames = FrameWriter(MemoryLimiter(make_log()).responses, app.access, app.leases, clock)
+        reserving = ReservationService(app.reservations, frames, store.root_id)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", bodies=[b"1"])).result()
@@ -114,7 +110,7 @@ async def test_a_reservation_made_as_its_client_disconnects_is_undone_unless_rep
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await leases.close()
+        await app.close()
         received = messages_of(store.submit(Receive(queue="q")).result())
         if asked_again:
             assert [made.sequence_number for made in store.reservations()] == [0]

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from spoolrack.spark import _root_reader
 from spoolrack.spark._options import InvalidOption
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord, encode_records
 from spoolrack_store.model.manifest import Manifest, encode
 
 from benchmarks.made_root import MadeRoot
@@ -174,22 +174,40 @@ def test_a_name_of_the_highest_version_that_lists_a_message_counts(made: MadeRoo
     assert Counter(row["state"] for row in with_deleted) == {"ready": 2, "leased": 2, "removed": 1}
 
 
-def test_of_a_dead_letter_and_the_message_that_it_is_a_copy_of_one_is_a_row(made: MadeRoot) -> None:
-    source = made.stem(NOW, 3)
-    copy = replace(made.stem(NOW, deaths=1), id=source.message_id(1))
+def test_each_message_of_a_batch_is_a_row_of_the_queue_that_it_died_into(made: MadeRoot) -> None:
+    stem, file = made.stem(NOW, 4), "0123uv"
     for queue in ("jobs", "dead"):
         (made.path / "queues" / queue).mkdir()
-    made.put([f"queues/jobs/{source.text},v2", f"queues/dead/{copy.text},v2"])
-    unpublished = replace(made.stem(NOW, deaths=1), id=source.message_id(2))
-    made.put([f"new/dead:{unpublished.text},oabc"])
+    made.put(
+        [
+            f"queues/jobs/{stem.text},v2",
+            f"queues/dead/{stem.text},v3,i1,d{NOW}.m2..jobs",
+            f"queues/dead/{stem.text},v4,i2,h{file}",
+            f"queues/dead/{stem.text},v5,i3,hvvvvvv",
+        ]
+    )
+    record = DeadLetterRecord(
+        source_queue="jobs",
+        reason="rejected",
+        receives=1,
+        first_receive=None,
+        dead_lettered_at=Millis(NOW),
+        explanation="why",
+    )
+    (made.path / "dead_letters" / f"{stem.id}.{file}").write_bytes(encode_records([record]))
 
-    rows = rows_of(made.path, columns=NAMES)
+    rows = rows_of(made.path, columns="id,queue,is_dead_letter,dead_letter_records,error")
 
-    assert sorted((row["queue"], row["id"]) for row in rows) == [
-        ("dead", source.message_id(1)),
-        ("jobs", source.message_id(0)),
-        ("jobs", source.message_id(2)),
-    ]
+    found = {row["id"]: row for row in rows}
+    assert [found[id]["queue"] for id in map(stem.message_id, range(4))] == ["jobs", *["dead"] * 3]
+    told = [found[id]["dead_letter_records"] for id in map(stem.message_id, range(4))]
+    assert told[0] == []
+    assert [each["reason"] for each in told[1]] == ["max_receives"]
+    assert [each["explanation"] for each in told[2]] == ["why"]
+    assert told[3] is None
+    assert "hvvvvvv" in found[stem.message_id(3)]["error"]
+    are_dead = [found[id]["is_dead_letter"] for id in map(stem.message_id, range(4))]
+    assert are_dead == [False, True, True, True]
 
 
 @pytest.mark.parametrize("partitions", [0, 1, 2, 7])

@@ -36,8 +36,6 @@ class ModelMessage:
     due_monotonic: int = 0
     receipt: str | None = None
     consumer: str | None = None
-    dies_into: str = ""
-    """The dead-letter queue that it is on its way to."""
 
 
 @dataclass(slots=True)
@@ -72,15 +70,6 @@ class StoreModel:
 
     def finish(self) -> None:
         """Finish a durable commit, and those that go on with its work."""
-        for source in list(self.queues.values()):
-            for message in list(source.messages.values()):
-                target, message.dies_into = message.dies_into, ""
-                if target in self.queues:
-                    del source.messages[message.id]
-                    dead = ModelMessage(message.id, message.body)
-                    self.queues[target].messages[message.id] = dead
-                elif target and message.state == "leased":
-                    self._make_ready(message)  # Its dead-letter queue was deleted meanwhile.
         for name, message in self.entering:
             if name in self.queues:
                 self.queues[name].messages[message.id] = message
@@ -89,9 +78,6 @@ class StoreModel:
 
     def die(self, wall: int, monotonic: int) -> None:
         """Kill -9, before `finish` or after, and a new start."""
-        for queue in self.queues.values():
-            for message in queue.messages.values():
-                message.dies_into = ""
         self.finish()
         self.wall, self.monotonic = wall, monotonic
         for queue in self.queues.values():
@@ -233,7 +219,6 @@ class StoreModel:
             if request.visibility:
                 lease.due = self.wall + request.visibility
                 lease.due_monotonic = self.monotonic + request.visibility
-                lease.dies_into = ""
             else:
                 self._bring_back(request.queue, lease)
         return told
@@ -253,8 +238,8 @@ class StoreModel:
             else:
                 told.append("StaleReceipt")
         for lease in leases.values():
-            if not request.is_uncounted and (lease.dies_into or self._dies(request.queue, lease)):
-                continue  # It keeps its lease until it is in the dead-letter queue.
+            if not request.is_uncounted and self._dies(request.queue, lease):
+                continue
             if request.is_uncounted:
                 lease.receives -= 1
                 if not lease.receives:
@@ -303,7 +288,7 @@ class StoreModel:
         for message in [*queue.in_order("ready"), *(each for each in written if each.state == "ready")]:
             if room <= 0:
                 break
-            if message.dies_into or self._dies(request.queue, message):
+            if self._dies(request.queue, message):
                 continue
             if taken and len(message.body) > bytes_left:
                 break
@@ -342,19 +327,21 @@ class StoreModel:
 
     def _make_ready(self, message: ModelMessage) -> None:
         message.state, message.due, message.receipt, message.consumer = "ready", None, None, None
-        message.dies_into = ""
 
     def _bring_back(self, name: str, message: ModelMessage) -> None:
-        if message.state == "leased" and (message.dies_into or self._dies(name, message)):
-            return  # It keeps its lease until it is in the dead-letter queue.
-        self._make_ready(message)
+        if message.state != "leased" or not self._dies(name, message):
+            self._make_ready(message)
 
     def _dies(self, name: str, message: ModelMessage) -> bool:
+        """Move a message to the dead-letter queue, if it has had its last lease."""
         settings = self.queues[name].settings
         is_worn = settings.max_receives and message.receives >= settings.max_receives
-        if is_worn and settings.dead_letter_queue in self.queues:
-            message.dies_into = settings.dead_letter_queue
-        return bool(message.dies_into)
+        if not is_worn or settings.dead_letter_queue not in self.queues:
+            return False
+        del self.queues[name].messages[message.id]
+        dead = ModelMessage(message.id, message.body)
+        self.queues[settings.dead_letter_queue].messages[message.id] = dead
+        return True
 
 
 def id_in(receipt: str) -> str:

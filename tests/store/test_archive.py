@@ -223,3 +223,14 @@ def test_a_damaged_file_costs_its_own_messages(tmp_path: Path) -> None:
     assert [message.body for message in found] == [b"second"]
     assert len(problems) == 2
     assert fsck.check(tmp_path).problems == []
+
+
+def test_a_message_that_two_files_of_an_archive_list_is_read_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        keep(rig)
+        send(rig, b"a", b"b", b"c")
+        take(rig, 3)
+        until_removed(rig)
+        ((file,),) = (list(day.iterdir()) for day in (rig.path / "archive" / "kept").iterdir())
+        (file.parent / f"{file.name},i1-2").hardlink_to(file)
+        assert bodies(rig.path) == [b"a", b"b", b"c"]

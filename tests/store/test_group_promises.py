@@ -239,12 +239,13 @@ def test_a_group_has_had_its_turn_before_dead_letters_change_the_index(
     rig.settle()
     queue, turns = rig.engine.index.queue("q"), []
 
-    def write_copies(entry: Entry, members: int) -> None:
+    def bury(wanted: Sequence[tuple[Entry, int]]) -> list[None]:
         following = queue.runs(1, {}, settings, rig.engine.moves.commit)
         turns.append(next(following)[0].batch.groups.of(0))  # type: ignore[union-attr]
         following.close()
+        return [None] * len(wanted)
 
-    monkeypatch.setattr(rig.engine._dead_letters, "write_copies", write_copies)
+    monkeypatch.setattr(rig.engine._dead_letters, "bury", bury)
     (delivery,) = rig.ask(Receive(queue="q", max_messages=9, max_bytes=8))
     assert [bytes(body) for body in delivery.bodies] == [b"large1"]
     assert turns == ["small"]

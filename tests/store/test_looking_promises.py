@@ -7,18 +7,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from spoolrack_store import read_only_root
 from spoolrack_store.files.changes import LOCK, PATH
+from spoolrack_store.files.disk import Found
+from spoolrack_store.files.layout import NEW
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueNotFound, RootUnusable
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
+from spoolrack_store.model.names import parse
+from spoolrack_store.model.operations import ChangeVisibility, CreateQueue, DeleteQueue, Receive
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.transitions import State
 from spoolrack_store.read_only_root import (
     has_owners,
     may_have_owners,
@@ -197,3 +203,81 @@ def test_a_root_that_may_only_be_read_can_be_looked_at(public_folder: Path) -> N
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert told.stdout == "b'a'\n", told.stderr
+
+
+@pytest.mark.parametrize("offset", range(6))
+def test_a_look_beside_a_server_needs_no_lock_and_finds_each_message_that_moves_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    with opened(tmp_path) as rig:
+        rig.ask(CreateQueue(name="lone", settings=QueueSettings(messages_per_file=1)))
+        rig.send(*[b"x"] * 40, queue="lone")
+        leased = rig.receive(20, queue="lone")
+        receipts = [each for delivery in leased for each in delivery.receipts]
+
+        class Moving(LocalDisk):
+            """Beside whose listings another process moves one message after the other."""
+
+            scans = 0
+
+            def scan(self, path: str) -> list[Found]:
+                found = super().scan(path)
+                if path != "owners" and rig.store.lock_holder is None:
+                    at = Moving.scans = Moving.scans + 1
+                    if at % 6 == offset and receipts:
+                        rig.ask(
+                            ChangeVisibility(
+                                queue="lone", receipts=[receipts.pop()], visibility=Millis(0)
+                            )
+                        )
+                    elif at % 6 == (offset + 3) % 6:
+                        rig.ask(Receive(queue="lone", visibility=Millis(60_000)))
+                return found
+
+        members = (tmp_path / PATH).read_bytes()[:4096].count(b"\n")
+        monkeypatch.setattr(read_only_root, "LocalDisk", Moving)
+        with open_read_only(tmp_path, clock=rig.clock) as store:
+            counts = store.queue("lone").counts
+            assert (tmp_path / PATH).read_bytes()[:4096].count(b"\n") == members == 1
+        assert Moving.scans > 20
+        assert counts.ready_count + counts.leased_count == 40
+
+
+def test_a_look_beside_a_server_waits_for_no_lock(tmp_path: Path) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+        held = LocalDisk(tmp_path).lock(LOCK)
+        assert held is not None
+        with open_read_only(tmp_path, clock=rig.clock) as store:
+            assert bodies(store) == [b"a"]
+        held.release()
+
+
+def test_a_look_shows_a_message_that_is_published_as_soon_as_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(tmp_path) as rig:
+        rig.send(b"a")
+        rig.in_turn()
+        sent = parse("new/q:01a205ab-c259-76a3-96ae-f0c1e48b5abc,s5,c3610a686,oliving")
+        (tmp_path / sent.path).write_bytes(b"hello")
+
+        class Publishing(LocalDisk):
+            """Beside whose last listing another process publishes what it has sent."""
+
+            scans = 0
+
+            def scan(self, path: str) -> list[Found]:
+                found = super().scan(path)
+                Publishing.scans += path == NEW
+                if Publishing.scans == 2:
+                    published = replace(sent, state=State.READY, version=1, owner="")
+                    (tmp_path / sent.path).rename(tmp_path / published.path)
+                    Publishing.scans += 1
+                return found
+
+        monkeypatch.setattr(read_only_root, "LocalDisk", Publishing)
+        with open_read_only(tmp_path, clock=rig.clock) as store:
+            assert store.queue("q").counts.ready_count == 2
+        assert Publishing.scans == 3
+        assert "stays in new/" not in caplog.text

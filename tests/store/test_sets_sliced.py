@@ -10,11 +10,11 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from spoolrack_store.engine import reserver
+from spoolrack_store.engine import part
 from spoolrack_store.engine.entries import Entry
 from spoolrack_store.files.changes import LockWait
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import ReservationNotFound
+from spoolrack_store.model.errors import ReservationCommitted, ReservationNotFound
 from spoolrack_store.model.members import effort
 from spoolrack_store.model.operations import UNFINISHED, Purge, Receive, Send, UpdateQueue
 from spoolrack_store.model.reservation_requests import (
@@ -36,7 +36,7 @@ def reserve_all() -> Reserve:
 
 @pytest.fixture(autouse=True)
 def slices_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reserver, "SLICE_EFFORT", 2)
+    monkeypatch.setattr(part, "FILES", 2)
 
 
 @pytest.fixture
@@ -155,7 +155,9 @@ def test_what_is_being_undone_is_reserved_before_what_was_sent_later(rig: SetRig
 def test_what_is_purged_between_slices_is_not_in_the_set(rig: SetRig) -> None:
     lone(rig, 5)
     assert rig.ask(reserve_all()) is UNFINISHED
-    rig.ask(Purge(queue="q"))
+    purge = Purge(queue="q")
+    while rig.ask(purge) is UNFINISHED:
+        pass
     rig.settle()
 
     late = lone(rig, 1)
@@ -186,7 +188,7 @@ def test_a_set_whose_number_is_committed_between_slices_is_undone(rig: SetRig) -
     assert rig.ask(reserve_all()) is UNFINISHED
     rig.ask(CommitReservations(stream="s", last_sequence_number=1))
 
-    with pytest.raises(reserver.ReservationCommitted):
+    with pytest.raises(ReservationCommitted):
         rig.ask(reserve_all())
     rig.settle()
 
@@ -204,7 +206,7 @@ def test_a_commit_deletes_one_slice_at_a_time(rig: SetRig) -> None:
         rig.commit()
         left.append(len(leased(rig)))
 
-    assert left[-3:] == [3, 1, 0]
+    assert left[-4:] == [3, 2, 1, 0]
     rig.settle()
     assert rig.receive() == []
 
@@ -220,7 +222,7 @@ def test_messages_of_a_lost_set_come_back_one_slice_at_a_time(rig: SetRig) -> No
         rig.commit()
         left.append(len(leased(rig)))
 
-    assert left[-3:] == [3, 1, 0]
+    assert left[-4:] == [3, 2, 1, 0]
     assert rig.receive() == [(id, 2) for id in ids]
 
 

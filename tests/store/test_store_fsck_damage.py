@@ -8,7 +8,6 @@ import os
 import shutil
 import socket
 import uuid
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from spoolrack_store.engine.moves import Moves
 from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
 from spoolrack_store.model.members import to_text
+from spoolrack_store.model.names import parse
+from spoolrack_store.model.sealed import seal
 from spoolrack_store.model.transitions import State
 
 from tests.support.root_rig import (
@@ -36,6 +37,15 @@ from tests.support.root_rig import (
 )
 
 ID = "018bcfe5-6800-7194-90e5-78aa9611a000"
+
+
+RECORD = {
+    "source_queue": "q",
+    "reason": "rejected",
+    "receives": 1,
+    "first_receive_ms": None,
+    "died_at_ms": 1_700_000_000_000,
+}
 
 
 @pytest.fixture
@@ -370,33 +380,6 @@ def test_a_damaged_twin_does_not_win_over_the_whole_file(root: Path) -> None:
     assert bodies(root) == READY
 
 
-def test_a_dead_letter_beside_its_source_is_unfinished(root: Path) -> None:
-    crc = zlib.crc32(READY[1])
-    line = b'\n{"sizes":[7],"crcs":[%d],"deaths":[{"source_queue":"q"}]}\n' % crc
-    id = batch(root).name.partition(",")[0]
-    copy = root / "queues" / "dead" / f"{id},s7,c{zlib.crc32(line):08x},m{len(line)},d1"
-    copy.write_bytes(READY[1] + line)
-    report = check(root)
-    assert not report.problems
-    (leftover,) = report.leftovers
-    assert leftover.path == str(batch(root).relative_to(root))
-    assert "dead letter" in leftover.why
-    assert bodies(root) == [READY[0], *READY[2:]]
-
-
-def test_a_copy_of_a_message_that_was_to_become_a_dead_letter_counts_for_nothing(root: Path) -> None:
-    path = batch(root)
-    copy = root / "new" / f"dead:{path.name[:36]},s5,c3610a686,d1,oabc"
-    copy.write_bytes(b"hello")
-    report = check(root)
-    assert not report.problems
-    (leftover,) = report.leftovers
-    assert leftover.path == str(copy.relative_to(root))
-    assert "dead letter" in leftover.why
-    assert report.queues["dead"].messages == 0
-    assert bodies(root) == READY
-
-
 def test_an_unsent_file_is_unfinished_and_no_problem(root: Path) -> None:
     torn = root / "new" / f"q:{ID},s10,c00000000,oabc"
     torn.write_bytes(b"half")
@@ -554,11 +537,12 @@ def test_a_folder_that_is_no_root_or_of_another_format_is_refused(tmp_path: Path
         fsck.check(tmp_path / "nowhere")
     with pytest.raises(RootUnusable, match="FORMAT"):
         fsck.check(tmp_path)
-    (root / "FORMAT").write_text("spoolrack 1\n")
-    with pytest.raises(RootUnusable, match="format 1"):
-        fsck.repair(root)
-    (root / "FORMAT").write_text("spoolrack 3\n")
-    with pytest.raises(UnknownFormat, match=r"'spoolrack 3'.*'spoolrack 2'"):
+    for number in (1, 2):
+        (root / "FORMAT").write_text(f"spoolrack {number}\n")
+        with pytest.raises(RootUnusable, match=f"format {number}"):
+            fsck.repair(root)
+    (root / "FORMAT").write_text("spoolrack 4\n")
+    with pytest.raises(UnknownFormat, match=r"'spoolrack 4'.*'spoolrack 3'"):
         fsck.repair(root)
 
 
@@ -589,3 +573,25 @@ def test_a_repair_keeps_processes_from_starting(root: Path, monkeypatch: pytest.
     monkeypatch.setattr(Moves, "quarantine", interrupted)
     repair(root)
     assert not path.exists()
+
+
+def test_dead_letter_files_that_are_damaged_missing_or_of_no_message_are_told(root: Path) -> None:
+    ready = batch(root)
+    stem = parse(str(ready.relative_to(root))).stem.text
+    dead = root / "queues" / "dead" / f"{stem},v9,i0,h0123uv"
+    os.link(ready, dead)
+    folder = root / "dead_letters"
+    (folder / f"{ID}.aaaaaa").write_bytes(seal({"deaths": [RECORD]}))
+    (folder / f"{ID}.bbbbbb").write_bytes(b"no record\n")
+    report = check(root)
+    told = {problem.path: (problem.remedy, problem.why) for problem in report.problems}
+    assert told.keys() == {str(each.relative_to(root)) for each in (dead, folder / f"{ID}.bbbbbb")}
+    remedy, why = told[str(dead.relative_to(root))]
+    assert remedy is Remedy.HAND
+    assert f"dead_letters/{ready.name[:36]}.0123uv" in why
+    assert f"dead_letters/{ID}.aaaaaa" in {each.path for each in report.leftovers}
+
+    (folder / f"{ready.name[:36]}.0123uv").write_bytes(seal({"deaths": [RECORD]}))
+    repair(root)
+    assert check(root).problems == []
+    assert not (folder / f"{ID}.bbbbbb").exists()

@@ -15,6 +15,7 @@ from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueBeingDeleted,
     QueueNotFound,
+    RootInUse,
     StaleReceipt,
     StoreError,
 )
@@ -51,6 +52,15 @@ def one() -> Rig:
 @pytest.fixture
 def other(one: Rig) -> Rig:
     return one.join("p2")
+
+
+def test_a_second_process_is_refused_where_it_could_not_make_durable_what_the_first_did(
+    one: Rig,
+) -> None:
+    one.disk.can_sync_all = False
+
+    with pytest.raises(RootInUse, match="syncfs"):
+        one.join("p2")
 
 
 def lease(rig: Rig, most: int = 10) -> list[Delivery]:

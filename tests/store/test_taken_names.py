@@ -374,7 +374,7 @@ def test_a_set_of_one_queue_is_no_answer_for_another(sets: SetRig) -> None:
 def test_a_set_that_is_being_leased_for_one_queue_is_no_answer_for_another(
     sets: SetRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sets.engine.reservations, "slice_effort", 1)
+    monkeypatch.setattr(sets.engine.moves.effort, "files", 1)
     ids = [id for body in (b"1", b"2", b"3") for id in sets.send(body)]
     sets.send(b"theirs", queue="other")
     work = sets.engine.apply([Reserve(queue="q", stream="s", sequence_number=0)])

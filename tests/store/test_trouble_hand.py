@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from uuid import uuid4
@@ -33,7 +34,7 @@ def root(tmp_path: Path) -> Path:
     for folder in (*FOLDERS, "queues/q"):
         (path / folder).mkdir()
     for name in ("FORMAT", "LOCK"):
-        (path / name).write_text("spoolrack 2\n")
+        (path / name).write_text("spoolrack 3\n")
     return path
 
 
@@ -80,9 +81,9 @@ def test_a_file_that_rested_for_two_seconds_becomes_a_message(root: Path, rig: R
 
 def test_an_adopted_message_stands_behind_those_that_were_sent_before(root: Path, rig: Rig) -> None:
     put(root, b"adopted")
-    rest(rig, looks=2)
+    rest(rig, looks=1)
     rig.send(b"sent")
-    rest(rig, looks=2)
+    rest(rig, looks=3)
     assert bodies(rig) == [b"sent", b"adopted"]
 
 
@@ -92,7 +93,7 @@ def test_a_file_that_still_grows_is_left_alone(root: Path, rig: Rig) -> None:
         with path.open("ab") as file:
             file.write(b"more")
         os.utime(path, ns=(at, at))  # Another change time, whatever the clock's grain is.
-        rest(rig, looks=2)
+        rest(rig, looks=1)
     assert rig.receive() == {}
     rest(rig)
     assert bodies(rig) == [b"more" * 6]
@@ -146,6 +147,35 @@ def test_a_file_for_a_queue_that_does_not_exist_yet_waits_for_it(root: Path, rig
     rig.add("later")
     rest(rig)
     assert bodies(rig, "later") == [b"patient"]
+
+
+def test_many_files_are_adopted_in_slices_and_each_look_is_one_commit(root: Path, rig: Rig) -> None:
+    for number in range(60):
+        put(root, b"%d" % number)
+    rig.tick()
+    rig.advance(2_000)
+    found = [0]
+    while rig.engine.next_work(rig.clock.monotonic())[0] or not found[-1]:
+        rig.commit()
+        found.append(rig.engine.index.queue("q").total)
+        assert len(found) < 20
+    assert found[-1] == 60
+    assert max(after - before for before, after in pairwise(found)) <= 15
+
+
+def test_a_look_at_files_that_are_not_to_be_adopted_is_not_repeated_at_once(
+    root: Path, rig: Rig
+) -> None:
+    put(root, b"young")
+    rig.tick()
+    rig.advance(1_000)
+    now = rig.clock.monotonic()
+    assert rig.engine.next_work(now) == (False, now + 1_000)
+    rig.advance(1_000)
+    (root / "new").joinpath(os.listdir(root / "new")[0]).write_bytes(b"changed")
+    rig.commit()
+    now = rig.clock.monotonic()
+    assert rig.engine.next_work(now) == (False, now + 2_000)
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ENOENT])
@@ -284,6 +314,18 @@ def test_a_folder_with_a_message_s_name_goes_to_quarantine(root: Path, rig: Rig,
     assert rig.engine.moves.quarantined == 1
     assert rig.receive() == {}
     rig.check()
+
+
+def test_many_foreign_files_go_to_quarantine_in_slices(root: Path, rig: Rig) -> None:
+    for number in range(60):
+        (root / f"delay/foreign-{number}").write_bytes(b"x")
+    rig.start()
+    found = [0]
+    while found[-1] < 60:
+        found.append(rig.engine.moves.quarantined)
+        rig.commit()
+        assert len(found) < 20
+    assert max(after - before for before, after in pairwise(found)) <= 15
 
 
 def test_a_foreign_entry_among_the_queues_goes_to_quarantine(root: Path, rig: Rig) -> None:

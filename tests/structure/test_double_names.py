@@ -1,10 +1,11 @@
 """One name is one class, and one module: a search for a name finds one thing.
 
-A class or module of client and server may have the name of another one for one of three reasons.
+A class or module of client and server may have the name of another one for one of four reasons.
 
 - Mirror: a value, setting or error of the client, and the store's of the same idea in `model/`. For a
   name of the contract the client's side may be a pair (`Message`, `Queue`).
 - Pair: the client for threads (`_blocking/`) and the one for asyncio (`aio/`).
+- Use case: `app/` has the contract's names of queues, redrives and others, as client and store have.
 - Prescribed: the name is that of another library's interface.
 """
 
@@ -66,6 +67,7 @@ def side_of(path: str) -> str:
         "client/spoolrack": "values" if is_value else "",
         "client/spoolrack/_blocking": "blocking",
         "client/spoolrack/aio": "aio",
+        "server/spoolrack_server/app": "use case",
         "server/spoolrack_store/model": "model",
     }.get(folder, "")
 
@@ -73,6 +75,8 @@ def side_of(path: str) -> str:
 def is_allowed(name: str, paths: Collection[str]) -> bool:
     """Return whether a mirror or a pair explains all places of a name."""
     sides = [side_of(path) for path in paths if (name, path) not in PRESCRIBED]
+    if sides.count("use case") == 1:
+        sides.remove("use case")
     if len(sides) <= 1:
         return True
     match sorted(side for side in sides if side != "model"):
@@ -113,6 +117,10 @@ def test_a_name_is_one_class_and_one_module() -> None:
         ),
         ("Queue", ["client/spoolrack/_x_values.py", "client/spoolrack/vsqs/queue.py"]),
         ("Leaser", ["server/spoolrack_store/engine/leaser.py"]),
+        (
+            "Stages",
+            ["server/spoolrack_server/app/stages.py", "server/spoolrack_store/engine/stages.py"],
+        ),
     ],
 )
 def test_mirrors_pairs_and_prescribed_names_are_allowed(name: str, paths: list[str]) -> None:

@@ -7,9 +7,8 @@ from random import Random
 from typing import Any
 
 from spoolrack_store.engine.catalog import QueueRecord
-from spoolrack_store.engine.dead_letters import records_of
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.reader import CACHE_BYTES
+from spoolrack_store.engine.reader import CACHE_BYTES, read_records
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import StoreError
@@ -100,7 +99,7 @@ class Rig:
     def settle(self) -> None:
         """Commit as long as there is work that waits for no time."""
         for _ in range(MOST_COMMITS):
-            parts = (self.engine.redrives, self.engine._dead_letters, self.engine._sender)
+            parts = (self.engine.redrives, self.engine._sender)
             due = [part.next_due() for part in parts]
             now = self.clock.monotonic()
             is_due = any(each is not None and each <= now for each in due)
@@ -162,7 +161,7 @@ class Rig:
     def deaths(self, id: str) -> list[DeadLetterRecord]:
         found = self.engine.index.holder(id)
         assert found is not None
-        return list(records_of(found[0].name, self.engine.reader.line(found[0])))
+        return list(read_records(self.disk, found[0].name))
 
 
 def is_done(redrive: Redrive) -> bool:

@@ -17,9 +17,11 @@ from zlib import crc32
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.index import COUNTED, UNPACKED
+from spoolrack_store.engine.reader import read_records
 from spoolrack_store.files.disk import FileKind
 from spoolrack_store.model.batch_file import body, decode
 from spoolrack_store.model.clock import DAY, HOUR, Millis
+from spoolrack_store.model.dead_letter_records import NotAHistory
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.message_ids import index_of, sent_at
@@ -440,14 +442,17 @@ class Story:
         """Return what a start would take each message to be, and in which queue; nothing of what isn't
         whole."""
         found: dict[str, tuple[Seen, str]] = {}
-        # The copy of a dead letter counts once it has left new/.
         batches = resolve(map(parse, self._paths())).values()
-        for batch in sorted(batches, key=lambda batch: batch.stem.deaths):
-            is_sent_only = all(entry.name.state is State.SENT for entry in batch.entries)
-            if not batch.was_sent or (batch.stem.deaths and is_sent_only):
+        for batch in batches:
+            if not batch.was_sent:
                 continue
             for entry in batch.entries:
                 name = entry.name
+                if entry.held and name.state in COUNTED:
+                    try:
+                        read_records(self.disk, name)
+                    except NotAHistory as why:
+                        raise Broken(f"how {name.path} died is lost: {why}") from why
                 for index in indexes(entry.held):
                     seen: Seen = ("ready", name.receives)
                     if name.state is State.REMOVED:
@@ -745,7 +750,7 @@ class Story:
         coming = {name.stem.text for name in names if name.state is State.SENT}
         for batch in resolve(name for name in names if name.stem.text in coming).values():
             for entry in batch.entries:
-                if entry.name.state is State.SENT and not batch.stem.deaths:
+                if entry.name.state is State.SENT:
                     found.update(map(batch.stem.message_id, indexes(entry.held)))
         return found
 
@@ -760,12 +765,13 @@ class Story:
                 case ChangeVisibility():
                     for named in request.receipts:
                         id = named.partition(":")[2][:36]
-                        receives = self.now(id)[1] if self.now(id)[0] == "leased" else 0
+                        now = self.now(id)
+                        receives = now[1] if now[0] == "leased" else 0
                         end = self.clock.now + request.visibility
-                        changed = (
-                            ("leased", receives, end) if request.visibility else ("ready", receives)
-                        )
-                        maybe[id].append(changed)
+                        if request.visibility:
+                            maybe[id].append(("leased", receives, end))
+                        else:
+                            maybe[id] += [("ready", receives), self._back(id, ("leased", receives))]
                 case Purge():
                     for id, queue in self.queue_of.items():
                         states = [self.now(id), self._by_now(id, self.now(id)), *maybe[id]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count
@@ -161,7 +161,13 @@ class MemoryDisk:
         self._folder(path)
 
     def sync_all(self) -> None:
+        if not self.can_sync_all:
+            raise fails(errno.ENOSYS, "syncfs")
         self.node("FORMAT")
+
+    def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:
+        for sync in syncs:
+            sync()
 
     def space(self) -> Space:
         return self.room

@@ -1,4 +1,4 @@
-"""A root of format 2 on a real disk, with messages in every state, made by an engine and left by it."""
+"""A root of format 3 on a real disk, with messages in every state, made by an engine and left by it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def lay_out(root: Path) -> None:
         (root / "queues" / queue).mkdir()
         record = Record(settings=SETTINGS[queue], created_at=NOW, salt="salt")
         (root / "config" / f"{queue}.1.json").write_bytes(encode(record))
-    (root / "FORMAT").write_text("spoolrack 2\n")
+    (root / "FORMAT").write_text("spoolrack 3\n")
     (root / "IDENTITY").write_text("0190a1b2-c3d4-4e5f-8a6b-7c8d9e0f1a2b\n")
     for name in (LOCK, "CHANGES", "RESERVE"):
         (root / name).write_bytes(b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.members import MOST, all_of, from_text, indexes, pieces, to_text
-from spoolrack_store.model.names import MAX_BYTES, PLAIN, Name, NotAName, Stem, is_queue_name, parse
+from spoolrack_store.model.names import (
+    MAX_BYTES,
+    PLAIN,
+    Death,
+    Name,
+    NotAName,
+    Stem,
+    is_queue_name,
+    parse,
+)
 from spoolrack_store.model.receipts import (
     is_set_token,
     make_set_token,
@@ -21,6 +31,7 @@ from spoolrack_store.model.receipts import (
 from spoolrack_store.model.transitions import State
 
 ID = "018bcfe5-6800-7194-90e5-78aa96119000"
+NOW = Millis(1_700_000_000_000)
 masks = st.integers(1, all_of(MOST))
 
 
@@ -52,6 +63,21 @@ def test_members_are_ranges_or_a_bitmap_whichever_is_shorter(mask: int, text: st
 
 
 @st.composite
+def deaths(draw: st.DrawFn) -> Death | None:
+    moments = st.sampled_from([None, Millis(1_700_000_000_000)])
+    if draw(st.booleans()):
+        return draw(st.sampled_from([None, Death(file="0123uv"), Death(file="aaaaaa", redriven=NOW)]))
+    return Death(
+        at=NOW,
+        is_rejected=draw(st.booleans()),
+        receives=draw(st.integers(0, 5)),
+        first=draw(moments),
+        source=draw(st.sampled_from(["q", "a.b-c_d"])),
+        redriven=draw(moments),
+    )
+
+
+@st.composite
 def names(draw: st.DrawFn) -> Name:
     count = draw(st.sampled_from([0, 2, 100, MOST]))
     state = draw(st.sampled_from(list(State)))
@@ -62,11 +88,10 @@ def names(draw: st.DrawFn) -> Name:
         size=draw(st.integers(0, 10**9)),
         crc=draw(st.integers(0, 2**32 - 1)),
         line=draw(st.sampled_from([0, 77])),
-        deaths=draw(st.sampled_from([0, 3])),
         key=key,
     )
     waits = state in (State.LEASED, State.DELAYED)
-    return Name(
+    name = Name(
         stem=stem,
         state=state,
         queue=draw(st.sampled_from(["q", "a.b-c_d", "Q" * 80])),
@@ -74,11 +99,15 @@ def names(draw: st.DrawFn) -> Name:
         members=draw(st.sampled_from([stem.full, 1])),
         receives=draw(st.integers(0, 5)),
         first=draw(st.sampled_from([None, Millis(1_700_000_000_000)])),
-        redriven=draw(st.sampled_from([None, Millis(1_700_000_000_000)])) if stem.deaths else None,
         owner="p1" if state is State.SENT else "",
         due=Millis(1_700_000_000_000) if waits else None,
         token="0123456789abc" if state is State.LEASED else "",
     )
+    if state is State.SENT:
+        return name
+    dead = replace(name, death=draw(deaths()))
+    # Where a death has no room, a file says it.
+    return dead if dead.bytes <= MAX_BYTES else replace(name, death=Death(file="0123uv", redriven=NOW))
 
 
 @given(names())
@@ -130,10 +159,11 @@ def test_any_other_spelling_is_no_name(path: str) -> None:
 
 GOOD = (
     f"queues/q/{ID},s5,c0000abcd",
-    f"queues/a.b-c_d/{ID},n100,s5,c0000abcd,m77,d3,k,v2,i3-90,r2,f1700000000000",
+    f"queues/a.b-c_d/{ID},n100,s5,c0000abcd,m77,k,v2,i3-90,r2,f1700000000000",
     f"new/q:{ID},n2,s5,c0000abcd,m77,op1@1700000000000",
     f"delay/q:{ID},s5,c0000abcd,k{'0' * 26},v3,r1,f1700000000000@1700000000001~0123456789abc",
-    f"remove/q:{ID},n2,s5,c0000abcd,m77,v3,i1,t1700000000000",
+    f"remove/q:{ID},n2,s5,c0000abcd,m77,v3,i1,d1700000000001.m3.1700000000000.jobs,t1700000000002",
+    f"queues/q/{ID},s5,c0000abcd,v3,h0123uv",
 )
 good_names = pytest.mark.parametrize("good", GOOD)
 FOREIGN = ["\0", "/", "\n", " ", "\\", "\N{ARABIC-INDIC DIGIT ONE}", "\udc80", "\N{KELVIN SIGN}", "*"]

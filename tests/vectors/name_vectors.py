@@ -15,8 +15,7 @@ from spoolrack_store.model import receipts
 from spoolrack_store.model.batch_file import Damaged, Line, body, decode, encode, line_of, stem_of
 from spoolrack_store.model.members import indexes, runs
 from spoolrack_store.model.message_content import Attributes
-from spoolrack_store.model.names import Name, NotAName, Stem, parse
-from spoolrack_store.model.transitions import State
+from spoolrack_store.model.names import Death, Name, NotAName, Stem, parse
 
 from tests.vectors import name_lists as lists
 
@@ -54,7 +53,6 @@ def said_of(name: Name) -> dict[str, Any]:
         "attributes": stem.attributes,
         "crc": stem.crc,
         "line": stem.line,
-        "deaths": stem.deaths,
         "key": stem.key,
         "is_grouped": stem.is_grouped,
         "priority": stem.priority,
@@ -63,10 +61,23 @@ def said_of(name: Name) -> dict[str, Any]:
         "members": list(runs(name.members)),
         "receives": name.receives,
         "first": name.first,
-        "redriven": name.redriven,
+        "death": None if name.death is None else _death(name.death),
         "owner": name.owner or None,
         "due": name.due,
         "token": name.token or None,
+    }
+
+
+def _death(death: Death) -> dict[str, Any]:
+    if death.file:
+        return {"file": death.file, "redriven": death.redriven}
+    return {
+        "at": death.at,
+        "reason": "rejected" if death.is_rejected else "max_receives",
+        "receives": death.receives,
+        "first": death.first,
+        "source": death.source,
+        "redriven": death.redriven,
     }
 
 
@@ -96,8 +107,7 @@ def _listing(name: str, paths: tuple[str, ...]) -> dict[str, Any]:
     unlisted: list[str] = []
     for batch in index.batches.values():
         stem = batch.stem
-        is_sent_only = all(entry.name.state is State.SENT for entry in batch.entries)
-        if not batch.was_sent or (stem.deaths and is_sent_only):
+        if not batch.was_sent:
             continue
         if not batch.is_over:
             unlisted += [stem.message_id(member) for member in indexes(batch.unlisted)]

@@ -46,11 +46,10 @@ def test_each_kind_of_vector_has_good_and_bad_ones() -> None:
 def test_the_page_says_the_bounds_that_the_store_has() -> None:
     page = (CHECKOUT / "docs" / "format.md").read_text()
     grammar = names.__doc__ or ""
-    for rule in ("name  =", "stem  =", "path  ="):
+    for rule in ("name  =", "stem  =", "death =", "path  ="):
         (line,) = (line for line in grammar.splitlines() if line.strip().startswith(rule))
         assert " ".join(line.split()) in " ".join(page.split()), line
     assert f"| `n` | 1 to {MOST} |" in page
-    assert f"| `d` | 1 to {names.MAX_DEATHS} |" in page
     assert f"| `r` | 1 to {names.MAX_RECEIVES} |" in page
     assert f"{MIB // MIB} MiB of records" in page
     assert (RING, _START) == (MIB, 4096)
@@ -58,7 +57,7 @@ def test_the_page_says_the_bounds_that_the_store_has() -> None:
     assert [f"{kind.value} ({kind.name.lower()})" in page for kind in list(ChangeKind)[:3]] == [
         True
     ] * 3
-    for member in ("sizes", "crcs", "attributes", "binary_attributes", "keys", "groups", "deaths"):
+    for member in ("sizes", "crcs", "attributes", "binary_attributes", "keys", "groups"):
         assert f"| `{member}` |" in page
 
 
@@ -87,9 +86,9 @@ def test_of_all_names_that_list_a_message_the_highest_version_holds_it(vector: d
     found: dict[str, Any] = {}
     unlisted: list[str] = []
     batches = second_reader.batches_of(names).values()
-    for batch in sorted(batches, key=lambda batch: batch.names[0].deaths):
+    for batch in batches:
         first, holders = batch.names[0], batch.holders()
-        if batch.is_new and (first.deaths or holders.keys() != first.everything):
+        if batch.is_new and holders.keys() != first.everything:
             continue
         unlisted += map(first.message_id, sorted(batch.unlisted()))
         for index, name in holders.items():

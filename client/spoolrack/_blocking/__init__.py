@@ -8,13 +8,9 @@ not be taken through a fork: the first use in the child raises `ForkedClient`.
 """
 
 from .batch import Batch
-from .client import Client, connect
+from .client import Client, Redrives, Reservations, Schedules, Staging, connect
 from .message import Message, MessageStream, Worker
 from .queue import Queue
-from .redrives import Redrives
-from .reservations import Reservations
-from .schedules import Schedules
-from .staging import Staging
 
 __all__ = [
     "Batch",

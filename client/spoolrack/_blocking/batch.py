@@ -11,6 +11,7 @@ from .. import aio
 from .._runtime import run
 from .._stage_values import PublishResult
 from .._values import Attributes, Seconds
+from .mirroring import blocking
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -63,20 +64,7 @@ class Batch:
         then left; publish it again by the batch's writer and epoch."""
         return self._core.in_doubt
 
-    def send(
-        self,
-        body: bytes | str,
-        *,
-        attributes: Attributes | None = None,
-        delay: Seconds | None = None,
-        group: str = "",
-        priority: int = 0,
-    ) -> None:
-        """Add a message for the queue whose `batch()` made this one: see `send_to`.
-
-        A batch of `client.batch()` has no such queue, and raises `InvalidRequest`.
-        """
-        run(self._core.send(body, attributes=attributes, delay=delay, group=group, priority=priority))
+    send = blocking(aio.Batch.send)
 
     def send_to(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Self, Unpack
 from weakref import WeakSet
@@ -13,17 +12,12 @@ from .._client_context import ClientContext
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Threads, run
-from .._settings import Settings
 from .._stage_values import BatchOptions
 from .._transports.url import open_transport
-from .._values import QueueInfo, Seconds
+from .._values import Seconds
 from .batch import Batch
-from .iteration import blocking_iterator
+from .mirroring import blocking, blocking_items
 from .queue import Queue
-from .redrives import Redrives
-from .reservations import Reservations
-from .schedules import Schedules
-from .staging import Staging
 
 
 def connect(
@@ -60,6 +54,55 @@ def _close_what_is_left_open() -> None:
         run(context.close())
 
 
+class Staging:
+    """The stages of a server; `client.staging` is one. `client.batch` does all this by itself."""
+
+    def __init__(self, core: aio.Staging) -> None:
+        self._core = core
+
+    stage = blocking(aio.Staging.stage)
+    publish = blocking(aio.Staging.publish)
+    abort = blocking(aio.Staging.abort)
+    list = blocking_items(aio.Staging.list)
+
+
+class Reservations:
+    """The reservations of a server; `client.reservations` is one."""
+
+    def __init__(self, core: aio.Reservations) -> None:
+        self._core = core
+
+    extend = blocking(aio.Reservations.extend)
+    read = blocking_items(aio.Reservations.read)
+    commit = blocking(aio.Reservations.commit)
+    release = blocking(aio.Reservations.release)
+    list = blocking_items(aio.Reservations.list)
+
+
+class Redrives:
+    """The redrives of a server; `client.redrives` is one."""
+
+    def __init__(self, core: aio.Redrives) -> None:
+        self._core = core
+
+    get = blocking(aio.Redrives.get)
+    cancel = blocking(aio.Redrives.cancel)
+    list = blocking_items(aio.Redrives.list)
+
+
+class Schedules:
+    """The schedules of a server; `client.schedules` is one. `queue` is a name, or a handle."""
+
+    def __init__(self, core: aio.Schedules) -> None:
+        self._core = core
+
+    create = blocking(aio.Schedules.create)
+    list = blocking_items(aio.Schedules.list)
+    pause = blocking(aio.Schedules.pause)
+    resume = blocking(aio.Schedules.resume)
+    delete = blocking(aio.Schedules.delete)
+
+
 class Client:
     """A connection to a server; `connect` makes one. Use it as a context, or `close` it.
 
@@ -82,46 +125,10 @@ class Client:
         for a missing queue."""
         return Queue(self._core.queue(name))
 
-    def create_queue(
-        self,
-        name: str,
-        *,
-        labels: Mapping[str, str] | None = None,
-        timeout: Seconds | None = None,
-        **settings: Unpack[Settings],
-    ) -> QueueInfo:
-        """Create a queue, or find it with equal settings and these labels; raise `QueueExists` if they
-        differ."""
-        return run(self._core.create_queue(name, labels=labels, timeout=timeout, **settings))
-
-    def list_queues(self, prefix: str = "", *, timeout: Seconds | None = None) -> Iterator[QueueInfo]:
-        """Return all queues whose names begin with `prefix`, by name. `timeout` is for each page of
-        them."""
-        return blocking_iterator(self._core.list_queues(prefix, timeout=timeout))
-
-    def update_queue(
-        self,
-        name: str,
-        *,
-        labels: Mapping[str, str | None] | None = None,
-        if_version: int | None = None,
-        timeout: Seconds | None = None,
-        **settings: Unpack[Settings],
-    ) -> QueueInfo:
-        """Change the settings and labels that are named, and no others; None sets a setting back to its
-        default, and removes a label. With `if_version`, only in the queue of this `QueueInfo.version`;
-        else `VersionMismatch`, also if the answer of such a change was lost and it was repeated."""
-        changing = self._core.update_queue(
-            name, labels=labels, if_version=if_version, timeout=timeout, **settings
-        )
-        return run(changing)
-
-    def delete_queue(
-        self, name: str, *, if_version: int | None = None, timeout: Seconds | None = None
-    ) -> None:
-        """Delete a queue with all its messages, for good; raises `QueueNotFound`. With `if_version`,
-        only the queue of this `QueueInfo.version`; else `VersionMismatch`."""
-        run(self._core.delete_queue(name, if_version=if_version, timeout=timeout))
+    create_queue = blocking(aio.Client.create_queue)
+    list_queues = blocking_items(aio.Client.list_queues)
+    update_queue = blocking(aio.Client.update_queue)
+    delete_queue = blocking(aio.Client.delete_queue)
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Open a batch: messages for several queues that appear together, or not at all.

@@ -38,7 +38,7 @@ class Message(MessageFacts):
     __slots__ = ("_queue",)
 
     def __init__(self, envelope: Envelope, queue: Queue) -> None:
-        super().__init__(envelope, queue.name)
+        super().__init__(envelope, queue._core._name)
         self._queue = queue
 
     @property

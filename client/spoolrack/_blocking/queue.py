@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from typing import Unpack
 
 from .. import _arguments as arguments
 from .. import aio
-from .._redrive_values import Redrive
-from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from .._retry import Backoff
 from .._runtime import run
 from .._stage_values import BatchOptions
 from .._values import (
     Attributes,
-    ById,
-    DeleteResult,
-    LeaseResult,
     MessageState,
-    Outgoing,
-    QueueInfo,
     Seconds,
-    SendResult,
 )
 from ..aio._peek import filter_of
 from ..aio._worker import WorkerCore
 from .batch import Batch
-from .iteration import blocking_iterator
 from .message import Message, MessageStream, Worker
+from .mirroring import blocking, blocking_iterator
 
 
 class Queue:
@@ -43,23 +34,8 @@ class Queue:
         """The queue's name."""
         return self._core.name
 
-    def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
-        """Return the queue's settings and its counts now; raises `QueueNotFound`."""
-        return run(self._core.info(timeout=timeout))
-
-    def purge(
-        self,
-        *,
-        sent_before: datetime | None = None,
-        states: Collection[MessageState | str] = (),
-        timeout: Seconds | None = None,
-    ) -> int:
-        """Delete all messages, or those that were sent before `sent_before`, a datetime with its zone,
-        and are in one of `states` ("ready", "leased", "delayed"); returns how many.
-
-        The holder of a lease on a deleted message finds it gone.
-        """
-        return run(self._core.purge(sent_before=sent_before, states=states, timeout=timeout))
+    info = blocking(aio.Queue.info)
+    purge = blocking(aio.Queue.purge)
 
     def send(
         self,
@@ -96,54 +72,8 @@ class Queue:
             )
         )
 
-    def send_file(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        link: bool = False,
-        attributes: Attributes | None = None,
-        delay: Seconds | None = None,
-        deliver_at: datetime | None = None,
-        deduplication_id: str = "",
-        group: str = "",
-        priority: int = 0,
-        timeout: Seconds | None = None,
-    ) -> str:
-        """Send the content of the file at `path` as a message; returns its id once it is on stable
-        media.
-
-        A client of a folder (`file:///DIR`) copies the file into it in pieces, up to the queue's
-        `max_message_size`; with `link` it gives the file another name there, which takes no time. The
-        file must then be on the file system of the folder, and what is written into it later changes
-        the message. A client of a server reads it into memory: `Unsupported` above 64 MiB, and with
-        `link`. The other arguments are those of `send`; `timeout` is for the call, without the copy.
-        """
-        return run(
-            self._core.send_file(
-                path,
-                link=link,
-                attributes=attributes,
-                delay=delay,
-                deliver_at=deliver_at,
-                deduplication_id=deduplication_id,
-                group=group,
-                priority=priority,
-                timeout=timeout,
-            )
-        )
-
-    def send_many(
-        self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
-    ) -> list[SendResult]:
-        """Send messages in order, up to 1,000 or 4 MiB in a call; a result for each, with its id or
-        its error.
-
-        The valid messages of one call are stored together. A message that was refused is not sent
-        again (that would change the order), a call that failed is. If the first call fails for good,
-        its error is raised; if a later one does, its messages have that error, and so have those after
-        it, which are not sent. `timeout` is for each call.
-        """
-        return run(self._core.send_many(messages, timeout=timeout))
+    send_file = blocking(aio.Queue.send_file)
+    send_many = blocking(aio.Queue.send_many)
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Open a batch: messages for this queue that appear together, or not at all: see
@@ -172,37 +102,7 @@ class Queue:
         )
         return [Message(envelope, self) for envelope in envelopes]
 
-    def reserve(
-        self,
-        stream: str,
-        sequence_number: int,
-        *,
-        max_messages: int = DEFAULT_RESERVED,
-        max_bytes: int = DEFAULT_RESERVED_BYTES,
-        visibility_timeout: Seconds | None = None,
-        wait: Seconds = 0.0,
-        timeout: Seconds | None = None,
-    ) -> Reservation | None:
-        """Lease messages as the reservation `sequence_number` of `stream`. None: there was no message
-        within `wait`, and nothing is reserved.
-
-        The same name again returns the same messages, whatever else is asked for, also after a restart,
-        until they are committed (`ReservationCommitted`) or the lease is over (`ReservationLost`); of
-        another queue or caller it is a `NameTaken`. They are leased for `visibility_timeout`, or the
-        queue's own; `client.reservations.extend` makes that longer. At most 100,000 messages, and at
-        least one however large it is.
-        """
-        return run(
-            self._core.reserve(
-                stream,
-                sequence_number,
-                max_messages=max_messages,
-                max_bytes=max_bytes,
-                visibility_timeout=visibility_timeout,
-                wait=wait,
-                timeout=timeout,
-            )
-        )
+    reserve = blocking(aio.Queue.reserve)
 
     def messages(
         self,
@@ -244,118 +144,15 @@ class Queue:
         """
         run(self._core.delete(message, allow_expired=allow_expired, timeout=timeout))
 
-    def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
-        """Delete a message in any state, leased or not; raise `MessageNotFound`.
-
-        One that was deleted a moment ago may also be a success."""
-        run(self._core.delete_by_id(id, timeout=timeout))
-
-    def delete_many(
-        self,
-        messages: Iterable[Message | str | ById],
-        *,
-        allow_expired: bool = False,
-        timeout: Seconds | None = None,
-    ) -> list[DeleteResult]:
-        """Delete messages by themselves, their receipts, or `ById(id)`; a result for each.
-        `allow_expired` as in `delete`."""
-        return run(self._core.delete_many(messages, allow_expired=allow_expired, timeout=timeout))
-
-    def extend(
-        self,
-        message: Message | str,
-        seconds: Seconds,
-        *,
-        allow_expired: bool = False,
-        timeout: Seconds | None = None,
-    ) -> datetime:
-        """Extend a lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
-        `allow_expired` as in `Message.extend`; it needs the message itself."""
-        return run(self._core.extend(message, seconds, allow_expired=allow_expired, timeout=timeout))
-
-    def extend_many(
-        self,
-        messages: Iterable[Message | str],
-        seconds: Seconds,
-        *,
-        allow_expired: bool = False,
-        timeout: Seconds | None = None,
-    ) -> list[LeaseResult]:
-        """Extend many leases, as `extend` does one; a result for each."""
-        return run(
-            self._core.extend_many(messages, seconds, allow_expired=allow_expired, timeout=timeout)
-        )
-
-    def release_many(
-        self,
-        messages: Iterable[Message | str],
-        *,
-        delay: Seconds | None = 0.0,
-        reason: str = "",
-        count: bool = True,
-        timeout: Seconds | None = None,
-    ) -> list[LeaseResult]:
-        """Release many leases, as `release` does one; a result for each."""
-        return run(
-            self._core.release_many(messages, delay=delay, reason=reason, count=count, timeout=timeout)
-        )
-
-    def release(
-        self,
-        message: Message | str,
-        *,
-        delay: Seconds | None = 0.0,
-        reason: str = "",
-        count: bool = True,
-        timeout: Seconds | None = None,
-    ) -> None:
-        """End a lease: the message is ready again at its old place, at once or after `delay`. See
-        `Message.release`."""
-        run(self._core.release(message, delay=delay, reason=reason, count=count, timeout=timeout))
-
-    def reject(
-        self, message: Message | str, reason: str = "", *, timeout: Seconds | None = None
-    ) -> None:
-        """Make a leased message a dead letter at once. See `Message.reject`."""
-        run(self._core.reject(message, reason, timeout=timeout))
-
-    def reject_many(
-        self,
-        messages: Iterable[Message | str],
-        reason: str = "",
-        *,
-        timeout: Seconds | None = None,
-    ) -> list[LeaseResult]:
-        """Reject many messages, as `reject` does one; a result for each."""
-        return run(self._core.reject_many(messages, reason, timeout=timeout))
-
-    def redrive(
-        self,
-        *,
-        destination: str = "",
-        message_ids: Iterable[str] | None = None,
-        source_queue: str = "",
-        max_messages_per_second: int = 0,
-        timeout: Seconds | None = None,
-    ) -> Redrive:
-        """Start moving this queue's dead letters to the queues that they came from, or to
-        `destination`; return once that is on stable media.
-
-        Selects all that are in the queue now, or those with `message_ids` (1,000 at most), or those
-        that came from `source_queue`; no more than `max_messages_per_second`, if that isn't 0. It runs
-        by itself, also after a restart; `client.redrives.get` returns its progress. Over `file://`, the
-        processes that have the root open move them: keep the client open, or run a server. Raises
-        `RedriveRunning` if the queue has a redrive that goes on.
-        """
-        return run(
-            self._core.redrive(
-                destination=destination,
-                message_ids=message_ids,
-                source_queue=source_queue,
-                max_messages_per_second=max_messages_per_second,
-                timeout=timeout,
-            )
-        )
+    delete_by_id = blocking(aio.Queue.delete_by_id)
+    delete_many = blocking(aio.Queue.delete_many)
+    extend = blocking(aio.Queue.extend)
+    extend_many = blocking(aio.Queue.extend_many)
+    release_many = blocking(aio.Queue.release_many)
+    release = blocking(aio.Queue.release)
+    reject = blocking(aio.Queue.reject)
+    reject_many = blocking(aio.Queue.reject_many)
+    redrive = blocking(aio.Queue.redrive)
 
     def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
         """Return a message without leasing it; raises `MessageNotFound`."""

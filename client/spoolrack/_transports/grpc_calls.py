@@ -198,30 +198,45 @@ class ReportingThreadFrames(ThreadFrames):
         target: str,
         calls: ThreadCalls,
     ) -> None:
-        self._reports: queue.SimpleQueue[int | None] = queue.SimpleQueue()
-        super().__init__(method(_outgoing(request, report_of, self._reports)), target, calls)
-
-    def report(self, number: int) -> None:
-        self._reports.put(number)
+        self._reports = _Reports()
+        super().__init__(method(self._reports.outgoing(request, report_of)), target, calls)
+        self.report = self._reports.report
 
     def cancel(self) -> None:
         super().cancel()
         # Ends gRPC's thread, too, which waits for reports.
-        self._reports.put(None)
+        self._reports.end()
 
 
-def _outgoing(
-    first: Any, report_of: Callable[[int], Any], reports: queue.SimpleQueue[int | None]
-) -> Iterator[Any]:
-    """Yield the first request, and then reports until None."""
-    yield first
-    while (number := reports.get()) is not None:
-        with contextlib.suppress(queue.Empty):
-            while (newer := reports.get_nowait()) is not None:
-                number = newer
-            return
-        yield report_of(number)
-        time.sleep(PACE)
+class _Reports:
+    """Reports of a call. It must not refer to the call, which would keep it alive then."""
+
+    def __init__(self) -> None:
+        self._newest = 0
+        self._is_due = False
+        """Whether the thread that sends the newest one was woken for it."""
+        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def report(self, number: int) -> None:
+        self._newest = number
+        if not self._is_due:
+            self._is_due = True
+            self._wakes.put(True)
+
+    def end(self) -> None:
+        self._wakes.put(False)
+
+    def outgoing(self, first: Any, report_of: Callable[[int], Any]) -> Iterator[Any]:
+        """Yield the first request, and then reports until the end."""
+        yield first
+        sent = 0
+        while self._wakes.get():
+            # Before the newest is read: a newer one wakes this thread again.
+            self._is_due = False
+            if self._newest > sent:
+                sent = self._newest
+                yield report_of(sent)
+                time.sleep(PACE)
 
 
 class TaskCalls:

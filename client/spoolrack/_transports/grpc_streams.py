@@ -1,8 +1,9 @@
 """Request streams: requests of many callers on one long-lived call, and their responses.
 
-A call of its own for each request costs gRPC twice the processor time, on both sides. The first request
+A unary call for each request costs gRPC twice the processor time, on both sides. The first request
 opens the stream, and so does the next one after it has ended. A correlation id joins request and
-response; the content is the caller's business, and so is a retry. What can fail: the stream, with all
+response; the content is the caller's business, and so is a retry. A large request is a unary call, so
+that it delays no other; so is one whose stream is refused. What can fail: the stream, with all
 requests in flight; the timeout of one request, which harms no other.
 """
 
@@ -14,25 +15,32 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from itertools import count
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import grpc
 
 from .._runtime import Runtime, Signal, Tasks
 from .._threads import start_thread
 from ..errors import ClientClosed, InvalidRequest, Timeout
+from . import grpc_values as convert
 from .grpc_errors import ended, error_from
 
 Response = TypeVar("Response")
 
+LARGE: Final = 1024 * 1024
+"""Bytes from which a request is a unary call."""
+JOINED = 32
+"""Requests that one message of a stream may hold."""
+JOINED_BYTES = 256 * 1024
+"""Of them, at most, and one more."""
 JOIN_TIMEOUT = 5.0
 """Seconds for the thread of a cancelled stream to end: only a defect takes longer."""
 
 
-class StreamRefused(Exception):
+class _StreamRefused(Exception):
     """The stream was refused as a whole, or has ended before the request was written. A unary call with
     the request may succeed, or tells the reason."""
 
@@ -65,13 +73,46 @@ class _PendingRequests:
         """By this side."""
         self.has_response = False
         self.has_ended = False
+        self._may_join = False
+        """Whether the server reads `more` of requests."""
 
     def resolve(self, response: Any) -> None:
         self.has_response = True
-        pending = self.by_id.pop(response.correlation_id, None)
-        if pending is not None:  # Else its timeout is over.
-            pending.response = response
-            pending.signal.set()
+        self._may_join |= response.accepts_more
+        for each in (response, *response.more):
+            pending = self.by_id.pop(each.correlation_id, None)
+            if pending is not None:  # Else its timeout is over.
+                pending.response = each
+                pending.signal.set()
+
+    def message_of(self, request: Any, waiting: Any) -> tuple[Any, list[_PendingRequest]]:
+        """Return a message with `request` and those in the queue `waiting`, as many as may share one,
+        and its requests; without those whose callers have left."""
+        found: list[Any] = []
+        pending: list[_PendingRequest] = []
+        size = 0
+        while True:
+            caller = self.by_id.get(request.correlation_id)
+            if caller is not None:
+                found.append(request)
+                pending.append(caller)
+                size += request.ByteSize() if self._may_join else 0
+            if not self._may_join or len(found) == JOINED or size >= JOINED_BYTES or waiting.empty():
+                break
+            request = waiting.get_nowait()
+            if request is None:
+                waiting.put_nowait(None)
+                break
+        if not found:
+            return None, pending
+        message = found[0]
+        message.accepts_more = True
+        if len(found) > 1:
+            # A caller may make its call again, without the others.
+            message = type(message)()
+            message.CopyFrom(found[0])
+            message.more.extend(found[1:])
+        return message, pending
 
     def fail(self, error: Exception, *, unsent: Exception | None = None) -> None:
         """Fail all requests in flight, with `unsent` those that were not written. Idempotent."""
@@ -88,15 +129,14 @@ class _PendingRequests:
         """Translate the failure of the call."""
         error = error_from(failure, self.target, is_ours=self.is_cancelled)
         # Of no request by itself: the stream is unknown there, or as a whole above a proxy's limit.
-        return StreamRefused() if isinstance(error, InvalidRequest) else error
+        return _StreamRefused() if isinstance(error, InvalidRequest) else error
 
 
 class _Call(Protocol):
     """One call that carries requests."""
 
     pending: _PendingRequests
-
-    def put(self, request: Any) -> None: ...
+    put: Callable[[Any], None]
 
     def cancel(self) -> None: ...
 
@@ -108,8 +148,16 @@ class RequestStream(Generic[Response]):
     """A stream of requests of one kind. Safe to share between threads, or between the tasks of one
     loop."""
 
-    def __init__(self, method: Callable[..., Any], target: str, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        method: Callable[..., Any],
+        unary: Callable[[Any, float], Awaitable[Response]],
+        target: str,
+        runtime: Runtime,
+    ) -> None:
+        """`unary(request, timeout)` makes the same call for one request."""
         self._method = method
+        self._unary = unary
         self._target = target
         self._runtime = runtime
         self._open = _TaskCall if isinstance(runtime, Tasks) else _ThreadCall
@@ -119,23 +167,31 @@ class RequestStream(Generic[Response]):
         finalizer = weakref.finalize(self, _end_orphan, self._last, runtime, os.getpid())
         finalizer.atexit = False
 
-    async def request(self, request: Any, timeout: float) -> Response:
-        """Return the response to a request, which gets a correlation id.
+    async def request(self, streamed: Any, timeout: float) -> Response:
+        """Return the response to the request in `streamed`, which gets a correlation id.
 
-        Raises `StreamRefused`; the error of the stream if it breaks; `Timeout`, after which the request
-        may take place all the same.
+        Raises the error of the response; the error of the stream if it breaks; `Timeout`, after which
+        the request may take place all the same.
         """
+        if streamed.ByteSize() >= LARGE:
+            return await self._unary(streamed.request, timeout)
         pending = _PendingRequest(self._runtime.signal())
         with self._lock:
-            call = self._usable()
-            number = request.correlation_id = next(self._numbers)
+            call = self._last.call
+            if call is None or call.pending.has_ended:
+                call = self._last.call = self._open(
+                    self._method, _PendingRequests(self._target, self._lock)
+                )
+            number = streamed.correlation_id = next(self._numbers)
             call.pending.by_id[number] = pending
-            call.put(request)
+            call.put(streamed)
         try:
             await pending.signal.wait(timeout)
         finally:
             # Also if the caller is interrupted. A request that isn't written yet then never is.
             call.pending.by_id.pop(number, None)
+        if isinstance(pending.error, _StreamRefused):
+            return await self._unary(streamed.request, timeout)
         if pending.error is not None:
             raise pending.error
         if pending.response is None:
@@ -143,16 +199,9 @@ class RequestStream(Generic[Response]):
                 f"No answer from {self._target} within {timeout:.3g} s: "
                 "it may have taken place all the same."
             )
-        return cast(Response, pending.response)
-
-    def _usable(self) -> _Call:
-        """Return the open call, or a new one. With the lock held."""
-        call = self._last.call
-        if call is None or call.pending.has_ended:
-            call = self._last.call = self._open(
-                self._method, _PendingRequests(self._target, self._lock)
-            )
-        return call
+        if pending.response.HasField("error"):
+            raise convert.error(pending.response.error)
+        return cast(Response, pending.response.response)
 
     async def close(self) -> None:
         """Fail the requests in flight; return once no thread or task is left. No request may follow."""
@@ -180,15 +229,13 @@ class _ThreadCall:
     def __init__(self, method: Callable[..., Any], pending: _PendingRequests) -> None:
         self.pending = pending
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.put: Callable[[Any], None] = self._requests.put
         try:
             self._call = method(self._outgoing())
         except ValueError as error:
             # gRPC's word for a channel that was closed meanwhile.
             raise ClientClosed() from error
         self._reader = start_thread(self._read, "spoolrack-responses")
-
-    def put(self, request: Any) -> None:
-        self._requests.put(request)
 
     def cancel(self) -> None:
         self.pending.is_cancelled = True
@@ -200,8 +247,9 @@ class _ThreadCall:
 
     def _outgoing(self) -> Iterator[Any]:
         while (request := self._requests.get()) is not None:
-            if request.correlation_id in self.pending.by_id:
-                yield request
+            message, _ = self.pending.message_of(request, self._requests)
+            if message is not None:
+                yield message
 
     def _read(self) -> None:
         error: Exception = ended(self.pending.target)
@@ -223,6 +271,7 @@ class _TaskCall:
     def __init__(self, method: Callable[..., Any], pending: _PendingRequests) -> None:
         self.pending = pending
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
+        self.put: Callable[[Any], None] = self._requests.put_nowait
         self._broke = False
         try:
             self._call = method()
@@ -231,9 +280,6 @@ class _TaskCall:
         loop = asyncio.get_running_loop()
         self._writer = loop.create_task(self._write(), name="spoolrack-requests")
         self._reader = loop.create_task(self._read(), name="spoolrack-responses")
-
-    def put(self, request: Any) -> None:
-        self._requests.put_nowait(request)
 
     def cancel(self) -> None:
         self.pending.is_cancelled = True
@@ -250,10 +296,11 @@ class _TaskCall:
         try:
             while True:
                 request = await self._requests.get()
-                pending = self.pending.by_id.get(request.correlation_id)
-                if pending is not None:
-                    await self._call.write(request)
-                    pending.is_written = True
+                message, callers = self.pending.message_of(request, self._requests)
+                if message is not None:
+                    await self._call.write(message)
+                    for caller in callers:
+                        caller.is_written = True
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The reader learns of the end too, though maybe not of its reason.
             self._broke = True
@@ -273,7 +320,7 @@ class _TaskCall:
             elif not self.pending.has_response:
                 # grpc.aio reports INTERNAL if the call ends during a write, and has then lost the
                 # server's reason. A call without any response may be of an unknown kind.
-                unsent = StreamRefused()
+                unsent = _StreamRefused()
         finally:
             self.pending.fail(error, unsent=unsent)
             self._writer.cancel()

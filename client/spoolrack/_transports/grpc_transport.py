@@ -1,20 +1,16 @@
 """The transport to a server, over gRPC.
 
-Sends and deletes share a stream each. A large request has a call of its own, so that it delays no
-other; so has a request whose stream is refused.
+Sends and deletes share a stream each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Final
 
 from .._credentials import NONE, Credentials
-from .._outgoing import size_of
 from .._runtime import Runtime
 from .._values import (
-    ById,
     DeleteResult,
     Envelope,
     LeaseResult,
@@ -43,11 +39,8 @@ from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
-from .grpc_streams import RequestStream, StreamRefused
+from .grpc_streams import RequestStream
 from .whole_files import WholeFiles
-
-LARGE: Final = 1024 * 1024
-"""Bytes of bodies and attributes, or characters of receipts, from which a request is a unary call."""
 
 
 class GrpcDeliveries:
@@ -55,6 +48,7 @@ class GrpcDeliveries:
 
     def __init__(self, frames: ReportingFrames) -> None:
         self._frames = frames
+        self.report = frames.report
 
     async def next(self) -> Sequence[Envelope]:
         while True:
@@ -62,9 +56,6 @@ class GrpcDeliveries:
             if response.messages:
                 return convert.leased(response)
             # An older server's answer to a report, which it doesn't know.
-
-    def report(self, begun: int) -> None:
-        self._frames.report(begun)
 
     def connected(self) -> bool:
         return self._frames.connected()
@@ -86,11 +77,18 @@ class GrpcTransport:
         self.redrives: RedriveTransport = GrpcRedrives(self._calls)
         self.schedules: ScheduleTransport = GrpcSchedules(self._calls)
         self.files: FileTransport = WholeFiles(self.send, runtime)
-        self._sends: RequestStream[rpc.StreamSendResponse] = RequestStream(
-            self._stub.StreamSend, address, runtime
+        stub, unary = self._stub, self._calls.unary
+        self._sends: RequestStream[rpc.SendResponse] = RequestStream(
+            stub.StreamSend,
+            lambda request, left: unary(stub.Send, request, rpc.SendResponse, left),
+            address,
+            runtime,
         )
-        self._deletes: RequestStream[rpc.StreamDeleteResponse] = RequestStream(
-            self._stub.StreamDelete, address, runtime
+        self._deletes: RequestStream[rpc.DeleteResponse] = RequestStream(
+            stub.StreamDelete,
+            lambda request, left: unary(stub.Delete, request, rpc.DeleteResponse, left),
+            address,
+            runtime,
         )
 
     @property
@@ -166,15 +164,7 @@ class GrpcTransport:
         request = streamed.request
         request.queue = queue
         request.messages.extend(map(convert.outgoing, messages))
-        try:
-            if sum(map(size_of, messages)) >= LARGE:
-                raise StreamRefused
-            streamed_response = await self._sends.request(streamed, timeout)
-            if streamed_response.HasField("error"):
-                raise convert.error(streamed_response.error)
-            response = streamed_response.response
-        except StreamRefused:
-            response = await self._calls.unary(self._stub.Send, request, rpc.SendResponse, timeout)
+        response = await self._sends.request(streamed, timeout)
         return [convert.send_result(result) for result in response.results]
 
     async def receive(
@@ -229,15 +219,7 @@ class GrpcTransport:
         request = streamed.request
         request.queue = queue
         request.targets.extend(map(convert.target, targets))
-        try:
-            if sum(map(_length, targets)) >= LARGE:
-                raise StreamRefused
-            streamed_response = await self._deletes.request(streamed, timeout)
-            if streamed_response.HasField("error"):
-                raise convert.error(streamed_response.error)
-            response = streamed_response.response
-        except StreamRefused:
-            response = await self._calls.unary(self._stub.Delete, request, rpc.DeleteResponse, timeout)
+        response = await self._deletes.request(streamed, timeout)
         return [convert.delete_result(result) for result in response.results]
 
     async def change_visibility(
@@ -316,7 +298,3 @@ class GrpcTransport:
         await self._sends.close()
         await self._deletes.close()
         await self._calls.close()
-
-
-def _length(target: Target) -> int:
-    return len(target.id if isinstance(target, ById) else target.receipt)

@@ -59,6 +59,7 @@ _STATES: Final = {
     MessageState.LEASED: pb.MESSAGE_STATE_LEASED,
     MessageState.DELAYED: pb.MESSAGE_STATE_DELAYED,
 }
+_DELETED: Final = DeleteResult()
 _STATES_BACK: Final = {number: state for state, number in _STATES.items()}
 
 
@@ -210,7 +211,11 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         first_receive_ms=millis(message.first_receive_time)
         if message.HasField("first_receive_time")
         else None,
-        due_ms=_due_of(message),
+        due_ms=millis(message.lease_expire_time)
+        if message.HasField("lease_expire_time")
+        else millis(message.deliver_time)
+        if message.HasField("deliver_time")
+        else None,
         visibility_timeout=visibility_timeout,
         receipt=message.receipt,
         state=_STATES_BACK.get(message.state, MessageState.READY),
@@ -220,12 +225,6 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
         if message.dead_letter_records
         else (),
     )
-
-
-def _due_of(message: pb.Message) -> int | None:
-    if message.HasField("lease_expire_time"):
-        return millis(message.lease_expire_time)
-    return millis(message.deliver_time) if message.HasField("deliver_time") else None
 
 
 def _record(record: pb.DeadLetterRecord) -> DeadLetterRecord:
@@ -265,6 +264,8 @@ def states(named: Collection[MessageState]) -> list[pb.MessageState.ValueType]:
 def target(named: Target) -> rpc.DeleteTarget:
     if isinstance(named, ById):
         return rpc.DeleteTarget(id=named.id)
+    if named.last_receive is None:
+        return rpc.DeleteTarget(receipt=named.receipt)
     return rpc.DeleteTarget(receipt=named.receipt, last_receive=last_receive(named.last_receive))
 
 
@@ -327,7 +328,7 @@ def send_result(result: rpc.SendResult) -> SendResult:
 
 
 def delete_result(result: rpc.DeleteResult) -> DeleteResult:
-    return DeleteResult(error=error(result.error) if result.HasField("error") else None)
+    return DeleteResult(error=error(result.error)) if result.HasField("error") else _DELETED
 
 
 def visibility_result(result: rpc.ChangeVisibilityResult) -> LeaseResult:

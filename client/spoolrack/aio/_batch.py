@@ -141,7 +141,10 @@ class Batch:
         group: str = "",
         priority: int = 0,
     ) -> None:
-        """Add a message for the batch's queue: see `spoolrack.Batch.send`."""
+        """Add a message for the queue whose `batch()` made this one: see `send_to`.
+
+        A batch of `client.batch()` has no such queue, and raises `InvalidRequest`.
+        """
         if self._queue is None:
             raise InvalidRequest(
                 "This batch has no queue of its own: use send_to(queue, body), or a batch of "

@@ -96,7 +96,8 @@ class Client:
     def list_queues(
         self, prefix: str = "", *, timeout: Seconds | None = None
     ) -> AsyncIterator[QueueInfo]:
-        """Return all queues whose names begin so, by name. `timeout` is for each page of them."""
+        """Return all queues whose names begin with `prefix`, by name. `timeout` is for each page of
+        them."""
         fetch = partial(self._context.transport.list_queues, prefix=arguments.text("prefix", prefix))
         return items(self._context, fetch, arguments.timeout(timeout))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import cast
+from functools import partial
 
 from .. import _arguments as arguments
 from .._batcher import Batcher
@@ -33,29 +33,22 @@ class LeaseBatches:
         self._queue = queue
         transport, runtime = context.transport, context.runtime
         self._deletes: Batcher[Target, DeleteResult] = Batcher(
-            runtime, lambda items, left: transport.delete(queue, items, timeout=left), _no_size
+            runtime, partial(transport.delete, queue), _no_size
         )
         self._changes: Batcher[VisibilityChange, LeaseResult] = Batcher(
-            runtime,
-            lambda items, left: transport.change_visibility(queue, items, timeout=left),
-            _no_size,
+            runtime, partial(transport.change_visibility, queue), _no_size
         )
         self._releases: Batcher[MessageRelease, LeaseResult] = Batcher(
-            runtime, lambda items, left: transport.release(queue, items, timeout=left), _no_size
+            runtime, partial(transport.release, queue), _no_size
         )
         self._rejections: Batcher[MessageRejection, LeaseResult] = Batcher(
-            runtime, lambda items, left: transport.reject(queue, items, timeout=left), _no_size
+            runtime, partial(transport.reject, queue), _no_size
         )
 
     async def delete(self, target: Target, timeout: Seconds | None) -> None:
-        async def once(deadline: float) -> None:
-            result = await self._deletes.submit(target, deadline)
-            if result.error is not None:
-                raise result.error
-
         # By its receipt, what is gone is a success anyhow.
         done_if = MessageNotFound if isinstance(target, ById) else None
-        await self._context.attempt(once, timeout, done_if=done_if)
+        await self._context.attempt(self._deletes.submit, timeout, target, done_if=done_if)
 
     async def delete_many(
         self, targets: Iterable[Target], timeout: Seconds | None
@@ -70,15 +63,8 @@ class LeaseBatches:
     async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
         """Extend a lease; return the time at which it expires now."""
         change = _extended(target, _extension(seconds))
-
-        async def once(deadline: float) -> datetime:
-            result = await self._changes.submit(change, deadline)
-            if result.error is not None:
-                raise result.error
-            return cast(datetime, result.lease_expires_at)
-
-        end = await self._context.attempt(once, timeout, done_if=None)
-        return cast(datetime, end)
+        result = await self._context.attempt(self._changes.submit, timeout, change)
+        return result.lease_expires_at  # type: ignore[union-attr, return-value]  # one without an error
 
     async def extend_many(
         self, targets: Iterable[ByReceipt], seconds: Seconds, timeout: Seconds | None
@@ -92,12 +78,7 @@ class LeaseBatches:
         )
 
     async def release(self, release: MessageRelease, timeout: Seconds | None) -> None:
-        async def once(deadline: float) -> None:
-            result = await self._releases.submit(release, deadline)
-            if result.error is not None:
-                raise result.error
-
-        await self._context.attempt(once, timeout, done_if=StaleReceipt)
+        await self._context.attempt(self._releases.submit, timeout, release, done_if=StaleReceipt)
 
     async def release_many(
         self, releases: Iterable[MessageRelease], timeout: Seconds | None
@@ -110,12 +91,7 @@ class LeaseBatches:
         )
 
     async def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> None:
-        async def once(deadline: float) -> None:
-            result = await self._rejections.submit(rejection, deadline)
-            if result.error is not None:
-                raise result.error
-
-        await self._context.attempt(once, timeout, done_if=StaleReceipt)
+        await self._context.attempt(self._rejections.submit, timeout, rejection, done_if=StaleReceipt)
 
     async def reject_many(
         self, rejections: Iterable[MessageRejection], timeout: Seconds | None

@@ -165,7 +165,7 @@ class Message(MessageFacts):
     __slots__ = ("_queue",)
 
     def __init__(self, envelope: Envelope, queue: Queue) -> None:
-        super().__init__(envelope, queue.name)
+        super().__init__(envelope, queue._name)
         self._queue = queue
 
     @property

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Unpack, cast
 
 from .. import _arguments as arguments
 from .._batcher import Batcher
 from .._client_context import ClientContext
 from .._message_base import MessageFacts
-from .._outgoing import chunks_of, outgoing_of, outgoing_of_all, size_of
+from .._outgoing import chunks_of, outgoing, outgoing_of_all, size_of
 from .._redrive_values import Redrive
 from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
 from .._retry import Backoff
@@ -49,7 +50,7 @@ class Queue:
         self._name = name
         transport, runtime = context.transport, context.runtime
         self._sends: Batcher[Outgoing, SendResult] = Batcher(
-            runtime, lambda items, left: transport.send(name, items, timeout=left), size_of
+            runtime, partial(transport.send, name), size_of
         )
         self._lease_batches = LeaseBatches(context, name)
 
@@ -72,7 +73,11 @@ class Queue:
         states: Collection[MessageState | str] = (),
         timeout: Seconds | None = None,
     ) -> int:
-        """Delete messages; returns how many: see `spoolrack.Queue.purge`."""
+        """Delete all messages, or those that were sent before `sent_before`, a datetime with its zone,
+        and are in one of `states` ("ready", "leased", "delayed"); returns how many.
+
+        The holder of a lease on a deleted message finds it gone.
+        """
         arguments.optional_moment("sent_before", sent_before)
         wanted = states_of(states)
         transport = self._context.transport
@@ -96,25 +101,10 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> str:
         """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
-        message = outgoing_of(
-            Outgoing(
-                body=body,
-                attributes={} if attributes is None else attributes,
-                delay=delay,
-                deliver_at=deliver_at,
-                deduplication_id=deduplication_id,
-                group=group,
-                priority=priority,
-            )
-        )
-
-        async def once(deadline: float) -> str:
-            result = await self._sends.submit(message, deadline)
-            if result.error is not None:
-                raise result.error
-            return cast(str, result.id)
-
-        return cast(str, await self._context.attempt(once, timeout))
+        given = {} if attributes is None else attributes
+        message = outgoing(body, given, delay, deliver_at, deduplication_id, group, priority)
+        result = await self._context.attempt(self._sends.submit, timeout, message)
+        return result.id  # type: ignore[union-attr, return-value]  # one without an error
 
     async def send_file(
         self,
@@ -129,18 +119,17 @@ class Queue:
         priority: int = 0,
         timeout: Seconds | None = None,
     ) -> str:
-        """Send a file's content as a message; returns its id: see `spoolrack.Queue.send_file`."""
-        message = outgoing_of(
-            Outgoing(
-                body=b"",
-                attributes={} if attributes is None else attributes,
-                delay=delay,
-                deliver_at=deliver_at,
-                deduplication_id=deduplication_id,
-                group=group,
-                priority=priority,
-            )
-        )
+        """Send the content of the file at `path` as a message; returns its id once it is on stable
+        media.
+
+        A client of a folder (`file:///DIR`) copies the file into it in pieces, up to the queue's
+        `max_message_size`; with `link` it gives the file another name there, which takes no time. The
+        file must then be on the file system of the folder, and what is written into it later changes
+        the message. A client of a server reads it into memory: `Unsupported` above 64 MiB, and with
+        `link`. The other arguments are those of `send`; `timeout` is for the call, without the copy.
+        """
+        given = {} if attributes is None else attributes
+        message = outgoing(b"", given, delay, deliver_at, deduplication_id, group, priority)
         files = self._context.transport.files
         result = await self._context.call(
             lambda left: files.send(self._name, path, message, link=link, timeout=left), timeout
@@ -152,7 +141,14 @@ class Queue:
     async def send_many(
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
     ) -> list[SendResult]:
-        """Send messages in order; a result for each: see `spoolrack.Queue.send_many`."""
+        """Send messages in order, up to 1,000 or 4 MiB in a call; a result for each, with its id or
+        its error.
+
+        The valid messages of one call are stored together. A message that was refused is not sent
+        again (that would change the order), a call that failed is. If the first call fails for good,
+        its error is raised; if a later one does, its messages have that error, and so have those after
+        it, which are not sent. `timeout` is for each call.
+        """
         arguments.timeout(timeout)
         return await self._context.in_chunks(
             chunks_of(outgoing_of_all(messages), size_of),
@@ -216,7 +212,15 @@ class Queue:
         wait: Seconds = 0.0,
         timeout: Seconds | None = None,
     ) -> Reservation | None:
-        """Lease messages under a name: see `spoolrack.Queue.reserve`."""
+        """Lease messages as the reservation `sequence_number` of `stream`. None: there was no message
+        within `wait`, and nothing is reserved.
+
+        The same name again returns the same messages, whatever else is asked for, also after a restart,
+        until they are committed (`ReservationCommitted`) or the lease is over (`ReservationLost`); of
+        another queue or caller it is a `NameTaken`. They are leased for `visibility_timeout`, or the
+        queue's own; `client.reservations.extend` makes that longer. At most 100,000 messages, and at
+        least one however large it is.
+        """
         context = self._context
         arguments.text("stream", stream)
         arguments.integer("sequence_number", sequence_number)
@@ -307,7 +311,8 @@ class Queue:
         allow_expired: bool = False,
         timeout: Seconds | None = None,
     ) -> list[DeleteResult]:
-        """Delete messages by themselves, their receipts, or `ById(id)`; a result for each."""
+        """Delete messages by themselves, their receipts, or `ById(id)`; a result for each.
+        `allow_expired` as in `delete`."""
         targets = [
             ById(arguments.text("an id", message.id))
             if isinstance(message, ById)
@@ -324,7 +329,8 @@ class Queue:
         allow_expired: bool = False,
         timeout: Seconds | None = None,
     ) -> datetime:
-        """Extend a lease; return its new end: see `spoolrack.Message.extend`."""
+        """Extend a lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
+        `allow_expired` as in `Message.extend`; it needs the message itself."""
         return await self._lease_batches.extend(_target(message, allow_expired), seconds, timeout)
 
     async def release(
@@ -336,14 +342,15 @@ class Queue:
         count: bool = True,
         timeout: Seconds | None = None,
     ) -> None:
-        """End a lease: see `spoolrack.Message.release`."""
+        """End a lease: the message is ready again at its old place, at once or after `delay`. See
+        `Message.release`."""
         release = release_of(receipt_of(message), delay, reason, count)
         await self._lease_batches.release(release, timeout)
 
     async def reject(
         self, message: MessageFacts | str, reason: str = "", *, timeout: Seconds | None = None
     ) -> None:
-        """Make a leased message a dead letter at once: see `spoolrack.Message.reject`."""
+        """Make a leased message a dead letter at once. See `Message.reject`."""
         rejection = MessageRejection(receipt_of(message), arguments.reason(reason))
         await self._lease_batches.reject(rejection, timeout)
 
@@ -355,7 +362,7 @@ class Queue:
         allow_expired: bool = False,
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
-        """Extend many leases; a result for each."""
+        """Extend many leases, as `extend` does one; a result for each."""
         targets = [
             _target(message, allow_expired)
             for message in arguments.some("messages", messages, "messages or receipts")
@@ -371,7 +378,7 @@ class Queue:
         count: bool = True,
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
-        """Release many leases; a result for each."""
+        """Release many leases, as `release` does one; a result for each."""
         releases = [release_of(receipt, delay, reason, count) for receipt in _receipts_of(messages)]
         return await self._lease_batches.release_many(releases, timeout)
 
@@ -382,7 +389,7 @@ class Queue:
         *,
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
-        """Reject many messages; a result for each."""
+        """Reject many messages, as `reject` does one; a result for each."""
         rejections = [
             MessageRejection(receipt, arguments.reason(reason)) for receipt in _receipts_of(messages)
         ]
@@ -397,7 +404,15 @@ class Queue:
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
     ) -> Redrive:
-        """Start moving this queue's dead letters back: see `spoolrack.Queue.redrive`."""
+        """Start moving this queue's dead letters to the queues that they came from, or to
+        `destination`; return once that is on stable media.
+
+        Selects all that are in the queue now, or those with `message_ids` (1,000 at most), or those
+        that came from `source_queue`; no more than `max_messages_per_second`, if that isn't 0. It runs
+        by itself, also after a restart; `client.redrives.get` returns its progress. Over `file://`, the
+        processes that have the root open move them: keep the client open, or run a server. Raises
+        `RedriveRunning` if the queue has a redrive that goes on.
+        """
         return await start_redrive(
             self._context,
             self._name,

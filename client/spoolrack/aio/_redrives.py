@@ -26,13 +26,15 @@ class Redrives:
         return await self._context.call(lambda left: redriving.get(id, timeout=left), timeout)
 
     async def cancel(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
-        """End a redrive: see `spoolrack.Redrives.cancel`."""
+        """End a redrive; returns it as it ended. Messages that were moved stay moved, and one that had
+        ended before stays as it ended. May be repeated. Raises `RedriveNotFound`."""
         redriving = self._context.transport.redrives
         arguments.text("id", id)
         return await self._context.call(lambda left: redriving.cancel(id, timeout=left), timeout)
 
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[Redrive]:
-        """Return the redrives of a dead-letter queue, or all: see `spoolrack.Redrives.list`."""
+        """Return the redrives of a dead-letter queue, or all, the oldest first: running ones, and those
+        that ended within the last 30 days. `timeout` is for each page of them."""
         fetch = partial(
             self._context.transport.redrives.list_redrives, queue=arguments.text("queue", queue)
         )

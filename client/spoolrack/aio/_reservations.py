@@ -29,7 +29,8 @@ class Reservations:
         *,
         timeout: Seconds | None = None,
     ) -> Reservation:
-        """Let a reservation end so long after now: see `spoolrack.Reservations.extend`."""
+        """Let a reservation end so long after now, or as long as at first; raises `ReservationLost`
+        if it has ended."""
         _check_name(stream, sequence_number)
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
         reserving = self._context.transport.reservations
@@ -49,7 +50,13 @@ class Reservations:
         *,
         timeout: Seconds | None = None,
     ) -> AsyncGenerator[MessageFacts, None]:
-        """Return the messages of a reservation in order: see `spoolrack.Reservations.read`."""
+        """Return the messages of a reservation in order, as often as asked: all, or those from
+        `begin_index` to before `end_index`.
+
+        They have no receipts and no queue. Messages that were deleted since the reservation are left
+        out. A read goes on by itself after broken connections; `timeout` is for each part of it.
+        Raises `ReservationLost`, `ReservationCommitted` or `ReservationNotFound`, also in the middle.
+        """
         _check_name(stream, sequence_number)
         arguments.integer("begin_index", begin_index)
         if end_index is not None:
@@ -60,8 +67,11 @@ class Reservations:
     async def commit(
         self, stream: str, last_sequence_number: int, *, timeout: Seconds | None = None
     ) -> CommitResult:
-        """Delete the messages of a stream's reservations up to a number: see
-        `spoolrack.Reservations.commit`."""
+        """Delete the messages of all reservations of a stream up to a number, for good.
+
+        The answer names the reservations that were lost before: of those nothing was deleted. May be
+        repeated.
+        """
         arguments.text("stream", stream)
         arguments.integer("last_sequence_number", last_sequence_number)
         reserving = self._context.transport.reservations
@@ -72,7 +82,8 @@ class Reservations:
     async def release(
         self, stream: str, sequence_number: int, *, timeout: Seconds | None = None
     ) -> None:
-        """End a reservation: see `spoolrack.Reservations.release`."""
+        """End a reservation: its messages are ready again, and later calls for it raise
+        `ReservationLost`. May be repeated."""
         _check_name(stream, sequence_number)
         reserving = self._context.transport.reservations
         await self._context.call(

@@ -30,7 +30,11 @@ class Schedules:
         group: str = "",
         timeout: Seconds | None = None,
     ) -> Schedule:
-        """Create a schedule: see `spoolrack.Schedules.create`."""
+        """Send a message at each tick of `cron`, five fields as in crontab(5), in `time_zone`.
+
+        Each tick is sent once, whatever crashes. A repetition with the same content is a success; with
+        another one it raises `ScheduleExists`. A server looks at the clock: a folder has no schedules.
+        """
         schedules = self._context.transport.schedules
         place = arguments.queue_name(queue)
         arguments.text("name", name)
@@ -50,7 +54,7 @@ class Schedules:
         )
 
     def list(self, queue: object = "", *, timeout: Seconds | None = None) -> AsyncIterator[Schedule]:
-        """Return the schedules of a queue, or all: see `spoolrack.Schedules.list`."""
+        """Return the schedules of a queue, or all, by queue and name, with last and next ticks."""
         fetch = partial(
             self._context.transport.schedules.list_schedules, queue=arguments.queue_name(queue)
         )
@@ -65,7 +69,7 @@ class Schedules:
         )
 
     async def resume(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
-        """Resume a schedule: see `spoolrack.Schedules.resume`."""
+        """Resume a schedule: the ticks of the pause are skipped. Raises `ScheduleNotFound`."""
         schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
         return await self._context.call(

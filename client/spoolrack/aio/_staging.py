@@ -28,7 +28,13 @@ class Staging:
         time_to_live: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> StageResult:
-        """Store one chunk of a stage, all of it or nothing: see `spoolrack.Staging.stage`."""
+        """Store 1 to 1,000 messages for a queue as one chunk of a stage, all of them or none.
+
+        They are invisible until `publish`. A chunk that the stage has already is not stored again;
+        another one under its number is a `ChunkDiffers`, another caller's stage a `NameTaken`. All have
+        one delay, and none a deduplication id. The first chunk makes the stage, which lives for
+        `time_to_live` (1 day) unless it is published.
+        """
         arguments.text("stage", stage)
         arguments.integer("chunk_number", chunk_number)
         arguments.text("queue", queue)
@@ -52,7 +58,13 @@ class Staging:
         epoch_retention: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> PublishResult:
-        """Make all messages of the stages appear, or none: see `spoolrack.Staging.publish`."""
+        """Make all messages of up to 10,000 stages appear, or none, also after a crash.
+
+        If the writer has published this epoch or a later one before, nothing is done, and the answer
+        says `duplicate`: so it may be repeated. That is remembered for `epoch_retention` (30 days).
+        Raises `StageNotFound` if one of the stages isn't there, `QueueFull` if they don't fit, and
+        `NameTaken` for a stage or a writer of another caller.
+        """
         arguments.text("writer", writer)
         arguments.integer("epoch", epoch)
         names = [arguments.text("a stage", name) for name in arguments.some("stages", stages, "names")]
@@ -64,7 +76,10 @@ class Staging:
         )
 
     async def abort(self, stage: str, *, timeout: Seconds | None = None) -> int:
-        """Drop a stage; returns how many messages it had. 0: there is none, which is a success."""
+        """Drop a stage; returns how many messages it had. 0: there is none, which is a success.
+
+        Raises `NameTaken` for another caller's.
+        """
         staging = self._context.transport.staging
         arguments.text("stage", stage)
         return await self._context.call(lambda left: staging.abort(stage, timeout=left), timeout)

@@ -1,8 +1,8 @@
 """The messages of a root as Arrow record batches: no server, no lock, no change of any file.
 
-A name says the state of the messages that it lists, and the highest version counts. So all names of a
-file, and of the copies that dead letters are, belong to one range of ids, and a task reads one range. A
-file is opened once, and only for a column that its name can't fill.
+A name says the state of the messages that it lists, and the highest version counts. All names of a
+file belong to one range of ids, and a task reads one range. A file is opened once, and only for a
+column that its name can't fill.
 
 A live root moves meanwhile. Names only rise in version, so listings may be added up: each folder is
 listed before the folders that its messages move to, and `delay/`, which they leave again, twice.
@@ -13,7 +13,6 @@ the column `error` says why.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -26,17 +25,16 @@ from itertools import accumulate, chain, repeat
 from typing import Any, Final
 
 import pyarrow as pa
-from spoolrack_store.engine.dead_letters import history_of
 from spoolrack_store.engine.entries import BatchFile, Groups, resolve
 from spoolrack_store.files import layout
 from spoolrack_store.model import manifest, settings
 from spoolrack_store.model.batch_file import Damaged, Line, body, decode
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_in
+from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_of
 from spoolrack_store.model.errors import DamagedSettings
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.message_ids import batch_of, first_id_of, index_of, sent_at
-from spoolrack_store.model.names import Name, NotAName, Stem, body_path, parse
+from spoolrack_store.model.message_ids import first_id_of, sent_at
+from spoolrack_store.model.names import Name, NotAName, Stem, body_path, dead_letter_path, parse
 from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY
 from spoolrack_store.model.reservation_names import parse_reservation_name
 from spoolrack_store.model.reservation_records import ReservationRecord
@@ -70,11 +68,11 @@ _WORTH: Final = 100_000
 _SAMPLE: Final = 50_000
 """Names by which partitions are cut."""
 _KEY: Final = 33
-"""Characters of an id without the index: alike in a batch's messages and their copies."""
+"""Characters of an id without the index: alike in a batch's messages."""
 _LAST: Final = "\U0010ffff"
 """Above all names."""
 
-_OF_LINES: Final = frozenset({"attributes", "binary_attributes", "group", "dead_letter_records"})
+_OF_LINES: Final = frozenset({"attributes", "binary_attributes", "group"})
 """Columns that only the line of a file has."""
 _OF_BATCHES: Final = frozenset({"body_size", "deduplication_key"})
 """Columns that the line tells of a batch, and the name of a lone message."""
@@ -91,7 +89,6 @@ _STATES: Final = {
 STATES: Final = (*_STATES.values(), STAGED, ARCHIVED, FOREIGN)
 NOT_UNASKED: Final = frozenset({"removed", ARCHIVED})
 """States of deleted messages: of no use to a count of what is there."""
-_OUT: Final = frozenset({State.READY, State.DELAYED, State.LEASED, State.REMOVED})
 _CONFIG: Final = re.compile(r"(?P<queue>.+)\.(?P<version>[1-9][0-9]{0,14})\.json")
 _COUNT: Final = re.compile(r",n([0-9]+),s([0-9]+)")
 _SIZE: Final = re.compile(r",s([0-9]+)")
@@ -345,7 +342,7 @@ class _HeldMessages:
     # Only a file that is opened sets these.
     line: Line | None = field(default=None, init=False)
     groups: Groups | None = field(default=None, init=False)
-    records: Sequence[Mapping[str, object]] | None = field(default=None, init=False)
+    records: Sequence[Mapping[str, object]] | None = field(default=(), init=False)
     bodies: Sequence[bytes | None] | None = field(default=None, init=False)
     errors: Sequence[str | None] | None = field(default=None, init=False)
 
@@ -410,7 +407,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "receive_count": alike(pa.int32(), lambda rows: min(rows.name.receives, MOST_RECEIVES)),
     "first_received_at": alike(TIME, lambda rows: _micros(rows.name.first)),
     "is_dead_letter": alike(
-        pa.bool_(), lambda rows: rows.name.stem.deaths > 0 and rows.name.redriven is None
+        pa.bool_(), lambda rows: rows.name.death is not None and rows.name.death.redriven is None
     ),
     "priority": alike(pa.int32(), lambda rows: rows.name.stem.priority),
     "approximate_size": apart(pa.int64(), _sizes),
@@ -443,10 +440,13 @@ class _RangeReader:
         self._range = range
         self._root = _RootFolders(options.path)
         self._page: list[_HeldMessages] = []
+        self._untold: set[str] = set()
+        """Names whose dead-letter file was missing once: they may have moved."""
         self._count = self._size = 0
         """Messages of the page, and bytes of their bodies."""
         self._wants_body = "body" in options.columns
         self._wants_line = not _OF_LINES.isdisjoint(options.columns)
+        self._wants_records = "dead_letter_records" in options.columns
         self._wants_batches = not _OF_BATCHES.isdisjoint(options.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -504,10 +504,8 @@ class _RangeReader:
                     continue
                 if several[name.stem.id[:_KEY]] > 1 or name.stem.count:
                     names.append(name)
-                elif not (name.state is State.SENT and name.stem.deaths) and (
-                    rows := self._rows(name, (name.path,))
-                ):
-                    # The only name of a lone message, and no copy: nothing else says where it is.
+                elif rows := self._rows(name, (name.path,)):
+                    # The only name of a lone message: nothing else says where it is.
                     yield (rows,)
         files = resolve(names)
         yield from self._sent(files)
@@ -540,16 +538,14 @@ class _RangeReader:
         foreign.append({"queue": queue, "state": FOREIGN, "file": path, "error": error})
 
     def _sent(self, files: Mapping[str, BatchFile]) -> Iterator[Sequence[_HeldMessages]]:
-        superseded = _superseded(files.values())
         for text in sorted(files):
             batch = files[text]
-            if not batch.was_sent or (batch.stem.deaths and not _is_out(batch)):
+            if not batch.was_sent:
                 continue  # Never answered: the next start unlinks it.
             paths = [entry.name.path for entry in reversed(batch.entries)]
             runs = []
             for entry in batch.entries:
-                members = entry.held & ~superseded.get(text, 0)
-                if members and (rows := self._rows(entry.name, paths, members)):
+                if entry.held and (rows := self._rows(entry.name, paths, entry.held)):
                     runs.append(rows)
             if runs:
                 yield runs
@@ -569,26 +565,25 @@ class _RangeReader:
             life = str(chunk.life)
             state = NEW if life in self._range.published else STAGED
             if f"{life}~dropped" not in dropped and chunk.stem.text not in files:
-                yield from self._stateless(chunk.queue, chunk.stem, chunk.path, state)
+                stem = chunk.stem
+                name = Name(stem=stem, state=State.READY, queue=chunk.queue, members=stem.full)
+                yield from self._stateless(name, chunk.path, state)
 
     def _archived(self, foreign: list[dict[str, str]]) -> Iterator[Sequence[_HeldMessages]]:
         for queue, folder, item in self._root.archived():
             if not self._is_mine(item) or not self._options.has(queue, ARCHIVED):
                 continue
             try:
-                stem = parse(f"{layout.QUEUES}/{queue}/{item}").stem
+                name = parse(f"{layout.QUEUES}/{queue}/{item}")
             except NotAName:
                 self._add_foreign(folder, item, foreign)
                 continue
-            yield from self._stateless(queue, stem, f"{folder}/{item}", ARCHIVED)
+            yield from self._stateless(name, f"{folder}/{item}", ARCHIVED)
 
-    def _stateless(
-        self, queue: str, stem: Stem, path: str, state: str
-    ) -> Iterator[Sequence[_HeldMessages]]:
+    def _stateless(self, name: Name, path: str, state: str) -> Iterator[Sequence[_HeldMessages]]:
         """Yield the run of a file whose messages are in no state of a queue, if they are asked for."""
-        if self._options.has(queue, state):
-            name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
-            yield (_HeldMessages(name, path, (path,), state, None, range(stem.count or 1)),)
+        if self._options.has(name.queue, state):
+            yield (_HeldMessages(name, path, (path,), state, None, [*indexes(name.members)]),)
 
     # The facts that only the files have.
 
@@ -609,6 +604,9 @@ class _RangeReader:
                 for rows in runs:
                     rows.line, rows.groups = line, groups
                     self._fill(rows, line, content)
+        for rows in runs if self._wants_records else ():
+            if rows.name.death is not None and not self._tell(rows):
+                return False
         for rows in runs:
             self._page.append(rows)
             self._count += rows.length
@@ -640,15 +638,27 @@ class _RangeReader:
             raise UnreadableFile(f"{error}. Without .option('onError', 'fail') it is a row.")
         return error
 
+    def _tell(self, rows: _HeldMessages) -> bool:
+        """Take over how the messages died; return False if they have moved since."""
+        name, content = rows.name, None
+        try:
+            if name.death is not None and name.death.file:
+                path = dead_letter_path(name.stem.id, name.death.file)
+                content = self._root.content(path)
+            rows.records = [_record(record) for record in records_of(name, content)]
+        except (OSError, NotAHistory) as why:
+            if isinstance(why, FileNotFoundError) and rows.file not in self._untold:
+                self._untold.add(rows.file)
+                return False
+            error = self._problem(rows.file, f"how its messages died can't be told: {why}")
+            rows.records = None
+            rows.errors = [each or error for each in rows.errors or [None] * rows.length]
+        return True
+
     def _fill(self, rows: _HeldMessages, line: Line, content: bytes) -> None:
         """Take over what the file has of these messages."""
         stem = rows.name.stem
         errors: list[str | None] = [None] * rows.length
-        if self._wants_line:
-            try:
-                rows.records = _records(rows.name, line)
-            except NotAHistory as why:
-                errors = [self._problem(rows.file, why)] * rows.length
         if self._wants_body and not (stem.is_external and stem.size > MAX_BODY_IN_MEMORY):
             bodies: list[bytes | None] = [None] * rows.length
             for at, index in enumerate(rows.members):
@@ -659,37 +669,6 @@ class _RangeReader:
                     errors[at] = self._problem(rows.file, why)
             rows.bodies = bodies
         rows.errors = errors
-
-
-def _is_out(batch: BatchFile) -> bool:
-    """Return whether the file has left `new/`: the copy of a dead letter counts from then on."""
-    return any(entry.name.state in _OUT for entry in batch.entries)
-
-
-def _superseded(files: Iterable[BatchFile]) -> dict[str, int]:
-    """Return, by stems, the messages that a later file has: a dead letter is a copy, which counts."""
-    by_id: dict[str, list[BatchFile]] = {}
-    for batch in files:
-        by_id.setdefault(batch.stem.id + ("n" if batch.stem.count else ""), []).append(batch)
-    found: dict[str, int] = {}
-    for id, several in by_id.items():
-        last = max(several, key=lambda each: (_is_out(each), each.stem.deaths, each.stem.text))
-        for batch in several:
-            if batch is not last and not batch.stem.count:
-                found[batch.stem.text] = batch.stem.full
-        if last.stem.deaths and _is_out(last):
-            for source in by_id.get(batch_of(id) + "n", ()):
-                text = source.stem.text
-                found[text] = found.get(text, 0) | 1 << index_of(id)
-    return found
-
-
-def _records(name: Name, line: Line) -> list[dict[str, object]]:
-    """Return how the message became a dead letter each time; raise `NotAHistory`."""
-    if not name.stem.deaths:
-        return []
-    elements = json.dumps(history_of(name, line)).encode()
-    return [_record(record) for record in records_in(elements)]
 
 
 def _record(record: DeadLetterRecord) -> dict[str, object]:

@@ -490,21 +490,35 @@ class StreamSendRequest(_message.Message):
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
+    ACCEPTS_MORE_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
+    accepts_more: _builtins.bool
+    """The client reads `more` of responses, from this request on. The response to the first such request
+    says that the server reads `more` of requests.
+    """
     @_builtins.property
     def request(self) -> Global___SendRequest:
         """The request, as in the unary call."""
+
+    @_builtins.property
+    def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSendRequest]:
+        """The requests that follow this one, up to 31, each with a correlation id of its own and with no `more`:
+        one message costs less than several. Only after a response with `accepts_more`.
+        """
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
         request: Global___SendRequest | None = ...,
+        accepts_more: _builtins.bool = ...,
+        more: _abc.Iterable[Global___StreamSendRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_more", b"accepts_more", "correlation_id", b"correlation_id", "more", b"more", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -519,8 +533,12 @@ class StreamSendResponse(_message.Message):
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    ACCEPTS_MORE_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """The correlation_id of the request."""
+    accepts_more: _builtins.bool
+    """The server reads `more` of requests."""
     @_builtins.property
     def response(self) -> Global___SendResponse:
         """A result for each message, in the request's order."""
@@ -529,16 +547,22 @@ class StreamSendResponse(_message.Message):
     def error(self) -> _status_pb2.Status:
         """Why the whole request failed. The stream goes on."""
 
+    @_builtins.property
+    def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSendResponse]:
+        """The responses that follow this one. Only to a client that accepts them."""
+
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
         response: Global___SendResponse | None = ...,
         error: _status_pb2.Status | None = ...,
+        accepts_more: _builtins.bool = ...,
+        more: _abc.Iterable[Global___StreamSendResponse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_more", b"accepts_more", "correlation_id", b"correlation_id", "error", b"error", "more", b"more", "response", b"response", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["response", "error"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
@@ -932,21 +956,35 @@ class StreamDeleteRequest(_message.Message):
 
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
+    ACCEPTS_MORE_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
+    accepts_more: _builtins.bool
+    """The client reads `more` of responses, from this request on. The response to the first such request
+    says that the server reads `more` of requests.
+    """
     @_builtins.property
     def request(self) -> Global___DeleteRequest:
         """The request, as in the unary call."""
+
+    @_builtins.property
+    def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamDeleteRequest]:
+        """The requests that follow this one, up to 31, each with a correlation id of its own and with no `more`:
+        one message costs less than several. Only after a response with `accepts_more`.
+        """
 
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
         request: Global___DeleteRequest | None = ...,
+        accepts_more: _builtins.bool = ...,
+        more: _abc.Iterable[Global___StreamDeleteRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "request", b"request"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_more", b"accepts_more", "correlation_id", b"correlation_id", "more", b"more", "request", b"request"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -961,8 +999,12 @@ class StreamDeleteResponse(_message.Message):
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
     RESPONSE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    ACCEPTS_MORE_FIELD_NUMBER: _builtins.int
+    MORE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """The correlation_id of the request."""
+    accepts_more: _builtins.bool
+    """The server reads `more` of requests."""
     @_builtins.property
     def response(self) -> Global___DeleteResponse:
         """A result for each message, in the request's order."""
@@ -971,16 +1013,22 @@ class StreamDeleteResponse(_message.Message):
     def error(self) -> _status_pb2.Status:
         """Why the whole request failed. The stream goes on."""
 
+    @_builtins.property
+    def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamDeleteResponse]:
+        """The responses that follow this one. Only to a client that accepts them."""
+
     def __init__(
         self,
         *,
         correlation_id: _builtins.int = ...,
         response: Global___DeleteResponse | None = ...,
         error: _status_pb2.Status | None = ...,
+        accepts_more: _builtins.bool = ...,
+        more: _abc.Iterable[Global___StreamDeleteResponse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "error", b"error", "response", b"response", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepts_more", b"accepts_more", "correlation_id", b"correlation_id", "error", b"error", "more", b"more", "response", b"response", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["response", "error"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015

@@ -193,6 +193,8 @@ class QueueServiceServicer(object):
         repeat. Responses come in the order of the requests. The stream ends when the client has ended its
         side and all is answered; a server that shuts down answers all that it took, and then ends it with
         UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
+
+        A client with many requests may join them: see `accepts_more`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -233,7 +235,7 @@ class QueueServiceServicer(object):
 
     def StreamDelete(self, request_iterator, context):
         """Deletes without waiting for each answer: requests carry a correlation id that their responses
-        repeat. Responses come in the order of the requests. It ends as StreamSend does.
+        repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -64,6 +64,8 @@ class QueueServiceStub:
     repeat. Responses come in the order of the requests. The stream ends when the client has ended its
     side and all is answered; a server that shuts down answers all that it took, and then ends it with
     UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
+
+    A client with many requests may join them: see `accepts_more`.
     """
     Receive: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ReceiveRequest, _queue_service_pb2.ReceiveResponse]
     """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
@@ -88,7 +90,7 @@ class QueueServiceStub:
     """
     StreamDelete: _grpc.StreamStreamMultiCallable[_queue_service_pb2.StreamDeleteRequest, _queue_service_pb2.StreamDeleteResponse]
     """Deletes without waiting for each answer: requests carry a correlation id that their responses
-    repeat. Responses come in the order of the requests. It ends as StreamSend does.
+    repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
     """
     ChangeVisibility: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ChangeVisibilityRequest, _queue_service_pb2.ChangeVisibilityResponse]
     """Extends or releases 1 to 1,000 leases."""
@@ -142,6 +144,8 @@ class QueueServiceAsyncStub(QueueServiceStub):
     repeat. Responses come in the order of the requests. The stream ends when the client has ended its
     side and all is answered; a server that shuts down answers all that it took, and then ends it with
     UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
+
+    A client with many requests may join them: see `accepts_more`.
     """
     Receive: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ReceiveRequest, _queue_service_pb2.ReceiveResponse]  # type: ignore[assignment]
     """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
@@ -166,7 +170,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """
     StreamDelete: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamDeleteRequest, _queue_service_pb2.StreamDeleteResponse]  # type: ignore[assignment]
     """Deletes without waiting for each answer: requests carry a correlation id that their responses
-    repeat. Responses come in the order of the requests. It ends as StreamSend does.
+    repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
     """
     ChangeVisibility: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ChangeVisibilityRequest, _queue_service_pb2.ChangeVisibilityResponse]  # type: ignore[assignment]
     """Extends or releases 1 to 1,000 leases."""
@@ -265,6 +269,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         repeat. Responses come in the order of the requests. The stream ends when the client has ended its
         side and all is answered; a server that shuts down answers all that it took, and then ends it with
         UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
+
+        A client with many requests may join them: see `accepts_more`.
         """
 
     @_abc_1.abstractmethod
@@ -313,7 +319,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamDeleteResponse], _abc.AsyncIterator[_queue_service_pb2.StreamDeleteResponse]]:
         """Deletes without waiting for each answer: requests carry a correlation id that their responses
-        repeat. Responses come in the order of the requests. It ends as StreamSend does.
+        repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
         """
 
     @_abc_1.abstractmethod

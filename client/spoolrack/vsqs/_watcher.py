@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from spoolrack_store.files.mounts import is_written_by_other_hosts
+from spoolrack_store.files.mounts import is_written_by_other_hosts, kind_of
 from spoolrack_store.model.clock import DAY, SECOND, Clock, Millis, SystemClock
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Watcher:
         self._watches: dict[str, int] = {}
         self._folders: dict[int, str] = {}
         self._unwatched: set[str] = set()
-        self._shared = is_written_by_other_hosts(root)
+        self._shared = is_written_by_other_hosts(kind_of(root))
         self._sleeping, self._waking = os.pipe()
         self._lock = threading.Lock()
         self._close_pipe = weakref.finalize(self, _close_all, self._sleeping, self._waking)

@@ -2,21 +2,20 @@
 
 Serves gRPC and HTTP of one server. A token takes precedence over a certificate, because it comes with
 the call; an unknown token is refused, whatever certificate comes with it. Without a permissions file
-every authenticated caller may do everything. A refusal is a `StoreError`: `Unauthenticated` or
-`PermissionDenied`; whether the queue exists has no part in it.
+every authenticated caller may do everything. A refusal is `Unauthenticated`; the permissions of an
+identity are told by its `Caller`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from spoolrack_store.model.errors import PermissionDenied, Unauthenticated
+from spoolrack_store.model.errors import Unauthenticated
 
-from ..convert import queue_name
+from ..app.caller import Identity, Permission
 from .file_format import is_identity
-from .permissions import Identity, Permission
-from .permissions_file import ALL_QUEUES, Rules
+from .permissions_file import Rules
 from .tokens import Tokens
 from .watched_files import WatchedFiles
 
@@ -27,7 +26,7 @@ _SCHEME: Final = "bearer"
 
 
 class AccessControl:
-    """Authentication by tokens and certificates, and `permissions.Access`. For any thread."""
+    """Authentication by tokens and certificates, and `caller.Access`. For any thread."""
 
     def __init__(
         self,
@@ -98,29 +97,6 @@ class AccessControl:
     def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
         """Return whether `identity` can have this permission on any queue."""
         return self._rules is None or self._rules.current.allows_somewhere(identity, permission)
-
-    def require(self, identity: Identity, permission: Permission, queue: str) -> None:
-        """Raise `PermissionDenied`; or `InvalidQueueName` for an invalid name."""
-        if not self.allows(identity, permission, queue_name(queue)):
-            raise _denied(identity, permission, queue)
-
-    def require_everywhere(self, identity: Identity, permission: Permission) -> None:
-        if not self.allows(identity, permission, ALL_QUEUES):
-            raise _denied(identity, permission, ALL_QUEUES)
-
-    def require_somewhere(self, identity: Identity, permission: Permission) -> None:
-        if not self.allows_somewhere(identity, permission):
-            raise _denied(identity, permission, ALL_QUEUES)
-
-    def queues_for(self, identity: Identity, permission: Permission) -> Callable[[str], bool] | None:
-        """Return a predicate of queues on which `identity` has the permission; None: all."""
-        if self.allows(identity, permission, ALL_QUEUES):
-            return None
-        return lambda queue: self.allows(identity, permission, queue)
-
-
-def _denied(identity: Identity, permission: Permission, queue: str) -> PermissionDenied:
-    return PermissionDenied(identity=identity.name, permission=permission.value, queue=queue)
 
 
 # The name in a client's certificate, which the handshake has proven already. It is the first URI among

@@ -1,13 +1,13 @@
 """Authorization of gRPC calls, from start to end.
 
 A call is refused before its handler runs. A stream ends as soon as the files no longer permit it.
-Handlers ask `queues_for` what they may touch where only the store knows it.
+Handlers pass the `current_caller` to the use cases.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,33 +17,20 @@ import grpc
 from google.protobuf.message import Message
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 
+from ..app.caller import Caller
 from .access_control import AccessControl, name_in_grpc
-from .method_permissions import CallerPermissions
-from .permissions import Permission
+from .method_permissions import SERVED_METHODS
 
 Context = grpc.aio.ServicerContext[Any, Any]
 HEADER: Final = "authorization"
 
-_caller: ContextVar[CallerPermissions | None] = ContextVar("caller", default=None)
+_caller: ContextVar[Caller] = ContextVar("caller")
+_ANYBODY: Final = Caller()
 
 
-def queues_for(permission: Permission) -> Callable[[str], bool] | None:
-    """Return a predicate of queues on which the current caller has the permission; None: all."""
-    caller = _caller.get()
-    return None if caller is None else caller.queues_for(permission)
-
-
-def caller_name() -> str:
-    """Return the name of the current caller's identity; "" without authentication."""
-    caller = _caller.get()
-    return "" if caller is None else caller.identity.name
-
-
-def owner_name() -> str:
-    """Return the identity to which names that the current caller uses first belong; "" where every
-    caller may do everything."""
-    caller = _caller.get()
-    return "" if caller is None or not caller.guard.has_rules else caller.identity.name
+def current_caller() -> Caller:
+    """Return the caller of the current call; without authentication, one that may do everything."""
+    return _caller.get(_ANYBODY)
 
 
 @dataclass(eq=False, slots=True)
@@ -52,16 +39,20 @@ class AuthorizedCall:
 
     context: Context
     method: str
-    caller: CallerPermissions
+    caller: Caller
     task: asyncio.Task[Any] | None
     request: Message | None = None
     """The only request of a long call, once it is read."""
     refused: StoreError | None = None
     """Why it may not go on."""
 
+    def require_somewhere(self) -> None:
+        """Raise `PermissionDenied` for a call that the caller may not make on any queue."""
+        SERVED_METHODS[self.method].require_somewhere(self.caller)
+
     def require(self, request: Any) -> None:
         """Raise `PermissionDenied` for a request that the caller may not make."""
-        self.caller.require(self.method, request)
+        SERVED_METHODS[self.method].require(self.caller, request)
 
 
 class CallAuthorizer:
@@ -79,7 +70,7 @@ class CallAuthorizer:
         A call that `is_long` is cancelled when its permission ends: `refused` then holds the reason.
         """
         admission = AuthorizedCall(context, method, self.caller_of(context), asyncio.current_task())
-        admission.caller.require_somewhere(method)
+        admission.require_somewhere()
         _caller.set(admission.caller)
         if is_long:
             self._open.add(admission)
@@ -88,7 +79,7 @@ class CallAuthorizer:
         finally:
             self._open.discard(admission)
 
-    def caller_of(self, context: Context) -> CallerPermissions:
+    def caller_of(self, context: Context) -> Caller:
         """Return the caller; raise `Unauthenticated`."""
         found: str | None = None
         for key, value in context.invocation_metadata() or ():
@@ -97,14 +88,14 @@ class CallAuthorizer:
                     raise Unauthenticated(why="there are two authorizations")
                 found = value if isinstance(value, str) else value.decode(errors="replace")
         name = name_in_grpc(context.auth_context()) if self._guard.asks_for_certificates else None
-        return CallerPermissions(self._guard, self._guard.identify(found, name))
+        return Caller(self._guard.identify(found, name), self._guard)
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions: end the calls whose callers have lost theirs."""
         for admission in list(self._open):
             try:
                 admission.caller = self.caller_of(admission.context)
-                admission.caller.require_somewhere(admission.method)
+                admission.require_somewhere()
                 if admission.request is not None:
                     admission.require(admission.request)
             except StoreError as error:

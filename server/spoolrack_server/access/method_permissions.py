@@ -1,154 +1,101 @@
-"""The permissions that each method of the contract needs: the one table, as data.
+"""The permission that each method of the contract needs, and the queues that its request names.
 
-Most name their queues in the request, and are refused before they reach the store. Others name a stage,
-a reservation or a redrive, whose queues only the store knows: these require the permission on any
-queue, and the handler passes on for which queues the caller has it. A stage or a stream of other queues
-is a `NameTaken`, a redrive is not found.
+The permission is that of the method's use case. A call is refused before its request is read if its
+caller has the permission on no queue, and before its handler runs if it hasn't it on each queue that is
+named here. Further queues the use case checks: those that only the store knows, and those that messages
+are sent to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
-from .access_control import AccessControl
-from .permissions import Identity, Permission
+from ..app.caller import Caller, Permission, permission_of
+from ..app.messages import Messages
+from ..app.queues import Queues
+from ..app.redrives import Redrives
+from ..app.reservations import Reservations
+from ..app.schedules import Schedules
+from ..app.stages import Stages
 
-Need = tuple[Permission, str]
-"""A permission, and the queue for which it is needed."""
 SEND: Final = Permission.SEND
 RECEIVE: Final = Permission.RECEIVE
-MANAGE: Final = Permission.MANAGE
-MONITOR: Final = Permission.MONITOR
 
 
 @dataclass(frozen=True, slots=True)
-class RequestQueues:
-    """A method whose request names the queues. Its caller must have the permission on some queue."""
+class MethodPermission:
+    """The permission that a method needs on some queue, and on the one that its request names."""
 
     permission: Permission
-    needs: Callable[[Any], Iterable[Need]]
+    queue: Callable[[Any], str]
+    """Returns the queue that a request names; empty: it names none, or the handler refuses it."""
+
+    def require(self, caller: Caller, request: Any) -> None:
+        """Raise `PermissionDenied` for a request that the caller may not make."""
+        if queue := self.queue(request):
+            caller.require(self.permission, queue)
+
+    def require_somewhere(self, caller: Caller) -> None:
+        """Raise `PermissionDenied` for a call that the caller may not make on any queue."""
+        caller.require_somewhere(self.permission)
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerQueues:
-    """A method whose handler finds the queues, and checks each."""
-
-    permission: Permission
-    needs: Callable[[Any], Iterable[Need]] = lambda _: ()
-    """For what the request names all the same."""
+def _on(needed: Permission | Callable[..., Any], field: str = "") -> MethodPermission:
+    """Return the permission, or that of a use case, with the path of the field that names the queue."""
+    return MethodPermission(permission_of(needed), attrgetter(field) if field else lambda _: "")
 
 
-def _in_field(permission: Permission, field: str = "queue") -> RequestQueues:
-    return RequestQueues(permission, lambda request: ((permission, getattr(request, field)),))
-
-
-def _in_request(permission: Permission) -> RequestQueues:
-    """Require the permission on the queue named in the inner request of each request of a stream."""
-    return RequestQueues(permission, lambda request: ((permission, request.request.queue),))
-
-
-def _in_first_request(permission: Permission) -> RequestQueues:
-    """Require the permission on the queue named in the first request of a stream; the handler refuses
-    others."""
-    return RequestQueues(
-        permission, lambda request: ((permission, request.queue),) if request.queue else ()
-    )
-
-
-def _where_named(permission: Permission) -> HandlerQueues:
-    return HandlerQueues(
-        permission, lambda request: ((permission, request.queue),) if request.queue else ()
-    )
-
-
-def _settings(request: Any) -> Iterable[Need]:
-    """Dead letters are sent to the queue that is named for them."""
-    yield MANAGE, request.queue.name
-    if request.queue.settings.dead_letter_queue:
-        yield SEND, request.queue.settings.dead_letter_queue
-
-
-def _redrive(request: Any) -> Iterable[Need]:
-    yield MANAGE, request.queue
-    if request.destination:
-        yield SEND, request.destination
-
-
-def _schedule(request: Any) -> Iterable[Need]:
-    """Require the permission on the queue that a schedule sends to."""
-    yield MANAGE, request.schedule.queue
-    yield SEND, request.schedule.queue
-
-
-METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
-    "CreateQueue": RequestQueues(MANAGE, _settings),
-    "GetQueue": _in_field(MONITOR, "name"),
-    "ListQueues": HandlerQueues(MONITOR),
-    "UpdateQueue": RequestQueues(MANAGE, _settings),
-    "DeleteQueue": _in_field(MANAGE, "name"),
-    "PurgeQueue": _in_field(MANAGE, "name"),
-    "Send": _in_field(SEND),
-    "StreamSend": _in_request(SEND),
-    "Receive": _in_field(RECEIVE),
-    "StreamReceive": _in_first_request(RECEIVE),
-    "Delete": _in_field(RECEIVE),
-    "StreamDelete": _in_request(RECEIVE),
-    "ChangeVisibility": _in_field(RECEIVE),
-    "Release": _in_field(RECEIVE),
-    "Reject": _in_field(RECEIVE),
-    "GetMessage": _in_field(RECEIVE),
-    "ListMessages": _in_field(RECEIVE),
-    "Stage": _in_field(SEND),
-    "Publish": HandlerQueues(SEND),
-    "AbortStage": HandlerQueues(SEND),
-    "ListStages": HandlerQueues(MONITOR),
-    "Reserve": _in_field(RECEIVE),
-    "ExtendReservation": HandlerQueues(RECEIVE),
-    "ReadReservation": HandlerQueues(RECEIVE),
-    "CommitReservations": HandlerQueues(RECEIVE),
-    "ReleaseReservation": HandlerQueues(RECEIVE),
-    "ListReservations": _where_named(MONITOR),
-    "StartRedrive": RequestQueues(MANAGE, _redrive),
-    "GetRedrive": HandlerQueues(MONITOR),
-    "ListRedrives": _where_named(MONITOR),
-    "CancelRedrive": HandlerQueues(MANAGE),
-    "CreateSchedule": RequestQueues(MANAGE, _schedule),
-    "ListSchedules": _where_named(MANAGE),
-    "PauseSchedule": _in_field(MANAGE),
-    "ResumeSchedule": _in_field(MANAGE),
-    "DeleteSchedule": _in_field(MANAGE),
+METHODS: Final[Mapping[str, MethodPermission]] = {
+    "CreateQueue": _on(Queues.create, "queue.name"),
+    "GetQueue": _on(Queues.get, "name"),
+    "ListQueues": _on(Queues.list),
+    "UpdateQueue": _on(Queues.update, "queue.name"),
+    "DeleteQueue": _on(Queues.delete, "name"),
+    "PurgeQueue": _on(Queues.purge, "name"),
+    "Send": _on(SEND, "queue"),
+    "StreamSend": _on(SEND, "request.queue"),
+    "Receive": _on(RECEIVE, "queue"),
+    "StreamReceive": _on(RECEIVE, "queue"),
+    "Delete": _on(RECEIVE, "queue"),
+    "StreamDelete": _on(RECEIVE, "request.queue"),
+    "ChangeVisibility": _on(RECEIVE, "queue"),
+    "Release": _on(RECEIVE, "queue"),
+    "Reject": _on(RECEIVE, "queue"),
+    "GetMessage": _on(Messages.get, "queue"),
+    "ListMessages": _on(Messages.list, "queue"),
+    "Stage": _on(SEND, "queue"),
+    "Publish": _on(Stages.publish),
+    "AbortStage": _on(Stages.abort),
+    "ListStages": _on(Stages.list),
+    "Reserve": _on(Reservations.reserve, "queue"),
+    "ExtendReservation": _on(Reservations.extend),
+    "ReadReservation": _on(Reservations.read),
+    "CommitReservations": _on(Reservations.commit),
+    "ReleaseReservation": _on(Reservations.release),
+    "ListReservations": _on(Reservations.list),
+    "StartRedrive": _on(Redrives.start, "queue"),
+    "GetRedrive": _on(Redrives.get),
+    "ListRedrives": _on(Redrives.list),
+    "CancelRedrive": _on(Redrives.cancel),
+    "CreateSchedule": _on(Schedules.create, "schedule.queue"),
+    "ListSchedules": _on(Schedules.list),
+    "PauseSchedule": _on(Schedules.pause, "queue"),
+    "ResumeSchedule": _on(Schedules.pause, "queue"),
+    "DeleteSchedule": _on(Schedules.delete, "queue"),
 }
-_SCALED: Final = RequestQueues(
-    MONITOR, lambda request: ((MONITOR, request.scalerMetadata.get("queue", "")),)
+_SCALED: Final = MethodPermission(
+    permission_of(Queues.counts), lambda request: request.scalerMetadata.get("queue", "")
 )
-SERVED_METHODS: Final[Mapping[str, RequestQueues | HandlerQueues]] = {
+SERVED_METHODS: Final[Mapping[str, MethodPermission]] = {
     **METHODS,
     # KEDA's, whose metadata name the queue.
     "IsActive": _SCALED,
     "StreamIsActive": _SCALED,
     "GetMetricSpec": _SCALED,
-    "GetMetrics": RequestQueues(MONITOR, lambda request: _SCALED.needs(request.scaledObjectRef)),
+    "GetMetrics": MethodPermission(
+        _SCALED.permission, lambda request: _SCALED.queue(request.scaledObjectRef)
+    ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class CallerPermissions:
-    """The caller of a call, and its permissions."""
-
-    guard: AccessControl
-    identity: Identity
-
-    def require(self, method: str, request: Any) -> None:
-        """Raise `PermissionDenied` for a request that isn't allowed."""
-        for permission, queue in SERVED_METHODS[method].needs(request):
-            self.guard.require(self.identity, permission, queue)
-
-    def require_somewhere(self, method: str) -> None:
-        """Raise `PermissionDenied` for a call that isn't allowed on any queue."""
-        self.guard.require_somewhere(self.identity, SERVED_METHODS[method].permission)
-
-    def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:
-        """Return a predicate of queues on which the caller has the permission; None: all."""
-        return self.guard.queues_for(self.identity, permission)

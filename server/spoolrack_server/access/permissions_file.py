@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from ..app.caller import ALL_QUEUES, Identity, Permission
 from .file_format import ANY_IDENTITY, UnreadableAccessFile, is_identity, lines_of
-from .permissions import Identity, Permission
 
-ALL_QUEUES: Final = "*"
 _ALL: Final = "all"
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.*?-]{1,80}")
 _REMEMBERED: Final = 10_000

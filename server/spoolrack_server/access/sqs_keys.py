@@ -15,8 +15,8 @@ import re
 import secrets
 from typing import Final
 
+from ..app.caller import Identity
 from .file_format import UnreadableAccessFile, is_identity, lines_of
-from .permissions import Identity
 
 MASTER: Final = "master"
 _MASTER: Final = re.compile(r"[A-Za-z0-9_-]{43}")

@@ -13,8 +13,8 @@ import secrets
 from collections.abc import Iterator
 from typing import Final
 
+from ..app.caller import Identity
 from .file_format import UnreadableAccessFile, is_identity, lines_of
-from .permissions import Identity
 
 PREFIX: Final = "srk_"
 """Marks a token as one of Spoolrack's, for scanners of leaked secrets too."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .http_bodies import HttpBodies
 
 TOKEN: Final = "SPOOLRACK_TOKEN"
+LISTING: Final = 3_600.0
+"""Seconds for a command that only looks at a folder: the listing of millions of files takes minutes."""
 
 
 class _FewAttempts(RetryPolicy):
@@ -96,12 +98,20 @@ http_url = option(
 
 
 def reads_queues(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the connection options of a command that changes nothing: with --root, a folder at rest
-    stays as it is."""
+    """Declare the connection options of a command that changes nothing: with --root, the folder stays
+    as it is, and no other process waits."""
     return connects_to_queues(command, only_looks=True)
 
 
-def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) -> Callable[..., Any]:
+def follows_queues(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the connection options of a command that changes nothing, and passes over no message that
+    other processes move: beside them, it opens a folder as they do."""
+    return connects_to_queues(command, only_looks=True, follows=True)
+
+
+def connects_to_queues(
+    command: Callable[..., Any], only_looks: bool = False, follows: bool = False
+) -> Callable[..., Any]:
     """Add the connection options to a command, whose first argument is a `Connection`."""
 
     @option(
@@ -187,7 +197,9 @@ def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) ->
             if root is not None:
                 url = f"file://{quote(abspath(root), errors='surrogateescape')}"
                 url += "?group_access=true" if group_access else ""
-                is_at_rest = _rest_of(root) if only_looks else None
+                is_at_rest = _rest_of(root, follows=follows) if only_looks else None
+                if only_looks and not _is_given("timeout"):
+                    timeout = LISTING
                 if is_at_rest is not None:
                     url = f"file://{quote(abspath(root), errors='surrogateescape')}?read_only=true"
                 # Every command would say it again: `serve` is there to say it.
@@ -219,17 +231,18 @@ def connects_to_queues(command: Callable[..., Any], only_looks: bool = False) ->
     return with_reach
 
 
-def _rest_of(root: str) -> Callable[[], bool] | None:
-    """Return a check that the folder is still as it was at this call; None if a process has it open.
+def _rest_of(root: str, *, follows: bool) -> Callable[[], bool] | None:
+    """Return a check that the folder is as it was listed; None if the command opens the folder as other
+    processes do, and `follows` their moves.
 
-    Beside other processes the command opens the folder as they do, and follows their moves.
+    Beside other processes a look is of the moment of its listing, and needs no check.
     """
     # A command that asks a server doesn't load the store.
     from spoolrack_store.read_only_root import has_owners, owners_changed_ns
 
     try:
         if os.access(root, os.W_OK) and has_owners(root):
-            return None
+            return None if follows else lambda: True
         before = owners_changed_ns(root)
     except OSError:
         return None  # The opening will report it.
@@ -242,6 +255,11 @@ def _token(path: str | None) -> str | None:
         return os.environ.get(TOKEN) or None
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         return file.readline(2_048).strip()
+
+
+def _is_given(option: str) -> bool:
+    """Return whether an option has another source than its default."""
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
 def _is_meant() -> bool:

@@ -17,7 +17,7 @@ from spoolrack_store.read_only_root import open_read_only
 
 from . import signals
 from .command_base import argument, option
-from .connection_options import Connection, reads_queues
+from .connection_options import Connection, follows_queues
 from .exit_codes import BAD_CONTENT, NOTHING, OK, Failed
 from .output import Output, print_status
 from .progress import progress_bar
@@ -46,7 +46,7 @@ Write = Callable[[bytes], None]
     help="A new file; -: standard output.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
-@reads_queues
+@follows_queues
 def command(connection: Connection, queues: tuple[str, ...], output: str, quiet: bool) -> int:
     """Copy QUEUEs, their settings, schedules and all of their messages, into an archive.
 

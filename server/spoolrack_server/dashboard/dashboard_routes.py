@@ -10,24 +10,22 @@ from collections.abc import Sequence
 
 from spoolrack_store.model.clock import Clock
 
-from ..gateway.context import GatewayContext
-from ..gateway.routes import Route
 from ..health import Health
+from ..http_transport.context import HttpContext
+from ..http_transport.route import Route
 from ..observability.observer import Observer
 from .actions import Actions
 from .assets import Assets
 from .monitoring import Monitoring
 from .queries import DashboardViews
-from .request_permissions import RequestPermissions
 
 
 def dashboard_routes(
-    context: GatewayContext, health: Health, clock: Clock, observer: Observer
+    context: HttpContext, health: Health, clock: Clock, observer: Observer
 ) -> Sequence[Route]:
-    permits = RequestPermissions(context)
-    assets, changing = Assets(), Actions(context, permits, clock)
-    looking = DashboardViews(context, permits, health, clock, observer)
-    monitoring = Monitoring(context, permits, observer)
+    assets, changing = Assets(), Actions(context, clock)
+    looking = DashboardViews(context.app, health, clock, observer)
+    monitoring = Monitoring(context.app.queues, observer)
     # Open while the server drains, and after a failure, when an operator needs it. The page asks for a
     # token, if its data needs one; each endpoint checks permissions by queue.
     return (

@@ -7,51 +7,37 @@ and refused by name.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model.clock import DAY, Clock, Millis
-from spoolrack_store.model.errors import (
-    DiskError,
-    InvalidRequest,
-    MessageDamaged,
-    MessageNotFound,
-    StoreError,
-)
-from spoolrack_store.model.operations import Message, MessageFilter, OpenMessage, Queue
-from spoolrack_store.model.redrive_requests import Redrive, RedriveState
+from spoolrack_store.model.errors import InvalidRequest, StoreError
+from spoolrack_store.model.operations import MessageFilter, OpenMessage
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
-from spoolrack_store.store import Store
 
 from .. import convert
-from ..access.list_filter import LOOK, shown
-from ..access.permissions import Permission
-from ..gateway import headers
-from ..gateway.context import GatewayContext
-from ..gateway.queue_endpoints import written
-from ..gateway.schedule_endpoints import described
+from ..app.application import Application
+from ..app.caller import ALL_QUEUES, Permission
 from ..health import Health
+from ..http_transport import headers
+from ..http_transport.json_form import rendered
+from ..http_transport.request_checks import CALLER
 from ..observability.observer import Observer
 from . import serializers
-from .request_permissions import RequestPermissions
 
 MOST_QUEUES: Final = 1_000
 """In one answer; the page has a filter for more."""
-QUEUES_AT_ONCE: Final = 100
-"""Queues that are looked at in one go: commits wait meanwhile."""
 MOST_MESSAGES: Final = 100
 USUAL_MESSAGES: Final = 25
 MAX_AGE: Final = 36_500 * DAY
 """Milliseconds of the age that a list or a purge names."""
 MOST_THINGS: Final = 200
 """Stages, reservations or redrives in one answer."""
-SMALL: Final = 64 * 1024
-"""A list shows the beginning of bodies up to this many bytes: to read a body, all of it is checked."""
+LONGEST_FILTER: Final = 80
+"""Characters."""
 BUCKETS: Final = 11
 """Bounds of ages, each twice the one before."""
 FIRST_BOUNDS: Final[Mapping[str, Millis]] = {
@@ -65,46 +51,42 @@ FIRST_BOUNDS: Final[Mapping[str, Millis]] = {
 class DashboardViews:
     """The handlers of the views. Lives in one event loop."""
 
-    def __init__(
-        self,
-        context: GatewayContext,
-        permits: RequestPermissions,
-        health: Health,
-        clock: Clock,
-        observer: Observer,
-    ) -> None:
-        self._context = context
-        self._permits = permits
+    def __init__(self, app: Application, health: Health, clock: Clock, observer: Observer) -> None:
+        self._app = app
+        self._store = app.access.store
         self._health = health
         self._clock = clock
         self._observer = observer
 
     async def server(self, request: web.Request) -> web.StreamResponse:
-        store, permits = self._context.store, self._permits
+        caller = request[CALLER]
         found: dict[str, Any] = {
             "now": self._clock.wall(),
             "status": "SERVING" if self._health.why is None else "NOT_SERVING",
             "why": self._health.why,
-            "identity": permits.identity(request).name,
+            "identity": caller.name,
             "version": version("spoolrack"),
             "uptime": self._observer.uptime,
-            "sees_all": permits.allows(request, Permission.MONITOR, "*"),
+            "sees_all": caller.may(Permission.MONITOR, ALL_QUEUES),
         }
         if found["sees_all"]:
-            owners = await self._context.read(store.metrics.owners)
+            owners = await self._app.access.read(self._store.metrics.owners)
             found |= {
                 "owners": [serializers.owner(each) for each in owners],
-                "quarantined": store.quarantined,
+                "quarantined": self._store.quarantined,
             }
         return _answer(found)
 
     async def queues(self, request: web.Request) -> web.StreamResponse:
-        visible = await self._visible(request)
+        caller, is_wanted = request[CALLER], contains(request)
+        visible = await self._app.queues.select(
+            caller, lambda queue: is_wanted(queue.name), limit=MOST_QUEUES + 1
+        )
         now = self._clock.wall()
-        named = await self._context.read(self._context.store.metrics.dead_letter_queues)
+        named = await self._app.queues.dead_letter_queues()
         rows = [
             {
-                **serializers.row(queue, now, self._permits.permissions(request, queue.name)),
+                **serializers.row(queue, now, caller.permissions(queue.name)),
                 "is_dead_letter_queue": queue.name in named,
             }
             for queue in visible[:MOST_QUEUES]
@@ -113,10 +95,10 @@ class DashboardViews:
             {
                 "queues": rows,
                 "are_all": len(visible) <= MOST_QUEUES,
-                "defaults": written(QueueSettings()),
-                "may_create": self._permits.may_somewhere(request, Permission.MANAGE),
+                "defaults": rendered(convert.queue_settings(QueueSettings())),
+                "may_create": caller.may_somewhere(Permission.MANAGE),
                 "at": self._clock.monotonic(),
-                "by": self._context.store.metrics.owner,
+                "by": self._store.metrics.owner,
             }
         )
 
@@ -127,10 +109,8 @@ class DashboardViews:
                 what="first", value=request.query["first"], rule=f"must be of {', '.join(FIRST_BOUNDS)}"
             )
         bounds = [Millis(first << n) for n in range(BUCKETS)]
-        # By name alone: to count a queue's bytes, a store with peers may have to list folders.
-        is_wanted, metrics = self._permits.queue_filter(request), self._context.store.metrics
-        names = [name for name in await self._context.read(metrics.names) if is_wanted(name)]
-        found = await self._context.read(metrics.ages, names[:MOST_QUEUES], bounds)
+        names = await self._app.queues.names(request[CALLER], contains(request))
+        found = await self._app.queues.ages(names[:MOST_QUEUES], bounds)
         return _answer(
             {
                 "bounds": bounds,
@@ -139,52 +119,45 @@ class DashboardViews:
             }
         )
 
-    async def _visible(self, request: web.Request) -> list[Queue]:
-        """Return the queues that the caller may see and that pass the filter; up to one more than the
-        limit."""
-        is_wanted = self._permits.queue_filter(request)
-        look = partial(_some, self._context.store, lambda queue: is_wanted(queue.name))
-        return await self._context.read(look)
-
     async def queue(self, request: web.Request) -> web.StreamResponse:
-        name = self._queue_of(request, Permission.MONITOR)
-        store = self._context.store
-        queue = await self._context.read(store.queue, name)
-        queue = await self._observer.with_consumers(queue)
+        caller, name, queues = request[CALLER], request.match_info["queue"], self._app.queues
+        queue = await queues.get(caller, name)
         bounds = [Millis(FIRST_BOUNDS["15s"] << n) for n in range(BUCKETS)]
-        ages = (await self._context.read(store.metrics.ages, [name], bounds)).get(name)
-        found = serializers.page(queue, self._clock.wall(), self._permits.permissions(request, name))
-        found |= {"at": self._clock.monotonic(), "by": store.metrics.owner, "bounds": bounds}
+        ages = (await queues.ages([name], bounds)).get(name)
+        found = serializers.page(queue, self._clock.wall(), caller.permissions(name))
+        found |= {
+            "at": self._clock.monotonic(),
+            "by": self._store.metrics.owner,
+            "bounds": bounds,
+        }
         if ages is not None:
             found["ages"] = {"counts": ages.counts}
-        sources = await self._context.read(store.metrics.dead_letter_sources, name)
+        sources = await queues.dead_letter_sources(caller, name)
         # A caller without permission on the source queues sees none of them, but that this is a
         # dead-letter queue.
         found["is_dead_letter_queue"] = bool(sources)
-        found["sources"] = [each for each in sources if self._may(request, Permission.MONITOR, each)]
+        found["sources"] = [each for each in sources if caller.may(Permission.MONITOR, each)]
         found["schedules"] = None
-        if self._may(request, Permission.MANAGE, name):
-            look = partial(store.schedules, queue=name, limit=MOST_THINGS)
-            found["schedules"] = [described(each) for each in await self._context.read(look)]
+        if caller.may(Permission.MANAGE, name):
+            schedules = await self._app.schedules.list(caller, queue=name, page_size=MOST_THINGS)
+            found["schedules"] = [rendered(convert.schedule(each)) for each in schedules.items]
         found["redrive"] = None
         if sources:
-            running = await self._context.read(_running_redrive, store, name)
-            found["redrive"] = running and serializers.redrive(running)
+            running = await self._app.redrives.running(caller, name)
+            found["redrive"] = running and rendered(convert.redrive(running))
         target = queue.settings.dead_letter_queue
         found["dead_letter_queue_is_missing"] = bool(target) and not await self._is_there(target)
         return _answer(found)
 
     async def _is_there(self, queue: str) -> bool:
         try:
-            await self._context.read(self._context.store.queue, queue)
+            await self._app.queues.find(queue)
         except StoreError:
             return False
         return True
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
-        name = self._queue_of(request, Permission.RECEIVE)
         query = request.query
-        after = query.get("after", "")
         limit = _number(query.get("limit", str(USUAL_MESSAGES)), "limit", least=1, most=MOST_MESSAGES)
         now = self._clock.wall()
         age = _number(query.get("older_than", "0"), "older_than", least=0, most=MAX_AGE)
@@ -194,16 +167,10 @@ class DashboardViews:
             group=query.get("group", ""),
             attributes=headers.attribute(query),
         )
-        look = partial(
-            self._context.store.page,
-            name,
-            wanted,
-            after=after and convert.message_id(after),
-            limit=limit,
-            max_body_bytes=0,
+        page = await self._app.messages.after(
+            request[CALLER], request.match_info["queue"], wanted, query.get("after", ""), limit
         )
-        page = await self._context.read(look)
-        bodies = await self._context.read(_glimpses, self._context.store, page.messages)
+        bodies = await self._app.messages.beginnings(page.messages, serializers.GLIMPSE)
         return _answer(
             {
                 "now": now,
@@ -216,135 +183,67 @@ class DashboardViews:
         )
 
     async def message(self, request: web.Request) -> web.StreamResponse:
-        name = self._queue_of(request, Permission.RECEIVE)
-        id = convert.message_id(request.match_info["id"])
-        opened = await self._context.open(name, id)
+        queue, id = request.match_info["queue"], request.match_info["id"]
+        opened = await self._app.messages.open(request[CALLER], queue, id)
         try:
-            body = await self._context.read(_beginning, opened)
+            body = await self._app.access.read(_beginning, opened)
         finally:
-            self._context.close_message(opened)
+            self._app.messages.close(opened)
         found = serializers.message(opened.message, body=body)
         return _answer({"now": self._clock.wall(), "message": found})
 
     async def stages(self, request: web.Request) -> web.StreamResponse:
-        look = partial(
-            shown,
-            self._context.store.stages,
-            lambda stage: stage.name,
-            lambda stage: stage.messages,
-            self._permits.queues_for(request, Permission.MONITOR),
-            after="",
-            limit=MOST_THINGS + 1,
-        )
-        found = await self._context.read(look)
+        caller = request[CALLER]
+        page = await self._app.stages.list(caller, page_size=MOST_THINGS)
         stages = [
             {
-                **serializers.stage(each),
-                "may_abort": self._may(request, Permission.SEND, *each.messages),
+                **rendered(convert.stage(each)),
+                "may_abort": caller.may(Permission.SEND, *each.messages),
             }
-            for each in found[:MOST_THINGS]
+            for each in page.items
         ]
-        return self._list(stages=stages, are_all=len(found) <= MOST_THINGS)
+        return self._list(stages=stages, are_all=not page.next_token)
 
     async def reservations(self, request: web.Request) -> web.StreamResponse:
-        look = partial(
-            shown,
-            self._context.store.reservations,
-            lambda found: (found.stream, found.sequence_number),
-            lambda found: (found.queue,),
-            self._permits.queues_for(request, Permission.MONITOR),
-            after=("", -1),
-            limit=MOST_THINGS + 1,
-        )
-        found = await self._context.read(look)
+        caller = request[CALLER]
+        page = await self._app.reservations.list(caller, page_size=MOST_THINGS)
         reservations = [
             {
-                **serializers.reservation(each),
-                "may_release": self._may(request, Permission.RECEIVE, each.queue),
+                **rendered(convert.reservation(each, self._store.root_id)),
+                "may_release": caller.may(Permission.RECEIVE, each.queue),
             }
-            for each in found[:MOST_THINGS]
+            for each in page.items
         ]
-        return self._list(reservations=reservations, are_all=len(found) <= MOST_THINGS)
+        return self._list(reservations=reservations, are_all=not page.next_token)
 
     async def redrives(self, request: web.Request) -> web.StreamResponse:
-        found = await self._context.read(_last_redrives, self._context.store)
+        caller = request[CALLER]
         redrives = [
             {
-                **serializers.redrive(each),
-                "may_cancel": self._may(request, Permission.MANAGE, each.queue),
+                **rendered(convert.redrive(each)),
+                "may_cancel": caller.may(Permission.MANAGE, each.queue),
             }
-            for each in found
-            if self._may(request, Permission.MONITOR, each.queue)
+            for each in await self._app.redrives.last(caller, MOST_THINGS)
         ]
         return self._list(redrives=redrives)
-
-    def _may(self, request: web.Request, permission: Permission, *queues: str) -> bool:
-        return all(self._permits.allows(request, permission, queue) for queue in queues)
 
     def _list(self, **content: object) -> web.Response:
         return _answer({"now": self._clock.wall(), **content})
 
-    def _queue_of(self, request: web.Request, permission: Permission) -> str:
-        name = convert.queue_name(request.match_info["queue"])
-        self._permits.require(request, permission, name)
-        return name
 
-
-def _some(store: Store, is_wanted: Callable[[Queue], bool]) -> list[Queue]:
-    found: list[Queue] = []
-    for queue in _all_queues(store):
-        if is_wanted(queue):
-            found.append(queue)
-            if len(found) > MOST_QUEUES:
-                break
-    return found
-
-
-def _all_queues(store: Store) -> Iterator[Queue]:
-    after = ""
-    while queues := store.queues(after=after, limit=QUEUES_AT_ONCE):
-        yield from queues
-        after = queues[-1].name
+def contains(request: web.Request) -> Callable[[str], bool]:
+    """Return a filter of names by the request's search words; raise `InvalidRequest`."""
+    words = request.query.get("contains", "")
+    if len(words) > LONGEST_FILTER:
+        raise InvalidRequest(
+            what="contains", value=words, rule=f"has {LONGEST_FILTER} characters at most"
+        )
+    return lambda name: words in name
 
 
 def _beginning(opened: OpenMessage) -> bytes:
     opened.file.seek(opened.offset)
     return opened.file.read(min(serializers.PREVIEW, opened.message.size))
-
-
-def _last_redrives(store: Store) -> list[Redrive]:
-    """Return the redrives that began last; a store lists the first ones first."""
-    last: deque[Redrive] = deque(maxlen=MOST_THINGS)
-    after = ""
-    while redrives := store.redrives(after=after, limit=LOOK):
-        last.extend(redrives)
-        after = redrives[-1].id
-    return list(last)
-
-
-def _running_redrive(store: Store, queue: str) -> Redrive | None:
-    """Return the redrive that moves messages out of `queue` now: a queue has one at a time."""
-    after = ""
-    while redrives := store.redrives(queue=queue, after=after, limit=LOOK):
-        for redrive in redrives:
-            if redrive.state is RedriveState.RUNNING:
-                return redrive
-        after = redrives[-1].id
-    return None
-
-
-def _glimpses(store: Store, messages: Sequence[Message]) -> list[bytes | None]:
-    """Return the beginning of each body that can be read cheaply."""
-    return [_glimpse(store, message) for message in messages]
-
-
-def _glimpse(store: Store, message: Message) -> bytes | None:
-    if message.size > SMALL:
-        return None
-    try:
-        return store.message(message.queue, message.id).body[: serializers.GLIMPSE]
-    except (MessageNotFound, MessageDamaged, DiskError):
-        return None  # It has gone since, or its own page says what is wrong with it.
 
 
 def _states(word: str) -> frozenset[State]:

@@ -1,8 +1,6 @@
-"""Conversion of the store's answers to the dashboard's JSON. Pure.
+"""The dashboard's JSON: HTTP's own, with facts that only the dashboard shows. Pure.
 
-Moments are Unix time in milliseconds and spans milliseconds, but for a queue's settings, which are as
-`/{queue}` has them. A body is base64, as it may be no text. Numbers that may be larger than a script
-can count to are texts.
+Moments and spans of a row of the list are in milliseconds. A body is base64, as it may be no text.
 """
 
 from __future__ import annotations
@@ -12,15 +10,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.dead_letter_records import DeadLetterRecord
-from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Message, Queue
-from spoolrack_store.model.redrive_requests import Redrive
-from spoolrack_store.model.reservation_requests import Reservation
-from spoolrack_store.model.stage_requests import StageInfo
 from spoolrack_store.model.statistics import Owner
 
-from ..gateway.queue_endpoints import described, standstill
+from .. import convert
+from ..app.caller import Permission
+from ..http_transport.json_form import rendered
 
 PREVIEW: Final = 64 * 1024
 """Bytes of a body that are shown of one message."""
@@ -28,7 +23,7 @@ GLIMPSE: Final = 200
 """The same in a list."""
 
 
-def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
+def row(queue: Queue, now: Millis, permissions: Sequence[Permission]) -> dict[str, Any]:
     """Return a queue as a row of the list."""
     counts = queue.counts
     return {
@@ -42,99 +37,25 @@ def row(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]
         "left": queue.traffic.left,
         "dead_letter_queue": queue.settings.dead_letter_queue,
         "blocking": None if queue.blocking is None else queue.blocking.why,
-        "may": list(permissions),
+        "may": [each.value for each in permissions],
     }
 
 
-def page(queue: Queue, now: Millis, permissions: Sequence[str]) -> dict[str, Any]:
+def page(queue: Queue, now: Millis, permissions: Sequence[Permission]) -> dict[str, Any]:
     """Return all facts of a queue."""
-    found = described(queue, now)
     blocking = queue.blocking
     return {
+        **rendered(convert.queue(queue, now), without=("counts", "blocking_message")),
         **row(queue, now, permissions),
-        "settings": found["settings"],
-        "labels": found["labels"],
-        "create_time": queue.created_at,
-        "version": queue.version,
         "blocking_id": None if blocking is None else blocking.id,
-        **standstill(queue),
     }
 
 
 def message(message: Message, *, body: bytes | None) -> dict[str, Any]:
     """Return a message with the beginning of its body; None: it isn't shown."""
     return {
-        "id": message.id,
-        "state": message.state.value,
-        "sent_at": message.sent_at,
-        "size": message.size,
-        "receives": message.receives,
-        "first_receive": message.first_receive,
-        "due": message.due,
-        "group": message.group,
-        "priority": message.priority,
-        "attributes": _attributes(message.attributes),
+        **rendered(convert.message(message), without=("body", "receipt")),
         "body": None if body is None else b64encode(body).decode(),
-        "dead_letter_records": [_record(record) for record in message.deaths],
-    }
-
-
-def _record(record: DeadLetterRecord) -> dict[str, Any]:
-    return {
-        "source_queue": record.source_queue,
-        "reason": record.reason,
-        "receives": record.receives,
-        "first_receive": record.first_receive,
-        "dead_lettered_at": record.dead_lettered_at,
-        "explanation": record.explanation,
-    }
-
-
-def _attributes(attributes: Attributes) -> list[dict[str, str]]:
-    return [
-        {"name": name, "text": value}
-        if isinstance(value, str)
-        else {"name": name, "binary": b64encode(value).decode()}
-        for name, value in sorted(attributes.items())
-    ]
-
-
-def stage(stage: StageInfo) -> dict[str, Any]:
-    return {
-        "name": stage.name,
-        "chunks": stage.chunks,
-        "messages": dict(stage.messages),
-        "expires_at": stage.expires_at,
-    }
-
-
-def reservation(reservation: Reservation) -> dict[str, Any]:
-    return {
-        "queue": reservation.queue,
-        "stream": reservation.stream,
-        "sequence_number": str(reservation.sequence_number),
-        "messages": reservation.messages,
-        "bytes": reservation.bytes,
-        "expires_at": reservation.expires_at,
-        "is_lost": reservation.is_lost,
-        "reads": reservation.reads,
-    }
-
-
-def redrive(redrive: Redrive) -> dict[str, Any]:
-    return {
-        "id": redrive.id,
-        "queue": redrive.queue,
-        "destination": redrive.destination,
-        "source_queue": redrive.source_queue,
-        "rate": redrive.rate,
-        "state": redrive.state.value,
-        "moved": redrive.moved,
-        "failed": redrive.failed,
-        "last_failure": redrive.last_failure,
-        "remaining": redrive.remaining,
-        "started_at": redrive.started_at,
-        "ended_at": redrive.ended_at,
     }
 
 

@@ -20,9 +20,22 @@ from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
+from ..app.application import Application
 from ..concurrency import ConcurrencyLimit
 from ..dashboard.dashboard_routes import dashboard_routes
 from ..health import Health
+from ..http_transport.context import HttpContext
+from ..http_transport.http_errors import (
+    GatewayError,
+    MethodNotAllowed,
+    NoSuchPage,
+    internal_error,
+    response_to,
+)
+from ..http_transport.http_listener import HttpListener, expect_nothing
+from ..http_transport.request_bodies import HttpLimits
+from ..http_transport.request_checks import RequestChecks
+from ..http_transport.route import Endpoint, Route, pattern
 from ..limits import Limits
 from ..logs import Log
 from ..memory import MemoryLimiter
@@ -32,14 +45,9 @@ from ..observability.observer import Observer
 from ..observability.request_ids import HEADER
 from ..status import LONGEST_MESSAGE
 from .admin_endpoints import AdminEndpoints
-from .context import GatewayContext
-from .http_errors import GatewayError, MethodNotAllowed, NoSuchPage, internal_error, response_to
-from .http_listener import HttpListener, expect_nothing
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
-from .request_bodies import HttpLimits
-from .request_checks import RequestChecks
-from .routes import Endpoint, Route, pattern, routes
+from .routes import routes
 from .schedule_endpoints import ScheduleEndpoints
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
@@ -68,24 +76,22 @@ class Gateway:
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(guard or AccessControl())
-        self._http_limits = http_limits or HttpLimits()
-        self._context = GatewayContext(
-            store, log, self._http_limits, workers, self._checks.guard, memory
-        )
+        self._app = Application(store, clock, log, workers, observer.with_consumers)
+        self._context = HttpContext(self._app, log, http_limits, memory)
         self._pages: set[Endpoint] = set()
-        queues = QueueEndpoints(self._context, clock, observer)
+        queues = QueueEndpoints(self._context, clock)
         application = self._application(
             (
                 *routes(
                     queues,
                     MessageEndpoints(self._context),
-                    ScheduleEndpoints(self._context, queues, clock),
+                    ScheduleEndpoints(self._app.schedules, queues),
                     AdminEndpoints(health, observer),
                 ),
                 *dashboard_routes(self._context, health, clock, observer),
             )
         )
-        self._listener = HttpListener(application, self._http_limits, log, self._refuse_head)
+        self._listener = HttpListener(application, self._context.http_limits, log, self._refuse_head)
 
     def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])
@@ -126,7 +132,7 @@ class Gateway:
         """Return once all is closed; requests that haven't ended after `grace` seconds are
         cancelled."""
         await self._listener.stop(grace)
-        await self._context.close()
+        await self._app.close()
 
     # Each request.
 

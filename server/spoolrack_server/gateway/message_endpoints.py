@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import (
     DiskFull,
     InvalidRequest,
@@ -28,7 +27,6 @@ from spoolrack_store.model.operations import (
     Message,
     MessageFilter,
     OpenMessage,
-    Purge,
     Receive,
     RejectMessages,
     ReleaseMessages,
@@ -38,18 +36,17 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
-from spoolrack_store.model.transitions import State
 
 from .. import convert
+from ..app.bounds import message_id
 from ..consumers import consumer_of_request
+from ..http_transport import headers, request_bodies
+from ..http_transport.context import HttpContext
+from ..http_transport.json_form import rendered
+from ..http_transport.request_checks import CALLER
 from ..lease_requests import receipts_of
 from ..observability.trace_context import context_in, inherit_context
-from ..page_tokens import PageTokens, filter_texts
-from . import headers, request_bodies
-from .context import GatewayContext
-from .queue_endpoints import name_of
-from .request_checks import IDENTITY
-from .schedule_endpoints import attributes_as_json
+from .queue_endpoints import queue_of
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
@@ -65,11 +62,13 @@ BLOCK: Final = 256 * 1024
 class MessageEndpoints:
     """The handlers of messages. Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext) -> None:
+    def __init__(self, context: HttpContext) -> None:
         self._context = context
+        self._app = context.app
+        self._access = context.app.access
 
     async def send(self, request: web.Request) -> web.StreamResponse:
-        queue = name_of(request)
+        queue = queue_of(request)
         headers.require_known(request.headers)
         wait = headers.wait(request.query)
         self._context.memory.require()
@@ -82,7 +81,7 @@ class MessageEndpoints:
         deliver_at = headers.deliver_at(request.headers)
         limit = SMALL
         if request.content_length is None or request.content_length > SMALL:
-            found = await self._context.read(self._context.store.queue, queue)
+            found = await self._access.read(self._access.store.queue, queue)
             limit = found.settings.max_message_size
         async with AsyncExitStack() as stack:
             share = stack.enter_context(self._context.upload_memory.share())
@@ -118,8 +117,8 @@ class MessageEndpoints:
         pause = FIRST_PAUSE
         while True:
             try:
-                async with self._context.workers.saving():
-                    stored = await self._context.submit(send)
+                async with self._access.workers.saving():
+                    stored = await self._access.submit(send)
                 (id,) = stored.results
                 if isinstance(id, StoreError):
                     raise id
@@ -156,26 +155,26 @@ class MessageEndpoints:
                 break
         else:
             return bytes(kept), None
-        begin = partial(self._context.store.begin_body, expected=expected)
-        file = await self._context.read(begin)
-        stack.push_async_callback(self._context.read, file.discard)
+        begin = partial(self._access.store.begin_body, expected=expected)
+        file = await self._access.read(begin)
+        stack.push_async_callback(self._access.read, file.discard)
         async for piece in found:
             kept += piece
             if len(kept) >= BLOCK:
-                await self._context.read(file.write, bytes(kept))
+                await self._access.read(file.write, bytes(kept))
                 share.free(len(kept))
                 kept.clear()
-        await self._context.read(file.write, bytes(kept))
-        return b"", await self._context.read(file.finish)
+        await self._access.read(file.write, bytes(kept))
+        return b"", await self._access.read(file.finish)
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
         wanted = Receive(
-            queue=name_of(request),
+            queue=queue_of(request),
             wait=headers.wait(request.query),
             visibility=headers.visibility(request.query),
-            consumer=consumer_of_request(request, request[IDENTITY]),
+            consumer=consumer_of_request(request, request[CALLER]),
         )
-        deliveries = await self._context.leases.lease(wanted)
+        deliveries = await self._app.leases.lease(wanted)
         if not deliveries:
             return web.Response(status=204, headers={"Cache-Control": "no-store"})
         receipts = receipts_of(deliveries)
@@ -184,7 +183,7 @@ class MessageEndpoints:
         try:
             return await self._hand_over(request, messages)
         except BaseException:
-            self._context.leases.release(wanted.queue, receipts)
+            self._app.leases.release(wanted.queue, receipts)
             raise
 
     async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
@@ -198,22 +197,22 @@ class MessageEndpoints:
                 try:
                     return await self._send(request, web.StreamResponse(headers=found), opened)
                 finally:
-                    self._context.close_message(opened)
+                    self._access.close_message(opened)
         response = web.Response(body=message.body, headers=found)
         await request_bodies.write(request, response, self._context.http_limits)
         return response
 
     async def _open(self, message: Message) -> OpenMessage | None:
         try:
-            return await self._context.open(message.queue, message.id)
+            return await self._access.open(message.queue, message.id)
         except StoreError:
             if len(message.body) < message.size:
                 raise
             return None  # Deleted already, by its id; but the body is here.
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        queue, id = name_of(request), id_of(request)
-        opened = await self._context.open(queue, id)
+        queue, id = queue_of(request), id_of(request)
+        opened = await self._app.messages.open(request[CALLER], queue, id)
         try:
             found = headers.message_headers(opened.message)
             found |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
@@ -225,7 +224,7 @@ class MessageEndpoints:
             response = web.StreamResponse(status=206, headers=found)
             return await self._send(request, response, opened, *part)
         finally:
-            self._context.close_message(opened)
+            self._access.close_message(opened)
 
     async def _send(
         self,
@@ -243,7 +242,7 @@ class MessageEndpoints:
         return response
 
     async def list_messages(self, request: web.Request) -> web.StreamResponse:
-        queue, query = name_of(request), request.query
+        query = request.query
         wanted = MessageFilter(
             states=headers.states(query),
             sent_since=headers.moment(query, "sent_since"),
@@ -251,36 +250,36 @@ class MessageEndpoints:
             group=query.get("group", ""),
             attributes=headers.attribute(query),
         )
-        tokens = PageTokens("messages", queue, *filter_texts(wanted))
-        look = partial(
-            self._context.store.page,
-            queue,
+        page = await self._app.messages.list(
+            request[CALLER],
+            queue_of(request),
             wanted,
-            after=tokens.after(query.get("page_token", ""), convert.message_id, ""),
-            limit=headers.page_size(query),
-            max_body_bytes=0,
+            page_size=headers.page_size(query),
+            page_token=query.get("page_token", ""),
         )
-        page = await self._context.read(look)
         content = {
-            "messages": [_described(message) for message in page.messages],
-            "next_page_token": page.last and tokens.token(page.last),
+            "messages": [
+                rendered(convert.message(message), without=("body", "receipt"))
+                for message in page.items
+            ],
+            "next_page_token": page.next_token,
         }
         return web.json_response(content, headers={"Cache-Control": "no-store"})
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
-        queue, id = name_of(request), id_of(request)
+        queue, id = queue_of(request), id_of(request)
         receipt = headers.receipt(request.headers, id)
         last = headers.last_receive(request.query, request.headers)
         if receipt is not None:
             last_receives = {} if last is None else {0: last}
             delete = Delete(queue=queue, receipts=[receipt], last_receives=last_receives)
+            (error,) = await self._access.submit(delete)
         elif last is None:
-            delete = Delete(queue=queue, ids=[id])
+            (error,) = await self._app.messages.delete(request[CALLER], queue, [id])
         else:
             raise InvalidRequest(
                 what="the parameter allow_expired", value="true", rule="goes with If-Match: RECEIPT"
             )
-        (error,) = await self._context.submit(delete)
         # One that isn't there is what the caller wants; softlayer/mq says the same.
         if error is not None and not isinstance(error, MessageNotFound):
             raise error
@@ -288,76 +287,37 @@ class MessageEndpoints:
 
     async def release(self, request: web.Request) -> web.StreamResponse:
         release = ReleaseMessages(
-            queue=name_of(request),
+            queue=queue_of(request),
             receipts=[headers.required_receipt(request.headers, id_of(request))],
             delay=headers.release_delay(request.query),
             explanation=headers.reason(request.query),
             is_uncounted=headers.flag(request.query, "uncounted"),
         )
-        (result,) = await self._context.submit(release)
+        (result,) = await self._access.submit(release)
         if isinstance(result, StoreError):
             raise result
         return web.json_response({"deliver_time": headers.time_text(result)})
 
     async def reject(self, request: web.Request) -> web.StreamResponse:
         rejection = RejectMessages(
-            queue=name_of(request),
+            queue=queue_of(request),
             receipts=[headers.required_receipt(request.headers, id_of(request))],
             explanation=headers.reason(request.query),
         )
-        (error,) = await self._context.submit(rejection)
+        (error,) = await self._access.submit(rejection)
         if error is not None:
             raise error
         return web.Response(status=204)
 
     async def purge(self, request: web.Request) -> web.StreamResponse:
-        purge = Purge(
-            queue=name_of(request),
+        purged = await self._app.queues.purge(
+            request[CALLER],
+            queue_of(request),
             sent_before=headers.moment(request.query, "sent_before"),
             states=headers.states(request.query),
         )
-        return web.json_response({"purged_count": await self._context.submit(purge)})
-
-
-def _described(message: Message) -> dict[str, Any]:
-    """Return a message as JSON has it, without its body."""
-    is_leased = message.state is State.LEASED
-    found: dict[str, Any] = {
-        "id": message.id,
-        "state": message.state.value,
-        "body_size": message.size,
-        "send_time": headers.time_text(message.sent_at),
-        "receive_count": message.receives,
-        "group": message.group,
-        "priority": message.priority,
-        **attributes_as_json(message.attributes),
-    }
-    if message.first_receive is not None:
-        found["first_receive_time"] = headers.time_text(message.first_receive)
-    if message.due is not None:
-        name = "lease_expire_time" if is_leased else "deliver_time"
-        found[name] = headers.time_text(message.due)
-    if message.deaths:
-        found["dead_letter_records"] = [_record(record) for record in message.deaths]
-    return found
-
-
-def _record(record: DeadLetterRecord) -> dict[str, Any]:
-    return {
-        "source_queue": record.source_queue,
-        "reason": record.reason,
-        "explanation": record.explanation,
-        "receive_count": record.receives,
-        "first_receive_time": _time_or_none(record.first_receive),
-        "dead_letter_time": headers.time_text(record.dead_lettered_at),
-        "redrive_queue": record.redriven_to,
-        "redrive_time": _time_or_none(record.redriven_at),
-    }
-
-
-def _time_or_none(moment: Millis | None) -> str | None:
-    return None if moment is None else headers.time_text(moment)
+        return web.json_response({"purged_count": purged})
 
 
 def id_of(request: web.Request) -> str:
-    return convert.message_id(request.match_info["id"])
+    return message_id(request.match_info["id"])

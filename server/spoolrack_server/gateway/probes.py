@@ -13,11 +13,11 @@ from aiohttp import web
 
 from ..addresses import AddressUnusable, address_text, reserve
 from ..health import Health
+from ..http_transport.http_listener import HttpListener
+from ..http_transport.request_bodies import HttpLimits
 from ..limits import PROBES, Limits
 from ..logs import Log
 from ..worker_processes import WorkerProcesses
-from .http_listener import HttpListener
-from .request_bodies import HttpLimits
 
 LIVE: Final = "/-/health/live"
 READY: Final = "/-/health/ready"

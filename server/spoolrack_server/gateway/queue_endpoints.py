@@ -2,72 +2,58 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.clock import Clock, Millis
+from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import (
-    InvalidRequest,
-    InvalidSetting,
     MessageTooLarge,
     QueueExists,
     QueueNotFound,
 )
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Queue, UpdateQueue
-from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from .. import convert
-from ..access.permissions import Permission
-from ..observability.observer import Observer
-from . import headers, request_bodies
-from .context import GatewayContext
-from .http_errors import SettingsTooLarge
-from .request_checks import IDENTITY
+from ..app.bounds import queue_name
+from ..app.queues import QueueChanges
+from ..http_transport import headers
+from ..http_transport.context import HttpContext
+from ..http_transport.http_errors import SettingsTooLarge
+from ..http_transport.json_form import rendered
+from ..http_transport.json_requests import declared, object_in
+from ..http_transport.request_checks import CALLER
 
 LARGEST_SETTINGS: Final = 64 * 1024
 """Bytes of JSON."""
-_DEFAULTS: Final = QueueSettings()
 
 
 class QueueEndpoints:
     """The handlers of queues. Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext, clock: Clock, observer: Observer) -> None:
+    def __init__(self, context: HttpContext, clock: Clock) -> None:
         self._context = context
+        self._queues = context.app.queues
         self._clock = clock
-        self._observer = observer
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        queue = await self._context.read(self._context.store.queue, name_of(request))
-        queue = await self._observer.with_consumers(queue)
-        content = described(queue, self._clock.wall()) | standstill(queue)
+        queue = await self._queues.get(request[CALLER], queue_of(request))
+        content = rendered(convert.queue(queue, self._clock.wall()))
         kept = {"Cache-Control": "no-store", "ETag": headers.version_tag(queue.version)}
         return web.json_response(content, headers=kept)
 
     async def put(self, request: web.Request) -> web.StreamResponse:
-        name = name_of(request)
+        caller, name = request[CALLER], queue_of(request)
         version = headers.required_version(request.headers)
         asked = await self.json_object(request, name)
-        wanted = creation(name, asked)
-        if wanted.settings.dead_letter_queue:
-            # Dead letters are sent there.
-            identity = request[IDENTITY]
-            self._context.guard.require(identity, Permission.SEND, wanted.settings.dead_letter_queue)
+        settings, labels = declared(asked)
         if version is not None:
-            replacement = UpdateQueue(
-                name=name,
-                changes=asdict(wanted.settings),
-                labels=wanted.labels,
-                replaces_labels=True,
-                if_version=version,
+            replacement = QueueChanges(
+                settings=asdict(settings), labels=labels, replaces_labels=True, if_version=version
             )
-            changed = await self._context.submit(replacement)
+            changed = await self._queues.update(caller, name, replacement)
             return web.Response(headers={"ETag": headers.version_tag(changed.version)})
         try:
-            await self._context.submit(wanted)
+            await self._queues.create(caller, name, settings, labels)
         except QueueExists:
             # A request that names no settings takes the queue as it is, as with softlayer/mq.
             if asked:
@@ -77,7 +63,7 @@ class QueueEndpoints:
     async def delete(self, request: web.Request) -> web.StreamResponse:
         version = headers.required_version(request.headers) or 0
         try:
-            await self._context.submit(DeleteQueue(name=name_of(request), if_version=version))
+            await self._queues.delete(request[CALLER], queue_of(request), if_version=version)
         except QueueNotFound:
             # The queue exists as asked; softlayer/mq says the same.
             return web.Response()
@@ -88,101 +74,11 @@ class QueueEndpoints:
         if request.content_type != "application/json" or not request.can_read_body:
             return {}
         try:
-            with self._context.upload_memory.share() as share:
-                raw = await request_bodies.read(
-                    request,
-                    queue=name,
-                    limit=LARGEST_SETTINGS,
-                    http_limits=self._context.http_limits,
-                    share=share,
-                )
+            raw = await self._context.body(request, LARGEST_SETTINGS, name)
         except MessageTooLarge as error:
             raise SettingsTooLarge(LARGEST_SETTINGS) from error
         return object_in(raw) if raw.strip() else {}
 
 
-def name_of(request: web.Request) -> str:
-    return convert.queue_name(request.match_info["queue"])
-
-
-def object_in(raw: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body; raise `InvalidRequest` for anything else."""
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
-    if not isinstance(found, dict):
-        raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
-    return found
-
-
-def creation(name: str, asked: Mapping[str, Any]) -> CreateQueue:
-    """Return the queue that a body declares: settings by their names, with spans in seconds, and
-    `labels`."""
-    labels = asked.get("labels", {})
-    if not isinstance(labels, dict):
-        raise InvalidSetting(name="labels", value=labels, rule="must be an object")
-    changes = changes_in({name: value for name, value in asked.items() if name != "labels"})
-    return CreateQueue(name=name, settings=_DEFAULTS.changed(changes), labels=labels)
-
-
-def changes_in(found: Mapping[str, Any]) -> dict[str, object]:
-    """Return the settings in an object of JSON by the store's names, with spans in milliseconds."""
-    return {
-        name: _millis(name, value) if name in SCHEMA and SCHEMA[name].is_span else value
-        for name, value in found.items()
-    }
-
-
-def _millis(name: str, seconds: object) -> Millis:
-    # An infinite span, or none at all, would not come through the store's bounds as an integer.
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) < 1e15:
-        raise InvalidSetting(name=name, value=seconds, rule="must be a number of seconds")
-    return Millis(round(seconds * 1_000))
-
-
-def written(settings: QueueSettings) -> dict[str, Any]:
-    """Return settings as JSON, with spans in seconds."""
-    return {
-        name: value / 1_000 if SCHEMA[name].is_span else value
-        for name, value in asdict(settings).items()
-    }
-
-
-def described(queue: Queue, now: Millis) -> dict[str, Any]:
-    """Return a queue as JSON at the Unix time `now`."""
-    counts, oldest = queue.counts, queue.counts.oldest
-    return {
-        "name": queue.name,
-        "settings": written(queue.settings),
-        "labels": dict(queue.labels),
-        "counts": {
-            "ready_count": counts.ready_count,
-            "leased_count": counts.leased_count,
-            "delayed_count": counts.delayed_count,
-            "byte_count": counts.byte_count,
-            "oldest_age": None if oldest is None else max(0, now - oldest) / 1_000,
-        },
-        "create_time": headers.time_text(queue.created_at),
-        "version": queue.version,
-    }
-
-
-def standstill(queue: Queue) -> dict[str, Any]:
-    """Return the obstacles of a queue's messages, and its oldest leases, as JSON."""
-    return {
-        "obstacles": [asdict(each) for each in queue.obstacles],
-        "oldest_leases": [
-            {
-                "message_id": each.id,
-                "message_count": each.count,
-                "first_receive_time": None if each.first is None else headers.time_text(each.first),
-                "lease_expire_time": headers.time_text(each.due),
-                "receive_count": each.receives,
-                "stream": each.stream,
-                "consumer": each.consumer,
-                "receive_time": None if each.since is None else headers.time_text(each.since),
-            }
-            for each in queue.oldest_leases
-        ],
-    }
+def queue_of(request: web.Request) -> str:
+    return queue_name(request.match_info["queue"])

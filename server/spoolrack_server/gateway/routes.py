@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
-from aiohttp import web
-
-from ..access.permissions import Permission
+from ..app.caller import Permission
+from ..app.messages import Messages
+from ..app.queues import Queues
+from ..app.schedules import Schedules
+from ..http_transport.route import Route
 from .admin_endpoints import AdminEndpoints
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
@@ -16,34 +17,7 @@ from .schedule_endpoints import ScheduleEndpoints
 
 SEND: Final = Permission.SEND
 RECEIVE: Final = Permission.RECEIVE
-MANAGE: Final = Permission.MANAGE
 MONITOR: Final = Permission.MONITOR
-
-Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    method: str
-    path: str
-    """As OpenAPI writes it."""
-    endpoint: Endpoint
-    permission: Permission | None = None
-    """The permission needed for the queue in the path, or for all queues without one; None: none, or
-    the endpoint checks it."""
-    is_page: bool = False
-    """Served also while the server drains."""
-    is_open: bool = False
-    """Also without credentials."""
-    parameters: Collection[str] = ()
-    """Names that its query may have; of one that is open, any."""
-    leases: bool = False
-    """A GET that isn't safe."""
-
-    @property
-    def changes(self) -> bool:
-        """Whether the route changes anything."""
-        return self.leases or self.method not in ("GET", "HEAD")
 
 
 def routes(
@@ -63,25 +37,25 @@ def routes(
         Route("GET", "/-/metrics", pages.metrics, MONITOR, is_page=True),
         Route("GET", "/-/openapi.json", pages.openapi, is_page=True),
         Route("HEAD", "/-/openapi.json", pages.openapi, is_page=True),
-        Route("GET", "/{queue}", queues.get, MONITOR),
-        Route("HEAD", "/{queue}", queues.get, MONITOR),
-        Route("PUT", "/{queue}", queues.put, MANAGE),
-        Route("DELETE", "/{queue}", queues.delete, MANAGE),
+        Route("GET", "/{queue}", queues.get, Queues.get),
+        Route("HEAD", "/{queue}", queues.get, Queues.get),
+        Route("PUT", "/{queue}", queues.put, Queues.update),
+        Route("DELETE", "/{queue}", queues.delete, Queues.delete),
         Route(
             "GET",
             "/-/queues/{queue}/messages",
             messages.list_messages,
-            RECEIVE,
+            Messages.list,
             parameters=(
                 *("states", "sent_since", "sent_before", "group", "attribute"),
                 *("page_size", "page_token"),
             ),
         ),
-        Route("GET", "/-/queues/{queue}/schedules", schedules.list_schedules, MANAGE),
-        Route("PUT", schedule, schedules.put, MANAGE),
-        Route("DELETE", schedule, schedules.delete, MANAGE),
-        Route("POST", f"{schedule}/pause", schedules.pause, MANAGE),
-        Route("POST", f"{schedule}/resume", schedules.resume, MANAGE),
+        Route("GET", "/-/queues/{queue}/schedules", schedules.list_schedules, Schedules.list),
+        Route("PUT", schedule, schedules.put, Schedules.create),
+        Route("DELETE", schedule, schedules.delete, Schedules.delete),
+        Route("POST", f"{schedule}/pause", schedules.pause, Schedules.pause),
+        Route("POST", f"{schedule}/resume", schedules.resume, Schedules.pause),
         # No HEAD: a receive that shows no message would hide one.
         Route(
             "GET",
@@ -93,15 +67,19 @@ def routes(
         ),
         Route("POST", "/{queue}/messages", messages.send, SEND, parameters=("wait",)),
         Route(
-            "DELETE", "/{queue}/messages", messages.purge, MANAGE, parameters=("sent_before", "states")
+            "DELETE",
+            "/{queue}/messages",
+            messages.purge,
+            Queues.purge,
+            parameters=("sent_before", "states"),
         ),
-        Route("GET", "/{queue}/messages/{id}", messages.get, RECEIVE),
-        Route("HEAD", "/{queue}/messages/{id}", messages.get, RECEIVE),
+        Route("GET", "/{queue}/messages/{id}", messages.get, Messages.open),
+        Route("HEAD", "/{queue}/messages/{id}", messages.get, Messages.open),
         Route(
             "DELETE",
             "/{queue}/messages/{id}",
             messages.delete,
-            RECEIVE,
+            Messages.delete,
             parameters=("allow_expired",),
         ),
         Route(
@@ -115,8 +93,3 @@ def routes(
             "POST", "/{queue}/messages/{id}/reject", messages.reject, RECEIVE, parameters=("reason",)
         ),
     )
-
-
-def pattern(path: str) -> str:
-    """Return the path in the syntax of aiohttp's router, which excludes `/-/` from queues."""
-    return path.replace("{queue}", "{queue:(?!-(?:/|$))[^/]+}")

@@ -21,9 +21,9 @@ from aiohttp import web
 from spoolrack_store.model.clock import Clock
 
 from ..access.access_control import ANONYMOUS
-from ..access.permissions import Identity
 from ..access.sqs_keys import SqsKeys
 from ..access.watched_files import WatchedFiles
+from ..app.caller import Identity
 from . import sqs_errors
 from .sqs_errors import SqsError
 

@@ -20,17 +20,19 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, MessageTooLarge, StoreError
+from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
-from ..access.permissions import Permission
+from ..app.application import Application
+from ..app.caller import Caller, Permission
 from ..concurrency import ConcurrencyLimit
 from ..consumers import consumer_of_request
-from ..gateway import request_bodies
-from ..gateway.context import GatewayContext
-from ..gateway.http_errors import GatewayError
-from ..gateway.http_listener import HttpListener, expect_nothing
-from ..gateway.request_bodies import HttpLimits
-from ..gateway.request_checks import require_own_name, require_own_origin
+from ..http_transport import request_bodies
+from ..http_transport.context import HttpContext
+from ..http_transport.http_errors import GatewayError
+from ..http_transport.http_listener import HttpListener, expect_nothing
+from ..http_transport.request_bodies import HttpLimits
+from ..http_transport.request_checks import require_own_name, require_own_origin
 from ..limits import Limits
 from ..logs import Log
 from ..memory import MemoryLimiter
@@ -92,11 +94,12 @@ class SqsEndpoint:
 
     def __init__(
         self,
-        context: GatewayContext,
+        context: HttpContext,
         clock: Clock,
         log: Log,
         watch: Instrumentation,
         authenticator: Authenticator,
+        guard: AccessControl,
         url: str | None = None,
     ) -> None:
         """`url` is where clients reach this server, without a path; None: where each request says."""
@@ -104,8 +107,9 @@ class SqsEndpoint:
         self._log = log
         self._watch = watch
         self._authenticator = authenticator
+        self._guard = guard
         self._url = url
-        self._operations = SqsOperations(context, clock)
+        self._operations = SqsOperations(context.app, context.memory, clock)
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
         """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
         self._known: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
@@ -146,7 +150,7 @@ class SqsEndpoint:
         """Return once all is closed; requests that haven't ended after `grace` seconds are
         cancelled."""
         await self._listener.stop(grace)
-        await self._context.close()
+        await self._context.app.close()
 
     # Each request.
 
@@ -170,7 +174,7 @@ class SqsEndpoint:
             claim = self._authenticator.claim(request)
             body = await self._read(request, claim, share)
             if len(body) > INLINE:
-                asked = await self._context.read(_verified, request, claim, body)
+                asked = await self._context.app.access.read(_verified, request, claim, body)
             else:
                 asked = _verified(request, claim, body)
             if request.transport is not None:
@@ -240,7 +244,7 @@ class SqsEndpoint:
         try:
             await request_bodies.write(request, response, self._context.http_limits)
         except BaseException:
-            self._context.leases.release(result.queue, result.receipts)
+            self._context.app.leases.release(result.queue, result.receipts)
             raise
 
     def _recheck(self, request: web.Request, asked: _SqsRequest) -> None:
@@ -251,19 +255,20 @@ class SqsEndpoint:
             return
 
         def check() -> None:
-            identity = self._authenticator.still_known(request)
-            self._context.guard.require(identity, Permission.RECEIVE, queue_of_url(queue))
+            caller = Caller(self._authenticator.still_known(request), self._guard)
+            caller.require(Permission.RECEIVE, queue_of_url(queue))
 
         self._receiving[task] = check
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
     def _caller(self, request: web.Request, asked: _SqsRequest) -> SqsCaller:
-        identity = asked.claim.identity
+        caller = Caller(asked.claim.identity, self._guard)
         return SqsCaller(
-            identity=identity,
+            caller.identity,
+            caller.access,
             region=asked.claim.region,
             url=self._url or f"{request.scheme}://{request.host}",
-            consumer=consumer_of_request(request, identity),
+            consumer=consumer_of_request(request, caller),
             trace=context_in(request.headers.items()),
             trace_header=request.headers.get("X-Amzn-Trace-Id", ""),
         )
@@ -328,7 +333,7 @@ class SqsEndpoint:
 
 
 def endpoint(
-    store: Any,
+    store: Store,
     clock: Clock,
     log: Log,
     http_limits: HttpLimits | None,
@@ -340,8 +345,8 @@ def endpoint(
     url: str | None,
 ) -> SqsEndpoint:
     """Return an endpoint that shares only the store, the bounds and the metrics with the rest."""
-    context = GatewayContext(store, log, http_limits or HttpLimits(), workers, guard, memory)
-    return SqsEndpoint(context, clock, log, watch, authenticator, url)
+    context = HttpContext(Application(store, clock, log, workers), log, http_limits, memory)
+    return SqsEndpoint(context, clock, log, watch, authenticator, guard, url)
 
 
 def _protocol(request: web.BaseRequest) -> _WireProtocol:

@@ -15,10 +15,8 @@ import binascii
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
-from spoolrack_store.model import redrive_requests
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import (
     MessageNotFound,
@@ -33,22 +31,21 @@ from spoolrack_store.model.message_ids import is_id
 from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import (
     ChangeVisibility,
-    CreateQueue,
     Delete,
-    DeleteQueue,
     LastReceive,
     Message,
-    Purge,
     Queue,
     Receive,
-    UpdateQueue,
     messages_of,
 )
+from spoolrack_store.model.redrive_requests import Redrive, RedriveState
 from spoolrack_store.model.settings import QueueSettings
 
-from ..access.list_filter import shown
-from ..access.permissions import Identity, Permission
-from ..gateway.context import GatewayContext
+from ..app.application import Application
+from ..app.caller import Caller, Permission, permission_of
+from ..app.queues import QueueChanges, Queues
+from ..app.redrives import Redrives
+from ..memory import MemoryLimiter
 from . import messages, queue_attributes, sqs_errors
 from .batches import BatchEntries, Refusal, SendBatch
 from .parameters import Parameters
@@ -71,17 +68,16 @@ MAX_HIDDEN: Final = 43_200
 OLDER_TRIES: Final = 3
 """Of a change by an older receipt: other receives of the message may come in between."""
 _REDRIVE_STATES: Final = {
-    redrive_requests.RedriveState.RUNNING: "RUNNING",
-    redrive_requests.RedriveState.DONE: "COMPLETED",
-    redrive_requests.RedriveState.CANCELLED: "CANCELLED",
+    RedriveState.RUNNING: "RUNNING",
+    RedriveState.DONE: "COMPLETED",
+    RedriveState.CANCELLED: "CANCELLED",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqsCaller:
+class SqsCaller(Caller):
     """The caller of a request, and the facts that its parameters leave out."""
 
-    identity: Identity
     region: str
     url: str
     """Where this server is for the caller, without a path."""
@@ -114,9 +110,12 @@ class _Attempt:
 class SqsOperations:
     """The handlers of the operations. Lives in one event loop."""
 
-    def __init__(self, context: GatewayContext, clock: Clock) -> None:
-        self._context = context
-        self._store = context.store
+    def __init__(self, app: Application, memory: MemoryLimiter, clock: Clock) -> None:
+        self._access = app.access
+        self._leases = app.leases
+        self._queues = app.queues
+        self._redrives = app.redrives
+        self._memory = memory
         self._clock = clock
         self._facts: dict[str, QueueFacts] = {}
         self._attempts: dict[tuple[str, str, str], _Attempt] = {}
@@ -129,23 +128,20 @@ class SqsOperations:
         found: Callable[[SqsCaller, Parameters], Awaitable[Result]] = getattr(self, name)
         return found
 
-    def _queue(self, caller: SqsCaller, parameters: Parameters, permission: Permission) -> str:
-        """Return the queue of a request, which the caller has the permission for."""
+    def _queue(
+        self, caller: SqsCaller, parameters: Parameters, needed: Permission | Callable[..., Any]
+    ) -> str:
+        """Return the queue of a request, on which the caller has the permission, or that of a use
+        case."""
         queue = queue_of_url(parameters.required("QueueUrl"))
-        self._require(caller, permission, queue)
+        caller.require(permission_of(needed), queue)
         return queue
-
-    def _require(self, caller: SqsCaller, permission: Permission, queue: str) -> None:
-        self._context.guard.require(caller.identity, permission, queue)
-
-    async def _get_queue(self, queue: str) -> Queue:
-        return await self._context.read(self._store.queue, queue)
 
     async def _facts_of(self, queue: str) -> QueueFacts:
         known, now = self._facts.get(queue), self._clock.monotonic()
         if known is not None and now - known.read_at < FACTS_LIFETIME:
             return known
-        known = queue_attributes.facts_of(await self._get_queue(queue), now)
+        known = queue_attributes.facts_of(await self._queues.find(queue), now)
         if len(self._facts) >= MOST_FACTS:
             self._facts.clear()
         self._facts[queue] = known
@@ -169,7 +165,7 @@ class SqsOperations:
             if name[0] in "-_":  # Amazon takes these.
                 told += ". Here a letter or a digit must be the first."
             raise sqs_errors.invalid_value(told)
-        self._require(caller, Permission.MANAGE, name)
+        caller.require(permission_of(Queues.create), name)
         attributes = parameters.mapping("Attributes") or {}
         if name.endswith(FIFO) and attributes.get("FifoQueue", "").lower() != "true":
             raise sqs_errors.invalid_value(
@@ -184,9 +180,9 @@ class SqsOperations:
         labels = {**tags, **{label: value for label, value in changes.labels.items() if value}}
         settings = queue_attributes.initial_settings(name, changes)
         try:
-            await self._create(name, settings, labels)
+            await self._create(caller, name, settings, labels)
         except QueueExists:
-            there = await self._get_queue(name)
+            there = await self._queues.find(name)
             differing = queue_attributes.differing(there, changes, caller.region)
             if differing is not None:
                 raise sqs_errors.queue_exists(
@@ -196,16 +192,17 @@ class SqsOperations:
         self._facts.pop(name, None)
         return Result({"QueueUrl": _url(caller, name)})
 
-    async def _create(self, name: str, settings: QueueSettings, labels: Mapping[str, str]) -> None:
+    async def _create(
+        self, caller: SqsCaller, name: str, settings: QueueSettings, labels: Mapping[str, str]
+    ) -> None:
         """Create a queue; wait for the end of the removal of one of this name, which takes moments."""
-        request = CreateQueue(name=name, settings=settings, labels=labels)
         for _ in range(CREATE_TRIES):
             try:
-                await self._context.submit(request)
+                await self._queues.create(caller, name, settings, labels)
                 return
             except QueueBeingDeleted:
                 await asyncio.sleep(CREATE_WAIT)
-        await self._context.submit(request)
+        await self._queues.create(caller, name, settings, labels)
 
     async def _check_target(
         self, caller: SqsCaller, queue: str, attributes: Mapping[str, str], target: str
@@ -214,11 +211,10 @@ class SqsOperations:
         source, or that the caller can't send to."""
         if not target:
             return
-        self._require(caller, Permission.SEND, target)
         policy = attributes[queue_attributes.REDRIVE][:300]
         refusal = f"Value {policy} for parameter RedrivePolicy is invalid. Reason: "
         try:
-            found = await self._get_queue(target)
+            found = await self._queues.find_target(caller, target)
         except QueueNotFound:
             raise sqs_errors.invalid_value(refusal + "Dead letter target does not exist.") from None
         if not queue_attributes.allows_source(found, queue):
@@ -230,17 +226,14 @@ class SqsOperations:
         name = parameters.required("QueueName")
         if not is_queue_name(name):
             raise sqs_errors.queue_not_found()
-        guard = self._context.guard
-        if not any(guard.allows(caller.identity, permission, name) for permission in Permission):
-            self._require(caller, Permission.MONITOR, name)
-        await self._get_queue(name)
+        if not caller.permissions(name):
+            caller.require(permission_of(Queues.get), name)
+        await self._queues.find(name)
         return Result({"QueueUrl": _url(caller, name)})
 
     async def ListQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
         prefix = parameters.text("QueueNamePrefix") or ""
-        names, token = await self._page(
-            caller, parameters, partial(self._store.queues, prefix=prefix), lambda queue: True
-        )
+        names, token = await self._page(caller, parameters, lambda queue: True, prefix=prefix)
         content: dict[str, Any] = {}
         if names:
             content["QueueUrls"] = [_url(caller, name) for name in names]
@@ -252,89 +245,77 @@ class SqsOperations:
         self,
         caller: SqsCaller,
         parameters: Parameters,
-        listing: Callable[..., Sequence[Queue]],
         is_wanted: Callable[[Queue], bool],
+        *,
+        prefix: str = "",
     ) -> tuple[list[str], str]:
         """Return the names of a page of queues, and the token of the next."""
-        self._context.guard.require_somewhere(caller.identity, Permission.MONITOR)
+        caller.require_somewhere(permission_of(Queues.select))
         size = parameters.integer("MaxResults", 1, MOST_LISTED)
         token = parameters.text("NextToken")
         after = "" if not token else _name_in(token)
-        may_see = self._context.guard.queues_for(caller.identity, Permission.MONITOR)
         limit = size or MOST_LISTED
-
-        def list_names() -> list[str]:
-            found: list[str] = []
-            last = after
-            while len(found) <= limit:
-                page = shown(
-                    listing, _name, lambda queue: (queue.name,), may_see, after=last, limit=limit + 1
-                )
-                found += [queue.name for queue in page if is_wanted(queue)]
-                if len(page) <= limit:
-                    break
-                last = page[-1].name
-            return found
-
-        names = await self._context.read(list_names)
-        more = size is not None and len(names) > limit
-        names = names[:limit]
+        found = await self._queues.select(
+            caller, is_wanted, prefix=prefix, after=after, limit=limit + 1
+        )
+        names = [queue.name for queue in found[:limit]]
+        more = size is not None and len(found) > limit
         return names, base64.urlsafe_b64encode(names[-1].encode()).decode() if more else ""
 
     async def GetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.MONITOR)
+        queue = self._queue(caller, parameters, Queues.get)
         names = parameters.texts("AttributeNames")
-        shown = queue_attributes.attributes_of(await self._get_queue(queue), caller.region)
+        shown = queue_attributes.attributes_of(await self._queues.find(queue), caller.region)
         attributes = queue_attributes.selected(shown, names)
         return Result({"Attributes": attributes} if attributes else {})
 
     async def SetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.MANAGE)
+        queue = self._queue(caller, parameters, Queues.update)
         attributes = parameters.mapping("Attributes")
         if attributes is None:
             raise sqs_errors.missing_parameter("The request must contain the parameter Attributes.")
         if "FifoQueue" in attributes and not queue.endswith(FIFO):
             raise sqs_errors.unknown_attribute("FifoQueue")
         changes = queue_attributes.changes_in(queue, attributes)
-        queue_attributes.check_throughput((await self._get_queue(queue)).labels, changes)
+        queue_attributes.check_throughput((await self._queues.find(queue)).labels, changes)
         await self._check_target(caller, queue, attributes, changes.dead_letter_queue)
         changes.labels[LABEL + queue_attributes.MODIFIED] = str(self._clock.wall() // 1_000)
         labels = {name: value or None for name, value in changes.labels.items()}
-        await self._update(queue, changes.settings, labels)
+        await self._update(caller, queue, labels, changes.settings)
         return Result({})
 
     async def _update(
         self,
+        caller: SqsCaller,
         queue: str,
-        settings: Mapping[str, object],
         labels: Mapping[str, str | None],
+        settings: Mapping[str, object] | None = None,
     ) -> None:
-        """Change settings and labels; None removes a label."""
-        await self._context.submit(UpdateQueue(name=queue, changes=settings, labels=labels))
+        """Change labels and settings; None removes a label."""
+        await self._queues.update(caller, queue, QueueChanges(settings=settings or {}, labels=labels))
         self._facts.pop(queue, None)
 
     async def DeleteQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.MANAGE)
-        await self._context.submit(DeleteQueue(name=queue))
+        queue = self._queue(caller, parameters, Queues.delete)
+        await self._queues.delete(caller, queue)
         self._facts.pop(queue, None)
         return Result({})
 
     async def PurgeQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.MANAGE)
-        await self._context.submit(Purge(queue=queue))
+        queue = self._queue(caller, parameters, Queues.purge)
+        await self._queues.purge(caller, queue)
         if queue.endswith(FIFO):
             # The store keeps deduplication ids, SQS forgets them: from now on they are others.
-            purges = queue_attributes.purges_in((await self._get_queue(queue)).labels)
-            await self._update(queue, {}, {queue_attributes.PURGES: str(purges + 1)})
+            purges = queue_attributes.purges_in((await self._queues.find(queue)).labels)
+            await self._update(caller, queue, {queue_attributes.PURGES: str(purges + 1)})
         return Result({})
 
     async def ListDeadLetterSourceQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.MONITOR)
-        await self._get_queue(queue)
+        queue = self._queue(caller, parameters, Queues.get)
+        await self._queues.find(queue)
         names, token = await self._page(
             caller,
             parameters,
-            self._store.queues,
             lambda other: queue_attributes.dead_letter_queue_of(other) == queue,
         )
         content: dict[str, Any] = {"queueUrls": [_url(caller, name) for name in names]}
@@ -345,31 +326,31 @@ class SqsOperations:
     # Tags and permissions.
 
     async def TagQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.MANAGE)
+        queue = self._queue(caller, parameters, Queues.update)
         tags = parameters.mapping("Tags")
         if not tags:
             raise sqs_errors.missing_parameter("The request must contain the parameter Tags.")
         queue_attributes.check_tags(tags)
-        there = await self._get_queue(queue)
+        there = await self._queues.find(queue)
         queue_attributes.check_tags(queue_attributes.tags_of(there.labels) | tags)
-        await self._update(queue, {}, tags)
+        await self._update(caller, queue, tags)
         return Result({})
 
     async def UntagQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.MANAGE)
+        queue = self._queue(caller, parameters, Queues.update)
         keys = {key for key in parameters.texts("TagKeys") if not key.startswith(LABEL)}
         if not keys:
             raise sqs_errors.missing_parameter("The request must contain the parameter TagKeys.")
-        await self._update(queue, {}, dict.fromkeys(keys))
+        await self._update(caller, queue, dict.fromkeys(keys))
         return Result({})
 
     async def ListQueueTags(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.MONITOR)
-        tags = queue_attributes.tags_of((await self._get_queue(queue)).labels)
+        queue = self._queue(caller, parameters, Queues.get)
+        tags = queue_attributes.tags_of((await self._queues.find(queue)).labels)
         return Result({"Tags": tags} if tags else {})
 
     async def AddPermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        await self._get_queue(self._queue(caller, parameters, Permission.MANAGE))
+        await self._queues.find(self._queue(caller, parameters, Queues.update))
         raise sqs_errors.unsupported(
             "Permissions are not kept in the queue: the server reads them from its permissions file "
             "(spoolrack serve --permissions)."
@@ -418,12 +399,12 @@ class SqsOperations:
 
     async def _send_batch(self, queue: str, caller: SqsCaller) -> SendBatch:
         facts = await self._facts_of(queue)
-        return SendBatch(queue, facts, caller.identity.name, caller.trace, caller.trace_header)
+        return SendBatch(queue, facts, caller.name, caller.trace, caller.trace_header)
 
     async def _send(self, send: SendBatch) -> list[str | StoreError]:
-        self._context.memory.require()
-        async with self._context.workers.saving():
-            stored = await self._context.submit(send.request)
+        self._memory.require()
+        async with self._access.workers.saving():
+            stored = await self._access.submit(send.request)
         return stored.results
 
     # Receives.
@@ -446,10 +427,10 @@ class SqsOperations:
             consumer=caller.consumer,
         )
         attempt = messages.token(parameters, "ReceiveRequestAttemptId") if queue.endswith(FIFO) else ""
-        key = (queue, caller.identity.name, attempt)
+        key = (queue, caller.name, attempt)
         leased, received_at = await self._repeated(key, request) if attempt else ([], Millis(0))
         if not leased:
-            leased = messages_of(await self._context.leases.lease(request))
+            leased = messages_of(await self._leases.lease(request))
             received_at = self._clock.wall()
         receipts = [message.receipt for message in leased if message.receipt is not None]
         wanted = parameters.texts("MessageAttributeNames")
@@ -460,7 +441,7 @@ class SqsOperations:
                 messages.received(each, received_at, system, wanted, caller.region) for each in leased
             ]
         except BaseException:
-            self._context.leases.release(queue, receipts)
+            self._leases.release(queue, receipts)
             raise
         return Result({"Messages": shown} if shown else {}, queue, receipts)
 
@@ -483,14 +464,14 @@ class SqsOperations:
         if visibility is None:
             visibility = (await self._facts_of(request.queue)).visibility
         change = ChangeVisibility(queue=request.queue, receipts=attempt.receipts, visibility=visibility)
-        results = await self._context.submit(change)
+        results = await self._access.submit(change)
         if any(isinstance(result, StoreError) for result in results):
             return [], Millis(0)
         repeated: list[Message] = []
         for receipt in attempt.receipts:
             id = receipt.partition(":")[2].partition("~")[0]
             try:
-                found = await self._context.read(self._store.message, request.queue, id)
+                found = await self._access.read(self._access.store.message, request.queue, id)
             except MessageNotFound:
                 continue  # Deleted since the change.
             repeated.append(replace(found, receipt=receipt))
@@ -525,7 +506,7 @@ class SqsOperations:
             last_receives=_last_receives(queue, handles),
         )
         results: list[Refusal | None] = []
-        for handle, error in zip(handles, await self._context.submit(request), strict=True):
+        for handle, error in zip(handles, await self._access.submit(request), strict=True):
             if not isinstance(error, StaleReceipt):
                 results.append(error)
             elif queue.endswith(FIFO):
@@ -588,7 +569,7 @@ class SqsOperations:
                 visibility=visibility,
                 last_receives=_last_receives(queue, handles),
             )
-            results = await self._context.submit(change)
+            results = await self._access.submit(change)
             for (position, handle), result in zip(alike.items(), results, strict=True):
                 if isinstance(result, StaleReceipt):
                     errors[position] = await self._change_by_older(queue, handle, visibility)
@@ -601,7 +582,7 @@ class SqsOperations:
         the current lease; not of a FIFO queue."""
         for _ in range(OLDER_TRIES):
             try:
-                message = await self._context.read(self._store.message, queue, handle.id)
+                message = await self._access.read(self._access.store.message, queue, handle.id)
             except MessageNotFound:
                 return sqs_errors.invalid_value(
                     f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message "
@@ -618,7 +599,7 @@ class SqsOperations:
                 visibility=visibility,
                 last_receives={0: LastReceive(message.receives, first)},
             )
-            (result,) = await self._context.submit(change)
+            (result,) = await self._access.submit(change)
             if not isinstance(result, StaleReceipt):
                 return result if isinstance(result, StoreError) else None
         return sqs_errors.message_not_inflight(
@@ -629,66 +610,46 @@ class SqsOperations:
 
     async def StartMessageMoveTask(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
-        self._require(caller, Permission.MANAGE, queue)
         destination = parameters.text("DestinationArn")
         target = "" if not destination else _arn(parameters, "DestinationArn", destination)
-        if target:
-            self._require(caller, Permission.SEND, target)
+        self._redrives.require_start(caller, queue, target)
         rate = parameters.integer("MaxNumberOfMessagesPerSecond", 1, 500)
         await self._require_there("SourceArn", queue)
         if target:
             await self._require_there("DestinationArn", target)
-        if not await self._context.read(self._is_dead_letter_queue, queue):
+        if not await self._queues.has(
+            lambda other: queue_attributes.dead_letter_queue_of(other) == queue
+        ):
             raise sqs_errors.invalid_value("Source queue must be configured as a Dead Letter Queue.")
-        started = await self._context.submit(
-            redrive_requests.StartRedrive(queue=queue, destination=target, rate=rate or 0)
-        )
+        started = await self._redrives.start(caller, queue, destination=target, rate=rate or 0)
         return Result({"TaskHandle": _handle_of_task(started, caller.region)})
-
-    def _is_dead_letter_queue(self, queue: str) -> bool:
-        after = ""
-        while page := self._store.queues(after=after, limit=MOST_LISTED):
-            if any(queue_attributes.dead_letter_queue_of(each) == queue for each in page):
-                return True
-            after = page[-1].name
-        return False
 
     async def ListMessageMoveTasks(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
-        self._require(caller, Permission.MONITOR, queue)
+        caller.require(permission_of(Redrives.last), queue)
         most = parameters.integer("MaxResults", 1, 10) or 1
         await self._require_there("SourceArn", queue)
-        found = await self._context.read(self._redrives, queue)
-        return Result({"Results": [_task(each, caller.region) for each in reversed(found[-most:])]})
+        found = await self._redrives.last(caller, most, queue=queue)
+        return Result({"Results": [_task(each, caller.region) for each in reversed(found)]})
 
     async def _require_there(self, parameter: str, queue: str) -> None:
         try:
-            await self._get_queue(queue)
+            await self._queues.find(queue)
         except QueueNotFound:
             raise sqs_errors.no_resource(parameter) from None
-
-    def _redrives(self, queue: str) -> list[redrive_requests.Redrive]:
-        found: list[redrive_requests.Redrive] = []
-        after = ""
-        while True:
-            page = self._store.redrives(queue=queue, after=after, limit=MOST_LISTED)
-            found += page
-            if len(page) < MOST_LISTED:
-                return found
-            after = page[-1].id
 
     async def CancelMessageMoveTask(self, caller: SqsCaller, parameters: Parameters) -> Result:
         id, queue = _task_in(parameters.required("TaskHandle"))
         # Without the permission a caller isn't told which queues there are.
-        if not self._context.guard.allows(caller.identity, Permission.MANAGE, queue):
+        if not caller.may(permission_of(Redrives.cancel), queue):
             raise RedriveNotFound(redrive=id)
         await self._require_there("SourceArn", queue)
-        found = await self._context.read(self._store.redrive, id)
+        found = await self._redrives.get_to_cancel(caller, id)
         if found.queue != queue:
             raise RedriveNotFound(redrive=id)
-        if found.state is not redrive_requests.RedriveState.RUNNING:
+        if found.state is not RedriveState.RUNNING:
             raise sqs_errors.resource_not_found("The task is not running: it has ended.")
-        ended = await self._context.submit(redrive_requests.CancelRedrive(id=id))
+        ended = await self._redrives.cancel(caller, id)
         return Result({"ApproximateNumberOfMessagesMoved": ended.moved})
 
 
@@ -721,7 +682,7 @@ def _arn(parameters: Parameters, name: str, arn: str) -> str:
     return queue
 
 
-def _task(redrive: redrive_requests.Redrive, region: str) -> dict[str, Any]:
+def _task(redrive: Redrive, region: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "Status": _REDRIVE_STATES[redrive.state],
         "SourceArn": queue_attributes.arn_of(redrive.queue, region),
@@ -729,19 +690,19 @@ def _task(redrive: redrive_requests.Redrive, region: str) -> dict[str, Any]:
         "ApproximateNumberOfMessagesToMove": redrive.moved + redrive.failed + redrive.remaining,
         "StartedTimestamp": redrive.started_at,
     }
-    if redrive.state is redrive_requests.RedriveState.RUNNING:
+    if redrive.state is RedriveState.RUNNING:
         found["TaskHandle"] = _handle_of_task(redrive, region)
     if redrive.destination:
         found["DestinationArn"] = queue_attributes.arn_of(redrive.destination, region)
     if redrive.rate:
         found["MaxNumberOfMessagesPerSecond"] = redrive.rate
-    if redrive.failed and redrive.state is redrive_requests.RedriveState.DONE:
+    if redrive.failed and redrive.state is RedriveState.DONE:
         found["Status"] = "FAILED"
         found["FailureReason"] = sqs_errors.NO_QUEUE if redrive.lacks_queue else redrive.last_failure
     return found
 
 
-def _handle_of_task(redrive: redrive_requests.Redrive, region: str) -> str:
+def _handle_of_task(redrive: Redrive, region: str) -> str:
     told = {"taskId": redrive.id, "sourceArn": queue_attributes.arn_of(redrive.queue, region)}
     return base64.b64encode(json.dumps(told).encode()).decode()
 

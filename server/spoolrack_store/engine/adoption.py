@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import logging
 import zlib
+from itertools import islice
 from typing import Final
 
 from ..files.disk import Facts, FileKind, SyncFailed, explained
@@ -26,7 +27,7 @@ from ..model.operations import MAX_BODY_IN_MEMORY
 from ..model.transitions import State
 from .catalog import Catalog
 from .moves import Moves
-from .part import Part
+from .part import BYTES_LIKE_A_FILE, DUE_NOW, SYNC_EFFORT, Part
 
 log = logging.getLogger(__name__)
 
@@ -55,49 +56,67 @@ class Adoption(Part):
         self._unchanged_for = max(UNCHANGED_FOR, background.wait)
         self._seen: dict[str, tuple[Facts, Millis]] = {}
         """Files found in `new/`, and the monotonic time since which each is as it is."""
-        self.pending = (self._seen,)
+        self._left: list[str] = []
+        """Files that the last listing has found, and no commit has looked at since; the first last."""
+        self.pending = (self._left, self._seen)
         self._next_look = moves.clock.monotonic()
 
     def next_due(self) -> Millis | None:
-        # The look is a tick's work.
-        return self._next_look if self._seen else None
+        return DUE_NOW if self._left else self._next_look if self._seen else None
 
     def tick(self) -> None:
-        """Adopt files that have been unchanged for long enough. Raise `SyncFailed` if a file can't be
-        made durable."""
+        """List `new/`, if it is time; `advance` looks at what is there."""
         now = self._moves.clock.monotonic()
-        if not self._adopts or now < self._next_look:
+        if not self._adopts or self._left or now < self._next_look:
             return
         self._next_look = Millis(now + LOOK_EVERY)
         found = self._moves.scan("new")
-        there: dict[str, tuple[Facts, Millis]] = {}
-        for each in found:
-            queue = adoptable(each.name)
-            if each.kind is not FileKind.FILE or queue is None or queue not in self._catalog.records:
-                continue
-            path = f"new/{each.name}"
-            try:
-                facts = self._moves.disk.facts(path)
-                if facts.links != 1:
-                    continue  # It has a second name somewhere, through which it could be changed.
-                before = self._seen.get(each.name)
-                since = before[1] if before is not None and before[0] == facts else now
-                if now - since < self._unchanged_for or not self._adopt(path, queue):
-                    there[each.name] = (facts, since)
-            except OSError as error:
-                log.error("%a can't be adopted: %s", path, explained(error))
-            except StoreError as error:
-                log.error("%a can't be adopted: %s", path, error)
+        self._left += [each.name for each in found if each.kind is FileKind.FILE and ":" in each.name]
+        there = {name: self._seen[name] for name in self._left if name in self._seen}
+        self._left.reverse()
         self._seen.clear()
         self._seen.update(there)
 
-    def _adopt(self, path: str, queue: str) -> bool:
+    def advance(self) -> None:
+        """Adopt files that have been unchanged for long enough, as many as the commit may. Raise
+        `SyncFailed` if a file can't be made durable."""
+        self.tick()
+        effort = self._moves.effort
+        left = effort.share()
+        while self._left and left > 0:
+            files = self._look_at(self._left.pop())
+            left -= files
+            effort.spend(files)
+
+    def _look_at(self, name: str) -> int:
+        """Look at a file, and adopt it if it is time; return the effort, in files."""
+        path, queue, now = f"new/{name}", adoptable(name), self._moves.clock.monotonic()
+        if queue is None or queue not in self._catalog.records:
+            return 0
+        before = self._seen.pop(name, None)
+        try:
+            facts = self._moves.disk.facts(path)
+            if facts.links != 1:
+                return 1  # It has a second name somewhere, through which it could be changed.
+            since = before[1] if before is not None and before[0] == facts else now
+            if now - since < self._unchanged_for:
+                self._seen[name] = facts, since
+                return 1
+            self._adopt(path, queue)
+            return 1 + SYNC_EFFORT + facts.size // BYTES_LIKE_A_FILE
+        except OSError as error:
+            log.error("%a can't be adopted: %s", path, explained(error))
+        except StoreError as error:
+            log.error("%a can't be adopted: %s", path, error)
+        return 1
+
+    def _adopt(self, path: str, queue: str) -> None:
         moves = self._moves
         limit = min(self._catalog.records[queue].settings.max_message_size, MAX_BODY_IN_MEMORY)
         body = moves.disk.read(path, limit + 1)
         if len(body) > limit:
             moves.foreign[path] = f"more than the {limit} bytes that {queue} takes from a file put in"
-            return True
+            return
         try:
             moves.disk.sync_file(path)
         except OSError as error:
@@ -109,7 +128,6 @@ class Adoption(Part):
         name = Name(stem=stem, state=State.READY, queue=queue, members=stem.full)
         moves.adopt(path, name, 0)
         log.info("adopted %s as message %s of the queue %s", path, stem.id, queue)
-        return True
 
 
 class Foreign(Part):
@@ -124,9 +142,13 @@ class Foreign(Part):
         self.advance()
 
     def advance(self) -> None:
-        """Quarantine foreign files; the next commit retries those that the disk refuses to move."""
-        foreign = self._moves.foreign
-        for path, why in list(foreign.items()):
+        """Quarantine foreign files, as many as the commit may; later commits retry those that the disk
+        refuses to move."""
+        foreign, effort = self._moves.foreign, self._moves.effort
+        # A file in the place of a queue's folder was found first, and so comes first.
+        for path in list(islice(foreign, max(1, effort.share() // SYNC_EFFORT))):
+            why = foreign.pop(path)
+            effort.spend(SYNC_EFFORT)
             try:
                 if path.startswith("new/") and (path.endswith(COPY) or body_owner(path[4:])):
                     # Of a process that died: copies are made under the lock, and a living one's bodies
@@ -136,5 +158,4 @@ class Foreign(Part):
                     self._moves.quarantine(path, why)
             except StoreError as error:
                 log.warning("%a is none of ours and can't be put aside for now: %s", path, error)
-                continue
-            del foreign[path]
+                foreign[path] = why

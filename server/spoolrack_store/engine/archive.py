@@ -1,16 +1,17 @@
 """The archive: files of messages that have left their queue, kept for the queue's `archive_retention`.
 
-    archive/<queue>/<day>/<stem>
+    archive/<queue>/<day>/<stem>[,<members>]
 
-The reaper moves a file there in place of its last unlink, once all messages of the file are deleted;
-the day is that of the move, in UTC. A day is unlinked when it has been over for the retention.
+The reaper gives a file a name there for each queue that messages of it have left, dead letters too,
+once all messages of the file are deleted; the day is that of the move, in UTC. A day is unlinked when
+it has been over for the retention.
 Nothing in `archive/` is a message of a queue, and anything may be removed from it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -18,26 +19,28 @@ from ..files.disk import Disk, FileKind, explained
 from ..files.layout import ARCHIVE, BODY
 from ..model.background_work import BackgroundWork
 from ..model.clock import HOUR, Millis, day_of, end_of_day
+from ..model.names import Name, archived_name
 from .catalog import Catalog
-from .entries import Entry
+from .entries import BatchFile, Entry
 from .moves import Moves
 from .part import Part
+from .reader import told_records
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY: Final = Millis(HOUR)
 
 
-def archived_files(disk: Disk, ids: Collection[str]) -> dict[str, str]:
-    """Return an archived file of each of the messages that has one, by id; raise `DiskError`."""
-    found: dict[str, str] = {}
+def archived_files(disk: Disk, ids: Collection[str]) -> dict[str, list[str]]:
+    """Return the archived files of each of the messages that has any, by id; raise `DiskError`."""
+    found: dict[str, list[str]] = {}
     try:
         for queue in disk.scan(ARCHIVE):
             for day in disk.scan(f"{ARCHIVE}/{queue.name}") if queue.kind is FileKind.FOLDER else ():
                 folder = f"{ARCHIVE}/{queue.name}/{day.name}"
                 for file in disk.scan(folder) if day.kind is FileKind.FOLDER else ():
                     if file.name[:36] in ids and not file.name.endswith(BODY):
-                        found[file.name[:36]] = f"{folder}/{file.name}"
+                        found.setdefault(file.name[:36], []).append(f"{folder}/{file.name}")
     except OSError as error:
         raise explained(error) from error
     return found
@@ -57,14 +60,31 @@ class Archive(Part):
         """The names in the last of them that are still there; None: it isn't listed yet."""
         self.pending = (self._days,)
 
-    def path_of(self, entry: Entry) -> str:
-        """Return the path in the archive for the file of a name that may be unlinked; "": it isn't
-        archived."""
-        record = self._catalog.records.get(entry.name.queue)
-        if record is None or not record.settings.archive_retention:
-            return ""
-        day = day_of(self._moves.clock.wall())
-        return f"{ARCHIVE}/{entry.name.queue}/{day}/{entry.batch.stem.text}"
+    def paths_of(self, entries: Iterable[Entry]) -> dict[Entry, list[str]]:
+        """Return the paths in the archive of names that may be unlinked: one for each file and queue
+        that is archived, which lists all messages of the file that have left the queue."""
+        left: dict[tuple[BatchFile, str], tuple[Entry, int]] = {}
+        for entry in entries:
+            for queue in self._archived_queues(entry.name) if entry.held else ():
+                first, members = left.get((entry.batch, queue), (entry, 0))
+                left[entry.batch, queue] = first, members | entry.held
+        found: dict[Entry, list[str]] = {}
+        day = day_of(self._moves.clock.wall()) if left else ""
+        for (batch, queue), (entry, members) in left.items():
+            path = f"{ARCHIVE}/{queue}/{day}/{archived_name(batch.stem, members)}"
+            found.setdefault(entry, []).append(path)
+        return found
+
+    def _archived_queues(self, name: Name) -> Iterator[str]:
+        """Yield the queues with an archive that the messages of a name were in: the last one, and those
+        that they died in."""
+        queues = [name.queue]
+        if name.death is not None:
+            queues += [each.source_queue for each in told_records(self._moves.disk, name)]
+        for queue in dict.fromkeys(queues):
+            record = self._catalog.records.get(queue)
+            if record is not None and record.settings.archive_retention:
+                yield queue
 
     def tick(self) -> None:
         now = self._moves.clock.monotonic()

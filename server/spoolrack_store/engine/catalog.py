@@ -48,7 +48,6 @@ from ..model.settings import (
     parse_settings_path,
     settings_path,
 )
-from ..model.transitions import State
 from .entries import Entry
 from .index import SortedNames
 from .moves import Moves
@@ -112,6 +111,8 @@ class Catalog(Part):
         self.records: dict[str, QueueRecord] = {}
         self.expiring: dict[str, None] = {}
         """Those of the queues that expire."""
+        self.newly_expiring: dict[str, None] = {}
+        """Those that were made or changed, or whose settings were read: `expiry` takes them out."""
         self.names = SortedNames()
         """The names of `records`, in order."""
         self.scheduled = SortedNames()
@@ -434,7 +435,7 @@ class Catalog(Part):
         if record.schedules:
             self.scheduled.add(record.name)
         if record.settings.expires:
-            self.expiring[record.name] = None
+            self.expiring[record.name] = self.newly_expiring[record.name] = None
         if target := record.settings.dead_letter_queue:
             self.sources.setdefault(target, {})[record.name] = None
 
@@ -576,12 +577,7 @@ class Catalog(Part):
         if tombstone.emptied is None:
             left = list(islice(self._left(name), most))
             for entry in left:
-                # The copy of a dead letter never counted: the message stays where it is.
-                is_copy = entry.batch.stem.deaths and entry.name.state is State.SENT
-                if is_copy and len(entry.batch.entries) == 1:
-                    moves.unlink(entry)
-                else:
-                    moves.delete(entry, entry.held)
+                moves.delete(entry, entry.held)
             if len(left) < most:
                 tombstone.emptied = moves.commit
             return len(left)

@@ -247,6 +247,7 @@ class Deduplication(Part):
         the segment of the others."""
         segment: dict[str, str] = {}
         batches: dict[BatchFile, None] = {}
+        since: int | None = None
         for entry in entries:
             batch = entry.batch
             if batch.stem.key is None:
@@ -259,8 +260,9 @@ class Deduplication(Part):
                 if commit <= self._moves.synced:
                     yield entry
                 continue
+            since = self._oldest() if since is None else since
             try:
-                keys = self._taken_by(entry)
+                keys = self._taken_by(entry, since)
             except DiskError as error:
                 log.warning("%s stays for now: %s", entry.name.path, error)
                 continue
@@ -272,9 +274,8 @@ class Deduplication(Part):
         if segment:
             self._keep(segment, batches)
 
-    def _taken_by(self, entry: Entry) -> dict[str, str]:
+    def _taken_by(self, entry: Entry, since: int) -> dict[str, str]:
         line, stem = self._line(entry), entry.batch.stem
-        since = self._oldest()
         ids = {key: stem.message_id(index) for index, key in line.keys.items()} if line else {}
         return {key: id for key, id in ids.items() if id_number(id) >= since}
 

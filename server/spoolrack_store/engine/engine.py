@@ -120,7 +120,7 @@ class Engine:
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
-        self._dead_letters = DeadLetters(self.moves, self.catalog, self.reader, clock)
+        self._dead_letters = DeadLetters(self.moves, self.catalog, clock, random)
         self._leaser = Leaser(
             self.moves, self.catalog, self.reader, self._dead_letters, clock, random, background
         )
@@ -134,9 +134,7 @@ class Engine:
         )
         self.stages = Stages(self.moves, self.catalog, self._ids, clock)
         self.schedules = ScheduleCatalog(self.catalog, self.stages, clock, random)
-        self.redrives = Redriver(
-            self.moves, self.catalog, self.reader, self._dead_letters, self._sender, self._ids
-        )
+        self.redrives = Redriver(self.moves, self.catalog, self._dead_letters, self._sender, self._ids)
         self.expiry = Expiry(self.moves, self.catalog)
         self._foreign = Foreign(self.moves)
         # In the order in which they go on in a commit, and read their files at a start.
@@ -148,8 +146,6 @@ class Engine:
             # Sent and published messages are in their queues before sets, leases and redrives go on.
             self._sender,
             self.stages,
-            # Durable dead letters leave their queue before more of its messages die.
-            self._dead_letters,
             # A set ends the leases of its own, the leaser all others.
             self.reservations,
             self._leaser,
@@ -225,9 +221,7 @@ class Engine:
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         effort = self.moves.effort
         effort.left = effort.files
-        if len(self.index.to_be_packed) > self.index.unpacked and not (
-            self._remover.purges or self._dead_letters.is_copying
-        ):
+        if len(self.index.to_be_packed) > self.index.unpacked and not self._remover.purges:
             self.index.pack(self.moves.synced)
         if tick:
             self._guarded(self.sharing.require_lock)
@@ -245,7 +239,7 @@ class Engine:
                 self._guarded(part.advance)
         if self.index.loose:
             self._unlink_stale()
-        has_reaped = bool(self.index.over) and self.reaper.hand_over()
+        has_reaped = bool(self.index.over or self.index.untold) and self.reaper.hand_over()
         outcomes = run_in(self._turns, requests) if requests else []
         assigned, self._leaser.assigned = self._leaser.assigned, []
         ordered, self._sender.ordered = self._sender.ordered, []
@@ -366,7 +360,7 @@ class Engine:
     def next_work(self, now: Millis) -> tuple[bool, Millis | None]:
         """Return whether work without a request waits for a commit and for no time, and when the next
         work is due that waits for a time. After a refusal of the disk all waits for a while."""
-        waits = bool(self.index.loose or self.index.over or self.sharing.orphans)
+        waits = bool(self.index.loose or self.index.over or self.index.untold or self.sharing.orphans)
         next_due: Millis | None = None
         for part in compress(self._parts, map(any, self._pending)):
             due = part.next_due()
@@ -398,6 +392,16 @@ class Engine:
         if record.settings.receiving == "paused":
             return 0
         return self.index.queue(queue).available(record.settings)
+
+    def has_nothing_for(self, request: Receive) -> bool:
+        """Return whether a commit is known to find nothing for a receive."""
+        if self.sharing.is_shared or self.catalog.expiring or self.is_coming_back(request.queue):
+            return False
+        try:
+            self._leaser.check(request)
+        except StoreError:
+            return False  # The commit says it.
+        return self.ready(request.queue) == 0
 
     def is_coming_back(self, queue: str) -> bool:
         """Return whether leases of the queue are over, and another commit is needed to make their

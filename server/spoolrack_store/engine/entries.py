@@ -156,7 +156,7 @@ class BatchFile:
         at = len(self.entries)
         for place, other in enumerate(self.entries):
             # Equal versions can't come about; if they do, the later state wins, then the greater text.
-            if _outranks(other.name, name):
+            if name.version <= self.top and _outranks(other.name, name):
                 at = min(at, place)
                 if entry.held & other.name.members:
                     entry.held &= ~other.name.members
@@ -262,14 +262,15 @@ class BatchFile:
                 return True
         return False
 
-    def extendable(self, queue: str) -> Entry | None:
+    def extendable(self, name: Name) -> Entry | None:
         """Return an entry in `remove/` whose list a delete may extend by a rename.
 
         Nothing leaves `remove/` but by an unlink, so whichever of its renames a power cut keeps lists
         all that an earlier one listed.
         """
         for entry in reversed(self.entries):
-            if entry.name.state is State.REMOVED and entry.name.queue == queue:
+            other = entry.name
+            if other.state is State.REMOVED and other.queue == name.queue and other.death == name.death:
                 return entry
         return None
 

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 from ..files.disk import explained
 from ..model.clock import SECOND, Millis, span_text
+from ..model.deadlines import Deadlines
 from ..model.errors import StoreError
 from ..model.names import NotAName, parse
 from ..model.operations import CreateQueue, DeleteQueue, Request
@@ -28,8 +28,6 @@ log = logging.getLogger(__name__)
 
 LOOKS: Final = 4
 """Looks at a queue while it expires: the folder is touched as often."""
-SLICE: Final = 100
-"""Queues that one commit removes."""
 
 
 @dataclass(slots=True)
@@ -41,7 +39,6 @@ class _Use:
     """Monotonic, as all times here."""
     changed_ns: int
     """When the folder had changed at the last look."""
-    look_at: Millis
     touched: Millis
 
 
@@ -52,13 +49,21 @@ class Expiry(Part):
         self._moves = moves
         self._catalog = catalog
         self._uses: dict[str, _Use] = {}
+        self._looks = Deadlines[str]()
+        """When each queue is looked at next."""
         self._next = Millis(0)
-        self.pending = (catalog.expiring, self._uses)
+        """No look comes before: the queues of one second share a commit."""
+        self._sent: set[str] | None = None
+        """Queues to which any process has sent what isn't published, if this commit has looked."""
+        self.pending = (catalog.newly_expiring, self._looks.times)
         self.is_awaited: Callable[[str], bool] = lambda queue: False
         """Whether a receive or reserve of this process waits for the queue."""
 
     def next_due(self) -> Millis | None:
-        return self._next if any(self.pending) else None
+        if self._catalog.newly_expiring:
+            return self._next
+        due = self._looks.next()
+        return None if due is None else max(due, self._next)
 
     def note(self, requests: Iterable[Request[Any]]) -> None:
         """Count requests as uses of their queues."""
@@ -77,54 +82,59 @@ class Expiry(Part):
             self._moves.disk.touch(f"queues/{record.name}")
 
     def advance(self) -> None:
-        """Look at the queues whose time has come; remove those that are idle for long enough."""
-        now, records = self._moves.clock.monotonic(), self._catalog.records
-        for name in self._uses.keys() - self._catalog.expiring.keys():
-            del self._uses[name]
-        expired = []
-        for name in self._catalog.expiring:
-            record, use = records[name], self._uses.get(name)
-            if use is None or use.salt != record.salt:
-                look_at = Millis(now + _pause(record))
-                self._uses[name] = _Use(record.salt, now, self._changed_ns(name), look_at, Millis(0))
-            elif now >= use.look_at:
-                use.look_at = Millis(now + _pause(record))
-                if self._look(record, use):
-                    expired.append(record)
-        for record in islice(expired, SLICE):
-            self._remove(record)
-        left = (self._uses[record.name] for record in expired[SLICE:])
-        for use in left:
-            use.look_at = now
-        looks = (use.look_at for use in self._uses.values())
-        self._next = Millis(max(min(looks, default=now), now + SECOND))
+        """Look at the queues whose time has come, as many as the commit may; remove those that are idle
+        for long enough."""
+        now, new, effort = (
+            self._moves.clock.monotonic(),
+            self._catalog.newly_expiring,
+            self._moves.effort,
+        )
+        self._sent = None
+        for _ in range(effort.share()):
+            name = next(iter(new), None) or self._looks.pop(now)
+            if name is None:
+                self._next = Millis(now + SECOND)
+                return
+            new.pop(name, None)
+            effort.spend()
+            self._look(name, now)
 
-    def _look(self, record: QueueRecord, use: _Use) -> bool:
+    def _look(self, name: str, now: Millis) -> None:
+        record, use = self._catalog.records.get(name), self._uses.get(name)
+        if record is None or name not in self._catalog.expiring:
+            self._uses.pop(name, None)
+            return
+        self._looks.set(name, Millis(now + _pause(record)))
+        if use is None or use.salt != record.salt:
+            self._uses[name] = _Use(record.salt, now, self._changed_ns(name), Millis(0))
+        elif self._is_idle(record, use, now) and not self._is_needed(record):
+            self._moves.effort.spend()
+            self._remove(record)
+
+    def _is_idle(self, record: QueueRecord, use: _Use, now: Millis) -> bool:
         """Return whether a queue has been idle for long enough."""
-        name, now = record.name, self._moves.clock.monotonic()
-        queue = self._moves.index.queues.get(name)
-        if self.is_awaited(name) or (queue and queue.total):
+        queue = self._moves.index.queues.get(record.name)
+        if self.is_awaited(record.name) or (queue and queue.total):
             self._count(record, use)
-        changed_ns = self._changed_ns(name)
+        changed_ns = self._changed_ns(record.name)
         if changed_ns != use.changed_ns:
             use.changed_ns, use.since = changed_ns, now
         is_shared = self._moves.changes is not None and self._moves.changes.is_shared
         # Another process may touch the folder so much later than it is used.
         patience = record.settings.expires + (2 * _pause(record) if is_shared else 0)
-        return now - use.since >= patience and not self._is_needed(record)
+        return now - use.since >= patience
 
     def _is_needed(self, record: QueueRecord) -> bool:
         """Return whether an idle queue will be used: by a schedule, as a dead-letter queue, or by a
         send of any process that isn't published yet."""
-        if record.schedules or any(
-            other.settings.dead_letter_queue == record.name for other in self._catalog.records.values()
-        ):
+        if record.schedules or self._catalog.sources.get(record.name):
             return True
-        for each in self._moves.scan("new"):
-            with suppress(NotAName):
-                if parse(f"new/{each.name}").queue == record.name:
-                    return True
-        return False
+        if self._sent is None:
+            self._sent = set()
+            for each in self._moves.scan("new"):
+                with suppress(NotAName):
+                    self._sent.add(parse(f"new/{each.name}").queue)
+        return record.name in self._sent
 
     def _remove(self, record: QueueRecord) -> None:
         try:

@@ -42,7 +42,7 @@ from ..model.batch_file import Line
 from ..model.clock import Millis
 from ..model.members import below, first_of, indexes, lowest
 from ..model.message_ids import ID_LENGTH, batch_of, index_of, sent_at
-from ..model.names import MAX_PRIORITY, PLAIN, Name, parse
+from ..model.names import MAX_PRIORITY, PLAIN, Name, dead_letter_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import QueueSettings
 from ..model.transitions import State
@@ -618,10 +618,10 @@ class Index:
         self._by_id: dict[str, BatchFile] = {}
         """By the id of the file, and for a batch an "n", as its first message has the same id."""
         self._doubles: dict[str, list[BatchFile]] = {}
-        """Files of one message: a dead letter, and what it was copied from."""
-        self.superseded: dict[tuple[BatchFile, int], int] = {}
-        """Messages that are in a dead letter's own file now, to be deleted where they were, and the
-        commit that published that file and must be durable before. They stay until that is durable."""
+        """Files with one id, which only a hand can make."""
+        self.untold: dict[str, int] = {}
+        """Dead-letter files that no name refers to any more, and the commit that must be durable before
+        they are unlinked."""
         self.queues: dict[str, QueueIndex] = {}
         self.keyed: dict[BatchFile, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""
@@ -655,13 +655,11 @@ class Index:
         """Return the file that has the message `id`, and the message's index in it."""
         if id in self._packed:
             self._unpack(id)
+        batch, index = self._by_id.get(batch_of(id) + "n"), index_of(id)
+        if batch is not None and index < batch.stem.count:
+            return batch, index
         lone = self._by_id.get(id)
-        batch = self._by_id.get(batch_of(id) + "n")
-        index = index_of(id)
-        if batch is None or index >= batch.stem.count:
-            return None if lone is None else (lone, 0)
-        # The copy of a dead letter counts once it has left `new/`.
-        return (batch, index) if lone is None or not _counts(lone)[0] else (lone, 0)
+        return None if lone is None else (lone, 0)
 
     def holder(self, id: str) -> tuple[Entry, int] | None:
         """Return the entry that holds the message `id`, and the message's index; None if it is not
@@ -688,8 +686,8 @@ class Index:
                 self.keyed[batch] = None
             if name.stem.is_grouped:
                 self.grouped[batch] = None
-        if name.stem.deaths or name.stem.id in self._doubles:
-            self._supersede(batch, commit)
+        if name.death is not None and name.death.file and self.untold:
+            self.untold.pop(dead_letter_path(name.stem.id, name.death.file), None)
         entry.due = due
         for loser in losers:
             if loser.shares:
@@ -721,6 +719,8 @@ class Index:
             self._pass_on(entry, None)
         if entry.counted:
             self._count(entry, 0)
+        if entry.name.death is not None and entry.name.death.file:
+            self._leave_untold(batch, entry.name.death.file, commit)
         if held:
             self._fall_back(batch, held, commit)
         if not batch.entries:
@@ -789,6 +789,7 @@ class Index:
             queue = self.queues[name.queue]
             if (
                 name.state is State.READY
+                and name.death is None
                 and stem.is_plain
                 and entry.held
                 and name.version == batch.top
@@ -863,43 +864,16 @@ class Index:
             del self._by_id[key]
             return
         doubles.remove(batch)
-        self._by_id[key] = max(doubles, key=_counts)
+        self._by_id[key] = doubles[0]
         if len(doubles) == 1:
             del self._doubles[key]
 
-    def find_superseded(self, commit: int) -> None:
-        """Find the messages that dead letters supersede, once all names are known: a listing may have
-        the copy before the file that its message was in."""
-        for batch in self.batches.values():
-            if batch.stem.deaths:
-                self._supersede(batch, commit)
-
-    def _supersede(self, batch: BatchFile, commit: int) -> None:
-        """Let the file count that has the later death of a message, once it has left `new/`."""
-        stem = batch.stem
-        doubles = self._doubles.get(stem.id, [batch])
-        counts = self._by_id[stem.id] = max(doubles, key=_counts)
-        if not _counts(counts)[0] or not counts.stem.deaths:
-            return
-        # A copy in `new/` that has one death more is the message's next file, not an older one.
-        found = [
-            (double, 0)
-            for double in doubles
-            if double is not counts and double.stem.deaths <= counts.stem.deaths
-        ]
-        source, index = self._by_id.get(batch_of(stem.id) + "n"), index_of(stem.id)
-        if source is not None and index < source.stem.count:
-            found.append((source, index))
-        for each in found:
-            self.superseded.setdefault(each, commit)
-
-    def superseded_of(self, entry: Entry) -> int:
-        """Return the mask of an entry's messages that a dead letter's own file has now."""
-        if not self.superseded:
-            return 0
-        return sum(
-            1 << index for index in indexes(entry.held) if (entry.batch, index) in self.superseded
-        )
+    def _leave_untold(self, batch: BatchFile, file: str, commit: int) -> None:
+        """Note a dead-letter file, if no name of the batch refers to it any more."""
+        for other in batch.entries:
+            if other.name.death is not None and other.name.death.file == file:
+                return
+        self.untold[dead_letter_path(batch.stem.id, file)] = commit
 
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which the next lease or delay ends."""
@@ -1019,10 +993,3 @@ def _held(entry: Entry) -> int:
 
 def _first_of(found: tuple[str, Entry | None]) -> str:
     return found[0]
-
-
-def _counts(batch: BatchFile) -> tuple[bool, int, str]:
-    """Rank files of one message: which of them counts. One in quarantine is damaged."""
-    counting = (*COUNTED, State.REMOVED)
-    is_out = any(entry.name.state in counting for entry in batch.entries)
-    return is_out, batch.stem.deaths, batch.stem.text

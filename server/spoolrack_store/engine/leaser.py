@@ -21,11 +21,10 @@ from ..model import backoff, receipts
 from ..model.background_work import BackgroundWork
 from ..model.batch_file import Damaged
 from ..model.clock import Clock, Millis
-from ..model.dead_letter_records import MAX_RECEIVES as MAX_RECEIVES_REASON
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.field_checks import check_number, check_span
-from ..model.members import effort, first_of, indexes, lowest
+from ..model.members import effort, indexes, lowest
 from ..model.message_content import Attributes, size_of
 from ..model.message_ids import sent_at
 from ..model.names import Name
@@ -44,17 +43,17 @@ from ..model.receipts import is_set_token, make_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .dead_letters import DeadLetters, records_of
+from .dead_letters import DeadLetters
 from .entries import Entry, Groups, LeaseShare
 from .index import Index
 from .moves import Moves, NameVanished, begin_lease, deliver
 from .part import DUE_NOW, RETRY, Part
-from .reader import Reader
+from .reader import Reader, told_records
 
 log = logging.getLogger(__name__)
 
-_LOOKS: Final = 1_000
-"""Queues that a tick looks at for messages past their retention, in turns."""
+QUEUES_OF_A_TICK: Final = 1_000
+"""Queues that one tick looks at for their retention. A receive looks at its own, too."""
 WHOLE_LEASES: Final = 2
 """After so many receives a message is leased under a name of its own: one of its neighbours may kill
 consumers."""
@@ -116,8 +115,8 @@ class Leaser(Part):
         self._written: Mapping[str, Sequence[Entry]] = {}
         self._expiring: dict[str, None] = {}
         """Queues that have messages older than their retention."""
-        self._looked_at = ""
-        """The last queue whose oldest message was compared with its retention."""
+        self._looked = ""
+        """The next tick looks for those above this name."""
         self.pending = (moves.index.hidden, moves.index.grouped, reader.refused, self._expiring)
         self.assigned: list[Entry] = []
         """Entries that the commit has written and leased."""
@@ -138,7 +137,7 @@ class Leaser(Part):
         self._written = written
         self._held_up.clear()
         shares: list[_Share] = []
-        chosen = self._dead_letters.not_to_be_leased()
+        chosen: dict[Entry, int] = {}
         for queue in dict.fromkeys(map(_QUEUE_OF, requests)):
             if queue in self._catalog.records:
                 self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
@@ -164,17 +163,23 @@ class Leaser(Part):
                     outcomes[place] = refused.get(id(outcomes[place]), outcomes[place])
         return outcomes
 
-    def _choose(
-        self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
-    ) -> list[Delivery]:
-        """Decide what a request gets. Nothing moves before all requests have chosen."""
+    def check(self, request: Receive) -> tuple[QueueRecord, Millis]:
+        """Return the queue and the visibility timeout of a receive; raise its `StoreError`."""
         record = self._catalog.require_same(request)
         visibility = request.visibility
         if visibility is None:
             visibility = record.settings.visibility_timeout
         check_span("visibility", visibility, 1, MAX_VISIBILITY)
+        if request.max_messages < 1:
+            check_number("max_messages", request.max_messages, 1)
+        return record, visibility
+
+    def _choose(
+        self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
+    ) -> list[Delivery]:
+        """Decide what a request gets. Nothing moves before all requests have chosen."""
+        record, visibility = self.check(request)
         room = request.max_messages
-        check_number("max_messages", room, 1)
         max_bytes = request.max_bytes
         if request.credits is not None:
             room = min(room, request.credits.free)
@@ -212,14 +217,24 @@ class Leaser(Part):
             self._held_up.add(record.name)
             return []
         picked: list[tuple[Entry, int]] = []
-        dead: dict[Entry, int] = {}
-        dead_room = self._dead_letters.room
+        dead: list[tuple[Entry, int]] = []
+        dead_room = self._moves.effort.share()
         index = self._index.queue(record.name)
         # Closed before the index changes: a group's turn is over with its last run.
         with closing(index.runs(room, chosen, record.settings, self._moves.commit)) as ready:
             for entry, members in chain(ready, written):
                 if room <= 0 or (max_effort is not None and max_effort <= 0):
                     break
+                if self._dead_letters.is_dead(entry):
+                    if dead_room <= 0:
+                        # The messages behind them wait until they have moved: a look past all of them
+                        # would take the longer the more there are.
+                        self._held_up.add(record.name)
+                        break
+                    dead_room -= 1
+                    chosen[entry] = chosen.get(entry, 0) | members
+                    dead.append((entry, members))
+                    continue
                 try:
                     if not self._reader.is_readable(entry):
                         continue
@@ -227,18 +242,6 @@ class Leaser(Part):
                     if not picked:
                         raise
                     break
-                if self._dead_letters.is_dead(entry):
-                    dying = first_of(members, dead_room)
-                    dead_room -= dying.bit_count()
-                    if dying:
-                        chosen[entry] = chosen.get(entry, 0) | dying
-                        dead[entry] = dead.get(entry, 0) | dying
-                    if dying != members:
-                        # The messages behind them wait until they have moved: a look past all of them
-                        # would take the longer the more there are.
-                        self._held_up.add(record.name)
-                        break
-                    continue
                 is_first = at_least_one and not picked
                 fitting = self._fitting(entry, members, room, bytes_left, is_first=is_first)
                 if not fitting:
@@ -250,12 +253,19 @@ class Leaser(Part):
                 picked.append((entry, fitting))
                 if fitting != members:
                     break
-        for entry, members in dead.items():
-            try:
-                self._dead_letters.write_copies(entry, members)
-            except StoreError as error:
-                log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
+        if dead:
+            self._moves.effort.spend(len(dead))
+            self._bury(dead)
         return picked
+
+    def _bury(self, dead: Sequence[tuple[Entry, int]]) -> None:
+        """Move messages that were received too often; those that the disk refuses die another time."""
+        now = self._clock.monotonic()
+        for (entry, _), error in zip(dead, self._dead_letters.bury(dead), strict=True):
+            if error is not None:
+                log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
+                if entry.held and entry.name.state is State.LEASED:
+                    self._index.put_back_due(entry, Millis(now + RETRY))
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
@@ -291,11 +301,12 @@ class Leaser(Part):
     def tick(self) -> None:
         if not self._background.brings_back:
             return
-        names = list(islice(self._catalog.names.since(self._looked_at), _LOOKS))
-        self._looked_at = names[-1] if len(names) == _LOOKS else ""
+        names = list(islice(self._catalog.names.since(self._looked), QUEUES_OF_A_TICK))
         for name in names:
-            if self._too_old(self._catalog.records[name]) is not None:
+            record = self._catalog.records.get(name)
+            if record is not None and self._too_old(record) is not None:
                 self._expiring[name] = None
+        self._looked = f"{names[-1]}\0" if len(names) == QUEUES_OF_A_TICK else ""
         self._continue_expiry()
 
     def expire(self, record: QueueRecord) -> bool:
@@ -458,7 +469,7 @@ class Leaser(Part):
                 bodies=bodies,
                 attributes=attributes,
                 groups=_groups_of(entry.batch.groups, where) if entry.batch.groups else {},
-                deaths=records_of(name, self._reader.line(entry)) if stem.deaths else (),
+                deaths=() if name.death is None else told_records(self._moves.disk, name),
                 priority=stem.priority,
                 external_size=stem.size if stem.is_external else None,
             )
@@ -581,17 +592,12 @@ class Leaser(Part):
                 results[position] = Millis(wall + delay)
             is_dead = not request.is_uncounted and self._dead_letters.dies_with_lease(entry)
             try:
-                if is_dead and request.explanation:
-                    wanted = [(entry, index) for index in indexes(members)]
-                    reason, explanation = MAX_RECEIVES_REASON, request.explanation
-                    refused = self._dead_letters.make_dead_letters(
-                        wanted, reason=reason, explanation=explanation
+                if is_dead:
+                    (error,) = self._dead_letters.bury(
+                        [(entry, members)], explanation=request.explanation
                     )
-                    by_index = dict(zip(indexes(members), refused, strict=True))
-                    for index, position in places:
-                        results[position] = by_index[index] or results[position]
-                elif is_dead:
-                    self._die(entry, members)
+                    if error is not None:
+                        raise error
                 else:
                     count = entry.name.receives
                     if request.is_uncounted:
@@ -628,16 +634,17 @@ class Leaser(Part):
             raise NoDeadLetterQueue(queue=record.name)
         results: list[StoreError | None] = [None] * len(request.receipts)
         together = self._find_all(record.name, request.receipts, results)
-        places: dict[tuple[Entry, int], list[int]] = {}
-        for entry, found in together.items():
-            for index, position in found:
-                places.setdefault((entry, index), []).append(position)
-        refused = self._dead_letters.make_dead_letters(
-            list(places), reason=REJECTED, explanation=request.explanation
-        )
-        for positions, error in zip(places.values(), refused, strict=True):
-            for position in positions:
-                results[position] = error
+        wanted = [
+            (entry, sum({1 << index for index, _ in places})) for entry, places in together.items()
+        ]
+        refused = self._dead_letters.bury(wanted, reason=REJECTED, explanation=request.explanation)
+        for (entry, places), error in zip(together.items(), refused, strict=True):
+            for index, position in places:
+                if isinstance(error, NameVanished):
+                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
+                # Of a list that is divided over several names a part may have moved.
+                elif entry.held >> index & 1:
+                    results[position] = error
         return results
 
     def give_back(self, request: GiveBack) -> None:
@@ -668,23 +675,11 @@ class Leaser(Part):
         """End the lease or the delay of `members`; a message received too often becomes a dead letter,
         here or as the next receive reaches it."""
         if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
-            self._die(entry, members)
+            (error,) = self._dead_letters.bury([(entry, members)])
+            if error is not None:
+                raise error
         else:
             self._moves.move(entry, members, State.READY)
-
-    def _die(self, entry: Entry, members: int) -> None:
-        """Let messages whose lease is over become dead letters; those for which there is no room yet
-        have a lease that is over, and are looked at by the next commit."""
-        dying = first_of(members, self._dead_letters.room)
-        if dying:
-            self._dead_letters.write_copies(entry, dying)
-        left = members & ~dying
-        now = self._clock.monotonic()
-        if left and entry.due > now:
-            until = self._clock.wall(), now
-            self._moves.move(entry, left, State.LEASED, until=until, token=entry.name.token)
-        elif left:
-            self._index.put_back_due(entry, now)
 
     def next_due(self) -> Millis | None:
         if self._index.grouped or self._expiring:
@@ -703,6 +698,7 @@ class Leaser(Part):
         now = self._clock.monotonic()
         self._reader.try_again(now)
         effort = self._moves.effort
+        dead: list[tuple[Entry, int]] = []
         for entry in self._index.pop_due(Millis(now - self._background.wait), effort.share()):
             effort.spend()
             token = entry.name.token
@@ -711,11 +707,18 @@ class Leaser(Part):
             count = entry.held.bit_count()
             self._index.is_answer = False
             try:
-                self._expire_lease(entry)
+                if self._expire_lease(entry):
+                    dead.append((entry, entry.held))
                 if entry.name.state is State.LEASED:
                     self._moves.statistics.count(entry.name.queue, "requeue", count)
             except StoreError:
                 self._index.put_back_due(entry, Millis(now + RETRY))
+            finally:
+                self._index.is_answer = True
+        if dead:
+            self._index.is_answer = False
+            try:
+                self._bury(dead)
             finally:
                 self._index.is_answer = True
         self._continue_expiry()
@@ -730,8 +733,9 @@ class Leaser(Part):
             else:
                 self.expire(record)
 
-    def _expire_lease(self, entry: Entry) -> None:
+    def _expire_lease(self, entry: Entry) -> bool:
         """Bring back what an entry holds whose lease or delay is over; with a back-off, hide it on.
+        Return whether the rest of it dies.
 
         The end of that is told by the lease's name and the queue's settings alone: whichever process
         does it, and when, makes no difference. But the process that leased messages knows which of
@@ -744,27 +748,30 @@ class Leaser(Part):
                     share.credits.be_silent(share.first + share.delivered.bit_count())
             self._uncount(entry, prefetched)
             if not entry.held:
-                return
+                return False
+        if name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
+            return True
         record = self._catalog.records.get(name.queue)
         if (
             name.due is None
             or name.state is not State.LEASED
             or record is None
             or record.settings.backoff_at == "release"
-            or self._dead_letters.dies_with_lease(entry)
         ):
-            self.bring_back(entry, entry.held)
-            # A message that dies stays leased until its copy is published.
-            self._index.end_shares(entry)
-            return
+            self._moves.move(entry, entry.held, State.READY)
+            return False
         pause = self._back_off(record, entry)
         until = Millis(name.due + pause), entry.due + pause
         self._postpone(entry, entry.held, until, name.receives)
+        return False
 
     def _read_groups(self) -> None:
-        """Read the groups of files that another process has written, or a start has found."""
+        """Read the groups of files that another process has written, or a start has found, as many as
+        the commit may."""
         refused: StoreError | None = None
-        for batch in list(self._index.grouped):
+        grouped, effort = self._index.grouped, self._moves.effort
+        for batch in list(islice(grouped, effort.share())) if grouped else ():
+            effort.spend()
             try:
                 self._reader.line(batch.entries[0])
             except Damaged:
@@ -772,6 +779,7 @@ class Leaser(Part):
                 self._index.learn_groups(batch, {})
             except StoreError as error:
                 refused = error
+                grouped[batch] = grouped.pop(batch)  # Behind the others.
         if refused is not None:
             raise refused
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -21,9 +21,19 @@ from ..files.removed import Removed
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
-from ..model.members import pieces
+from ..model.members import MOST, pieces
 from ..model.message_ids import FileIds
-from ..model.names import MAX_BYTES, MAX_RECEIVES, Name, NotAName, Stem, body_path, members_room, parse
+from ..model.names import (
+    MAX_BYTES,
+    MAX_RECEIVES,
+    Death,
+    Name,
+    NotAName,
+    Stem,
+    body_path,
+    members_room,
+    parse,
+)
 from ..model.operations import WrittenBody
 from ..model.transitions import CHANGES, State
 from .entries import Entry, may_rename
@@ -162,41 +172,38 @@ class Moves:
         first: Millis | None = None,
         until: tuple[Millis, int] | None = None,
         token: str = "",
-        redriven: Millis | None = None,
+        death: Death | None = None,
         is_prefetch: bool = False,
     ) -> list[Entry]:
         """Move `members` of what an entry holds; return their new entries, one unless the list is too
         long for a name.
 
-        `until` is when the lease or delay ends, in Unix time and in monotonic. With `redriven`, the
-        Unix time of a redrive, the receives begin anew. A lease with `is_prefetch`, or one that goes
-        on of a consumer that prefetches, is left to this process to end. Raise `DiskFull` or
-        `DiskError`; then nothing has moved, or, of a long list, only what the index says.
+        `until` is when the lease or delay ends, in Unix time and in monotonic. A lease with
+        `is_prefetch`, or one that goes on of a consumer that prefetches, is left to this process to
+        end. Raise `DiskFull` or `DiskError`; then nothing has moved, or, of a long list, only what the
+        index says.
         """
         old, batch = entry.name, entry.batch
         if (old.state, state) not in CHANGES:
             raise AssertionError(f"no move leads from {old.path} to {state.value}")
         count = old.receives if receives is None else receives
-        if redriven is None:
-            redriven = old.redriven
-        else:
-            count = 0
+        queue, death = queue or old.queue, death or old.death
         patience = 0
         if state is State.LEASED and (
             is_prefetch or (entry.shares and any(share.is_prefetch for share in entry.shares))
         ):
             patience = PATIENCE
         made: list[Entry] = []
-        for piece in self._pieces(entry, members, state, queue or old.queue, until, token):
+        for piece in self._pieces(entry, members, state, queue, until, token, count, death):
             name = Name(
                 stem=batch.stem,
                 state=state,
-                queue=queue or old.queue,
+                queue=queue,
                 version=batch.top + 1,
                 members=piece,
                 receives=count,
                 first=(old.first if first is None else first) if count else None,
-                redriven=redriven if batch.stem.deaths else None,
+                death=death,
                 owner=old.owner if state is State.SENT else "",
                 due=None if until is None else until[0],
                 token=token,
@@ -218,7 +225,7 @@ class Moves:
     def _delete(self, entry: Entry, members: int) -> None:
         batch = entry.batch
         whole = may_rename(entry, members, self.synced)
-        other = None if whole else batch.extendable(entry.name.queue)
+        other = None if whole else batch.extendable(entry.name)
         if other is None:
             self.move(entry, members, State.REMOVED)
             return
@@ -231,6 +238,7 @@ class Moves:
             members=other.name.members | members,
             receives=other.name.receives,
             first=other.name.first,
+            death=other.name.death,
         )
         if name.bytes > MAX_BYTES:
             self.move(entry, members, State.REMOVED)
@@ -251,17 +259,35 @@ class Moves:
             self.unlinked += entry.held.bit_count()
         self.index.disappear(entry, self.commit)
         if self.is_body_left(entry):
-            self.removed.add([(body_path(entry.batch.stem.id), "")])
+            self.removed.add([(body_path(entry.batch.stem.id), ())])
 
     def is_body_left(self, entry: Entry) -> bool:
         """Return whether the body of a removed name was the last part left of its message."""
         stem = entry.batch.stem
-        # A dead letter's file shares the body with the one that it was copied from.
         return stem.is_external and not self.index.has_file_of(stem.id)
 
+    def write_ahead(self, files: Mapping[str, bytes]) -> StoreError | None:
+        """Write files that this commit will refer to, and make them durable with their folders at once.
+        Return why the disk refused one; raise `SyncFailed`.
+
+        No process looks for one that no name refers to, but a start, which unlinks it.
+        """
+        try:
+            for path, content in files.items():
+                self._attempt(partial(self.disk.create, path, [content], sync=False), path, urgent=True)
+        except OSError as error:
+            return explained(error)
+        self.sync_contents(list(files))
+        try:
+            for folder in dict.fromkeys(map(_folder_of, files)):
+                self.disk.sync_folder(folder)
+        except OSError as error:
+            raise SyncFailed(str(error)) from error
+        return None
+
     def sync_contents(self, paths: Sequence[str]) -> None:
-        """Make new files' contents durable at once, so that this commit may move them out of `new/`;
-        raise `SyncFailed`."""
+        """Make new files' contents durable at once, so that this commit may rename them; raise
+        `SyncFailed`."""
         try:
             if len(paths) > 1 and self.disk.can_sync_all:
                 self.disk.sync_all()
@@ -578,6 +604,8 @@ class Moves:
         queue: str,
         until: tuple[Millis, int] | None,
         token: str,
+        receives: int,
+        death: Death | None,
     ) -> Iterable[int]:
         """Divide a list that is too long for a name."""
         if members & (members + (members & -members)) == 0:
@@ -586,10 +614,11 @@ class Moves:
             stem=entry.batch.stem,
             state=state,
             queue=queue,
-            version=10**8,
+            version=entry.batch.top + MOST,
             members=entry.batch.stem.full,
-            receives=10**8,
+            receives=receives,
             first=Millis(10**12),
+            death=death,
             due=None if until is None else until[0],
             token=token,
         )

@@ -101,6 +101,10 @@ RETRY: Final = Millis(1_000)
 FILES: Final = 300
 """The effort of a commit, in files. A part that works alone moves half as many: a lease that ends takes
 0.05 ms of processor time, a message past the retention 0.07."""
+SYNC_EFFORT: Final = 14
+"""Of a file or folder that is synced under the lock, in files that are only moved."""
+BYTES_LIKE_A_FILE: Final = 64 * 1024
+"""To read so many bytes takes as long as to move a file."""
 
 
 class Effort:

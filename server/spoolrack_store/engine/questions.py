@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +23,7 @@ from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
 from ..model.batch_file import Damaged, Line, decode
 from ..model.batch_file import body as body_in
 from ..model.clock import Millis
+from ..model.dead_letter_records import DeadLetterRecord
 from ..model.errors import (
     DiskError,
     InvalidRequest,
@@ -42,10 +43,10 @@ from ..model.operations import (
     OpenMessage,
 )
 from ..model.receipts import is_set_token
-from .dead_letters import records_of
 from .engine import Engine
 from .entries import BatchFile, Entry
 from .index import COUNTED
+from .reader import told_records
 
 log = logging.getLogger(__name__)
 
@@ -204,7 +205,7 @@ class Questions:
         has looked at as many messages, or unread files, as a page may.
         """
         self._engine.catalog.require(queue)
-        index, superseded = self._engine.index.queue(queue), self._engine.index.superseded
+        index = self._engine.index.queue(queue)
         # The file that has the last message may have some above it, too.
         start = min(search.after, batch_of(search.after[:_ID_LENGTH]))
         if wanted.sent_since is not None:
@@ -217,7 +218,7 @@ class Questions:
             is_between = first > search.after and (
                 wanted.sent_before is None or sent_at(first) < wanted.sent_before
             )
-            if search.skip and is_between and not superseded:
+            if search.skip and is_between:
                 # Without a look at each message.
                 messages = sum(1 if entry is None else entry.held.bit_count() for _, entry in seen)
                 if messages <= search.skip:
@@ -229,7 +230,7 @@ class Questions:
                 if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
                     search.end("")
                     return locations
-                if id <= search.after or (entry.batch, place) in superseded:
+                if id <= search.after:
                     continue
                 if search.skip:
                     search.skip -= 1
@@ -299,16 +300,18 @@ class Questions:
     def _shown(self, files: _FileReader, location: _Location, most: int | None = None) -> Message:
         line, stem = location.line, location.name.stem
         if line is not None and most == 0:
-            return _message(location, line, b"")
+            return _message(self._disk, location, line, b"")
         if line is not None and location.content is not None and not stem.is_external:
-            return _message(location, line, body_in(line, location.content, location.index)[:most])
+            return _message(
+                self._disk, location, line, body_in(line, location.content, location.index)[:most]
+            )
         if not stem.line and most == 0:
-            return _message(location, Line([stem.size], [stem.crc]), b"")
+            return _message(self._disk, location, Line([stem.size], [stem.crc]), b"")
         file, line = files.open(location)
         if stem.is_external:
-            return _message(location, line, self._external_body(location, line, most))
+            return _message(self._disk, location, line, self._external_body(location, line, most))
         body = b"" if most == 0 else b"".join(_body_of(file, line, location.index))
-        return _message(location, line, body[:most])
+        return _message(self._disk, location, line, body[:most])
 
     def _opened(self, location: _Location) -> OpenMessage:
         file = _opened(self._disk, location.name.path)
@@ -323,7 +326,9 @@ class Questions:
                     pass  # It is checked, and not kept in memory.
             start = line.starts[location.index]
             file.seek(start)
-            return OpenMessage(message=_message(location, line, b""), file=file, offset=start)
+            return OpenMessage(
+                message=_message(self._disk, location, line, b""), file=file, offset=start
+            )
         except BaseException:
             file.close()
             raise
@@ -455,8 +460,14 @@ def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
         raise Damaged("its checksum differs")
 
 
-def _message(location: _Location, line: Line, body: bytes) -> Message:
+def _message(disk: Disk, location: _Location, line: Line, body: bytes) -> Message:
+    """Return a message; raise `FileNotFoundError` if it has moved since."""
     name = location.name
+    deaths: Sequence[DeadLetterRecord] = ()
+    if name.death is not None:
+        deaths = told_records(disk, name)
+        if not deaths:
+            disk.facts(name.path)
     return Message(
         queue=name.queue,
         id=location.id,
@@ -469,7 +480,7 @@ def _message(location: _Location, line: Line, body: bytes) -> Message:
         first_receive=name.first,
         due=location.due,
         receipt=None,
-        deaths=records_of(name, line) if name.stem.deaths else (),
+        deaths=deaths,
         group=line.group_of(location.index),
         priority=name.stem.priority,
         body_path=body_path(location.id) if name.stem.is_external else "",

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
 from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk, explained
 from ..model.batch_file import Damaged, Line, body, decode, joined_bodies, lone_line
 from ..model.clock import Clock, Millis
+from ..model.dead_letter_records import DeadLetterRecord, NotAHistory, records_of
 from ..model.errors import DiskError
 from ..model.members import indexes
 from ..model.message_content import Attributes
-from ..model.names import Stem, body_path
+from ..model.names import Name, Stem, body_path, dead_letter_path
 from ..model.operations import MAX_BODY_IN_MEMORY
 from .entries import BatchFile, Entry
 from .index import Index
@@ -28,6 +30,30 @@ log = logging.getLogger(__name__)
 CACHE_BYTES: Final = 16 * 1024 * 1024
 CACHE_ENTRY: Final = 256
 """Bytes that a file in the cache takes beside its content."""
+
+
+def read_records(disk: Disk, name: Name) -> Sequence[DeadLetterRecord]:
+    """Return how the messages of a name became dead letters each time, the oldest first. Raise
+    `NotAHistory` if that can't be told, or `DiskError`."""
+    content = None
+    if name.death is not None and name.death.file:
+        path = dead_letter_path(name.stem.id, name.death.file)
+        try:
+            content = disk.read(path)
+        except FileNotFoundError as error:
+            raise NotAHistory(f"{path} is not there") from error
+        except OSError as error:
+            raise explained(error) from error
+    return records_of(name, content)
+
+
+def told_records(disk: Disk, name: Name) -> Sequence[DeadLetterRecord]:
+    """Return how messages became dead letters; nothing if that can't be told, which is logged."""
+    try:
+        return read_records(disk, name)
+    except (NotAHistory, DiskError) as why:
+        log.warning("the history of the messages of %s can't be told: %s", name.path, why)
+        return ()
 
 
 class Reader:

@@ -9,6 +9,7 @@ faster with.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from itertools import islice
 
 from ..files.layout import BODY
@@ -45,29 +46,30 @@ class Reaper:
     def hand_over(self) -> bool:
         """Hand the names that may be unlinked to the reaper's thread; return whether there were any."""
         index, synced = self._moves.index, self._moves.synced
-        # Without a dead letter's own file the message would be where it was, until that is durably
-        # deleted.
-        elsewhere = {source.stem.message_id(place) for source, place in index.superseded}
         reapable: list[Entry] = []
         for batch in list(islice(index.over, self._moves.effort.files)):
             del index.over[batch]
             entries = batch.reapable(synced)
-            if entries and not (batch.stem.deaths and batch.stem.id in elsewhere):
-                reapable += entries
+            reapable += entries
             if batch.is_over and (entries or batch.changed > synced):
                 index.over[batch] = None  # It is looked at again, after the others.
         reapable = self._without_sent_by_others(reapable)
-        paths: list[tuple[str, str]] = []
-        forgotten = self._deduplication.may_unlink(reapable) if self._unlinks else reapable
+        paths: list[tuple[str, Sequence[str]]] = []
+        for path, commit in list(islice(index.untold.items(), self._moves.effort.files)):
+            if commit <= synced:
+                del index.untold[path]
+                paths.append((path, ()))
+        forgotten = list(self._deduplication.may_unlink(reapable)) if self._unlinks else reapable
+        archived = self._archive.paths_of(forgotten)
         for entry in forgotten:
             if self._unlinks:
                 self._moves.unlinked += entry.held.bit_count()
             index.disappear(entry, self._moves.commit)
-            # One name is enough: all messages of the file are deleted.
-            kept = "" if entry.batch.entries else self._archive.path_of(entry)
+            kept = archived.get(entry, ())
             if self._moves.is_body_left(entry):
                 # First: a death in between leaves a name in remove/, and no body without one.
-                paths.append((body_path(entry.batch.stem.id), kept and kept + BODY))
+                bodies = [path + BODY for path in kept]
+                paths.append((body_path(entry.batch.stem.id), bodies))
             paths.append((entry.name.path, kept))
             if not entry.batch.entries:
                 self._reader.evict(entry.batch)

@@ -7,18 +7,27 @@ is whole. A file with a name elsewhere was synced before it got that name, and i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
 from typing import Final
 
 from ..files.disk import FileKind, Found, explained
-from ..files.layout import BODIES, BODY, NEW, QUARANTINE, body_owner
+from ..files.layout import BODIES, BODY, DEAD_LETTERS, NEW, QUARANTINE, body_owner
 from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
 from ..model.members import indexes
 from ..model.message_ids import ID_LENGTH, is_id
-from ..model.names import Name, NotAName, Stem, body_path, is_queue_name, parse
+from ..model.names import (
+    Name,
+    NotAName,
+    Stem,
+    body_path,
+    dead_letter_path,
+    is_dead_letter_path,
+    is_queue_name,
+    parse,
+)
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
 from .adoption import adoptable
@@ -26,6 +35,7 @@ from .archive import archived_files
 from .catalog import Catalog
 from .entries import BatchFile, Entry
 from .moves import Moves, publish
+from .part import BYTES_LIKE_A_FILE
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +82,6 @@ def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
             index.disappear(entry, moves.commit)
     for path in known.keys() - sent.keys():
         index.disappear(known[path], moves.commit)
-    index.find_superseded(moves.commit)
     for batch in index.batches.values() if is_again else ():
         if batch.is_over:
             # Another process may have had a name of it in `new/`, which is gone.
@@ -101,7 +110,8 @@ def finish_listing(moves: Moves) -> None:
     """Unlink bodies without a message, and let the next commit make durable what a start has found.
     The lock is held."""
     _remove_bodies_left(moves, {name.stem.id for name in moves.names_sent_by_others()})
-    for folder in (NEW, *FOLDERS, BODIES, "queues", *_queue_folders(moves), "."):
+    _leave_untold(moves)
+    for folder in (NEW, *FOLDERS, BODIES, DEAD_LETTERS, "queues", *_queue_folders(moves), "."):
         moves.syncer.folder_changed(folder)
 
 
@@ -124,26 +134,33 @@ def appear(moves: Moves, name: Name) -> Entry:
     return moves.index.appear(name, moves.commit, due=due)
 
 
-def finish_sends(moves: Moves, catalog: Catalog, sent: Iterable[Entry]) -> bool:
-    """Publish complete sends in `new/`, which are durable now, and unlink the others; return whether
-    all are done, because the disk may refuse a file.
-
-    The copy of a dead letter is unlinked, too: the message is still where it was, and dies again.
-    """
-    is_done = True
-    for batch in dict.fromkeys(entry.batch for entry in sent if entry in entry.batch.entries):
+def finish_sends(moves: Moves, catalog: Catalog, sent: list[Entry]) -> bool:
+    """Publish complete sends in `new/`, which are durable now, and unlink the others, as many as the
+    commit may; take them out of `sent`, and return whether none is left. The disk may refuse a file."""
+    left, at = moves.effort.share(), 0
+    refused: list[Entry] = []
+    while at < len(sent) and left > 0:
+        entry, at = sent[at], at + 1
+        if entry not in entry.batch.entries:
+            continue  # It went with another one of its file.
+        cost = 1 + entry.batch.stem.length // BYTES_LIKE_A_FILE
+        left -= cost
+        moves.effort.spend(cost)
         try:
-            _finish(moves, catalog, batch)
+            _finish(moves, catalog, entry.batch)
         except StoreError as error:
-            is_done = False
-            log.error("%s stays in new/ for now: %s", batch.stem.text, error)
-    return is_done
+            if entry in entry.batch.entries:
+                refused.append(entry)
+                log.error("%s stays in new/ for now: %s", entry.batch.stem.text, error)
+    sent[:at] = []
+    sent += refused
+    return not sent
 
 
 def _finish(moves: Moves, catalog: Catalog, batch: BatchFile) -> None:
     entries = [entry for entry in batch.entries if entry.name.state is State.SENT]
     is_only_here = len(entries) == len(batch.entries)
-    if is_only_here and (batch.stem.deaths or not batch.was_sent or not _is_whole(moves, batch)):
+    if is_only_here and (not batch.was_sent or not _is_whole(moves, batch)):
         for entry in entries:
             moves.unlink(entry)
         return
@@ -204,8 +221,24 @@ def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
             left.append(each.name)
     archived = archived_files(moves.disk, left) if left else {}
     for id in left:
-        kept = archived.get(id)
-        moves.removed.add([(body_path(id), f"{kept}{BODY}" if kept else "")])
+        moves.removed.add([(body_path(id), [f"{each}{BODY}" for each in archived.get(id, ())])])
+
+
+def _leave_untold(moves: Moves) -> None:
+    """Note the dead-letter files that no name refers to: the process that wrote them died before, or a
+    power cut has kept an older name. They go once what was found is durable."""
+    told = {
+        dead_letter_path(batch.stem.id, entry.name.death.file)
+        for batch in moves.index.batches.values()
+        for entry in batch.entries
+        if entry.name.death is not None and entry.name.death.file
+    }
+    for each in moves.scan(DEAD_LETTERS):
+        path = f"{DEAD_LETTERS}/{each.name}"
+        if each.kind is not FileKind.FILE or not is_dead_letter_path(path):
+            moves.foreign[path] = "it is no dead-letter file"
+        elif path not in told:
+            moves.index.untold[path] = moves.commit
 
 
 def _in_order(found: list[Found], prefix: int = 8) -> Iterator[Found]:
@@ -293,6 +326,9 @@ def _is_whole(moves: Moves, batch: BatchFile) -> bool:
     try:
         # The process that wrote it may have died because its sync failed.
         content = moves.disk.read(batch.entries[0].name.path, afresh=True)
+    except FileNotFoundError as error:
+        moves.require_there(batch.entries[0])
+        raise explained(error) from error
     except OSError as error:
         raise explained(error) from error
     try:

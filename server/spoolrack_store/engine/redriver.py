@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..files.disk import explained
-from ..model.batch_file import Damaged
 from ..model.clock import SECOND, Millis
+from ..model.dead_letter_records import NotAHistory
 from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
 from ..model.members import indexes, lowest
 from ..model.message_ids import FileIds, is_id, sent_at
@@ -47,11 +47,11 @@ from ..model.redrive_requests import (
 from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
-from .dead_letters import DeadLetters, history_of
+from .dead_letters import DeadLetters
 from .entries import Entry
 from .moves import Moves
 from .part import DUE_NOW, RETRY, Part
-from .reader import Reader
+from .reader import read_records
 from .sender import Sender
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,6 @@ class Redriver(Part):
         self,
         moves: Moves,
         catalog: Catalog,
-        reader: Reader,
         dead_letters: DeadLetters,
         sender: Sender,
         ids: FileIds,
@@ -178,7 +177,6 @@ class Redriver(Part):
         self._moves = moves
         self._clock = moves.clock
         self._catalog = catalog
-        self._reader = reader
         self._dead_letters = dead_letters
         self._sender = sender
         self._ids = ids
@@ -428,8 +426,11 @@ class Redriver(Part):
         moved = 0
         at = max(self._clock.wall(), drive.order.started_at)
         try:
-            for (entry, destination), members in picks.items():
-                self._moves.move(entry, members, State.READY, queue=destination, redriven=at)
+            deaths = self._dead_letters.redriven(list(picks), Millis(at))
+            for ((entry, destination), members), death in zip(picks.items(), deaths, strict=True):
+                self._moves.move(
+                    entry, members, State.READY, queue=destination, receives=0, death=death
+                )
                 moved += members.bit_count()
                 self._moves.statistics.count(destination, "redrive", members.bit_count())
         except StoreError:
@@ -469,13 +470,11 @@ class Redriver(Part):
         """Look at up to `most` messages; return how many, where up to `allowed` of them go, and
         whether these were the last."""
         room = _Room(self._moves, self._sender)
-        leaving = self._dead_letters.not_to_be_leased()
         picks: dict[tuple[Entry, str], int] = {}
         looked = 0
         for entry, members, at, after in self._candidates(drive):
             if looked >= most:
                 return looked, picks, False
-            members &= ~leaving.get(entry, 0)
             # The rest of this entry waits for another commit, too.
             now = _first(members, most - looked)
             verdict = self._judge(drive.order, entry) if now else None
@@ -518,22 +517,20 @@ class Redriver(Part):
     def _judge(self, order: RedriveOrder, entry: Entry) -> QueueRecord | MoveFailure | None:
         """Return where the messages of an entry go, or why they stay; None if they aren't selected.
 
-        Of a file with several messages none has a history. Raise `DiskError`.
+        Raise `DiskError`.
         """
-        stem = entry.batch.stem
+        stem, death = entry.batch.stem, entry.name.death
         source, since, wall = "", sent_at(stem.id), self._clock.wall()
-        if stem.deaths:
+        if death is not None:
             try:
-                history = history_of(entry.name, self._reader.line(entry))
-                source, since = _last_of(history, since)
+                *before, last = read_records(self._moves.disk, entry.name)
+            except NotAHistory as why:
+                log.warning("how messages of %s died can't be told: %s", entry.name.path, why)
+            else:
+                source, since = last.source_queue, last.dead_lettered_at
                 latest = max(wall, order.started_at)
-                if any(
-                    order.started_at <= _number(death, "redriven_at_ms") <= latest
-                    for death in history[:-1]
-                ):
+                if any(order.started_at <= (each.redriven_at or 0) <= latest for each in before):
                     return None  # This redrive has moved it before, whatever the clock did since.
-            except Damaged as why:
-                log.warning("the history of message %s can't be read: %s", stem.id, why)
         if order.source_queue and source != order.source_queue:
             return None
         # A time later than now was written by a clock that was wrong.
@@ -541,7 +538,7 @@ class Redriver(Part):
             return None
         destination = order.destination or source
         if not destination:
-            return MoveFailure(Stays.DAMAGED_HISTORY if stem.deaths else Stays.NO_HISTORY)
+            return MoveFailure(Stays.DAMAGED_HISTORY if death else Stays.NO_HISTORY)
         record = self._catalog.records.get(destination)
         if record is None or destination == order.queue:
             return MoveFailure(Stays.NO_QUEUE, destination)
@@ -568,21 +565,6 @@ def _first(members: int, most: int) -> int:
         bit = 1 << lowest(members)
         found, members = found | bit, members & ~bit
     return found
-
-
-def _last_of(history: object, sent: Millis) -> tuple[str, Millis]:
-    """Return the queue of the last death and its Unix time; "" and `sent` where that can't be told."""
-    last = history[-1] if isinstance(history, list) and history else None
-    if not isinstance(last, dict):
-        return "", sent
-    source = last.get("source_queue")
-    died = _number(last, "buried_at_ms")
-    return source if isinstance(source, str) and is_queue_name(source) else "", Millis(died or sent)
-
-
-def _number(death: object, word: str) -> int:
-    value = death.get(word) if isinstance(death, dict) else None
-    return value if isinstance(value, int) else 0
 
 
 def _age(name: RedriveName) -> tuple[bool, int, int]:

@@ -4,7 +4,7 @@ names later."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
@@ -131,8 +131,7 @@ class Remover:
     def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
         if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
             return
-        # A dead letter has left the queue: it is deleted here once its own file is durable there.
-        held = entry.held & ~self._index.superseded_of(entry)
+        held = entry.held
         if not held:
             return
         try:
@@ -165,17 +164,13 @@ class Remover:
         """Return whether another process, which may have died, has the message in `new/`: it may
         have answered the send."""
         if self._sent is None:
-            self._sent = list(self._names_sent())
+            self._sent = list(self._moves.names_sent_by_others())
         return any(name.queue == queue and name.stem.holds(id) for name in self._sent)
 
     def _sent_by_others(self, queue: str) -> list[Entry]:
         """Take in what other processes have in `new/`: they may have answered those sends."""
-        return [appear(self._moves, name) for name in list(self._names_sent()) if name.queue == queue]
-
-    def _names_sent(self) -> Iterator[Name]:
-        """Yield what other processes have in `new/`, but for copies of dead letters: their messages are
-        where they were."""
-        return (name for name in self._moves.names_sent_by_others() if not name.stem.deaths)
+        names = list(self._moves.names_sent_by_others())
+        return [appear(self._moves, name) for name in names if name.queue == queue]
 
 
 def _is_waiting(entry: Entry) -> bool:

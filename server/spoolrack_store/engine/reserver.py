@@ -1,13 +1,10 @@
 """Reservations: sets of leases under a name, which their reader may read again until it commits them.
 
-    reserved/<stream>.<seq>@<due>[~read]     a set's record: its hold ends then
-    reserved/<stream>.<seq>@<ended>[~read]~lost     the same, once the hold is over
-    reserved/<stream>.<seq>                  a marker: the stream is committed up to this number
-
-A set is a record, written once, and lease names in `delay/` that share its token. One commit makes
-both, the record first. The hold ends when the record's name says. The due in a lease's name doesn't
-count, so that an extension is one rename. The leases of a set are brought back, deleted and undone
-here only: `leaser` passes over them, and no consumer has a receipt of them.
+A set is a record in `reserved/`, written once, and lease names in `delay/` that share its token
+(`reservation_index` has the names, and the states of a set). One commit makes both, the record first.
+The hold ends when the record's name says. The due in a lease's name doesn't count, so that an extension
+is one rename. The leases of a set are brought back, deleted and undone here only: `leaser` passes over
+them, and no consumer has a receipt of them.
 
 - A record of which a message is not gone, and not under the token, was never answered, unless it is
   lost: it is undone, which means that its record goes. Leases whose token no record has are undone.
@@ -33,16 +30,14 @@ and no hold ends: the file may be the marker of a commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from heapq import heappop, heappush
-from operator import itemgetter
+from itertools import chain, islice
 from random import Random
 from typing import Final
 
-from ..files.disk import NOT_A_FILE, explained
-from ..model.batch_file import Damaged, Line
+from ..model.batch_file import Damaged
 from ..model.clock import Clock, Millis
 from ..model.errors import (
     NameTaken,
@@ -53,13 +48,10 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.field_checks import check_number, check_span, check_word
-from ..model.members import below, effort, first_of, runs
-from ..model.message_content import Attributes, size_of
-from ..model.message_ids import sent_at
-from ..model.names import NotAName, body_path
-from ..model.operations import MAX_BODY_IN_MEMORY, UNFINISHED, Message, MessageRun, Unfinished
+from ..model.members import effort
+from ..model.operations import UNFINISHED, Unfinished
 from ..model.receipts import make_set_token, mark_in, mark_of
-from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
+from ..model.reservation_names import Marker, ReservationName
 from ..model.reservation_records import ReservationRecord
 from ..model.reservation_requests import (
     MAX_EFFORT,
@@ -68,7 +60,6 @@ from ..model.reservation_requests import (
     MAX_STREAM_NAME,
     MEMORY,
     MIN_RESERVATION_TIMEOUT,
-    SLICE_EFFORT,
     CommitReservations,
     Committed,
     ExtendReservation,
@@ -80,27 +71,30 @@ from ..model.reservation_requests import (
     Reserve,
     UndoReservation,
 )
-from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog
 from .dead_letters import DeadLetters
-from .entries import Entry, Groups
+from .entries import Entry
 from .leaser import Leaser
 from .moves import Moves, begin_lease, received
 from .part import DUE_NOW, RETRY, Part, Turn
 from .reader import Reader
+from .reservation_index import (
+    FOLDER,
+    WORKED_ON,
+    HeldSet,
+    Key,
+    ReservationIndex,
+    SetState,
+    StreamCommit,
+    marker_path,
+)
+from .set_reader import SetReader
 
 log = logging.getLogger(__name__)
 
-FOLDER: Final = "reserved"
-PAGE_MESSAGES: Final = 4_000
-PAGE_BYTES: Final = 2 * 1024 * 1024
-"""Of bodies and attributes, but always one message: half of what a gRPC client takes."""
 _GONE: Final = (State.REMOVED, State.QUARANTINED)
-
-Key = tuple[str, int]
-"""A stream and a number in it."""
 
 
 @dataclass(slots=True)
@@ -111,49 +105,6 @@ class _PartialSet:
     token: str
     runs: list[tuple[str, int, int]] = field(default_factory=list)
     """Files, members and receives, as in `ReservationRecord`."""
-
-
-@dataclass(slots=True, eq=False)
-class HeldSet:
-    """A set that was reserved, held or lost."""
-
-    name: ReservationName
-    record: ReservationRecord
-    ends: Millis
-    """When the hold is over, monotonic."""
-    changed: int
-    """The commit that made, lost or found it: durable before it is finished."""
-    is_told: bool = True
-    """Whether a caller was told of it that has not made it."""
-    is_discarded: bool = False
-    """Whether it is lost, and its record goes with its last lease."""
-
-    @property
-    def key(self) -> Key:
-        return self.name.stream, self.name.sequence_number
-
-    @property
-    def path(self) -> str:
-        return f"{FOLDER}/{self.name}"
-
-    @property
-    def due(self) -> Millis:
-        assert self.name.due is not None
-        return self.name.due
-
-    def is_over(self, now: Millis) -> bool:
-        """Return whether the hold is over at the monotonic time `now`, noted or not."""
-        return self.name.is_lost or self.ends <= now
-
-
-@dataclass(frozen=True, slots=True)
-class _StreamCommit:
-    """The newest marker of a stream."""
-
-    sequence_number: int
-    marker: Marker
-    made: int
-    """The store's commit that made or found it."""
 
 
 class Reserver(Part):
@@ -178,26 +129,21 @@ class Reserver(Part):
         self._leaser = leaser
         self._clock = clock
         self._random = random
-        self.sets: dict[Key, HeldSet] = {}
-        self.markers: dict[str, _StreamCommit] = {}
-        """By stream."""
+        self.effort = moves.effort
+        """Slices of sets draw on it."""
+        self._set_reader = SetReader(moves.index, reader)
+        self.index = ReservationIndex(moves, clock)
+        self.sets: Final = self.index.sets
         self._partial: dict[Key, _PartialSet] = {}
         self._reads: dict[str, int] = {}
         """How often each set was read from its beginning, by its token."""
-        self._changed: dict[Key, None] = {}
-        """Sets and markers whose files were read: all of a set's leases may not be there."""
-        self._ends: list[tuple[Millis, Key]] = []
-        """When holds end, the next one first. An entry counts as long as its set says the same."""
-        self._over: dict[HeldSet, None] = {}
-        """Sets that are lost or committed, and not done with."""
         self._unnamed: dict[str, None] = {}
         """Tokens of leases that are of no set, and are to be undone."""
-        self._stale: dict[str, int] = {}
-        """Files that don't count, and the commit that must be durable before they go."""
-        self.pending = (self._changed, self._ends, self._over, self._unnamed, self._stale)
-        self.slice_effort = SLICE_EFFORT
-        self._effort_left = SLICE_EFFORT
-        """For what this commit may still bring back, undo or delete."""
+        index = self.index
+        worked_on = (index.in_state[state] for state in WORKED_ON)
+        self.pending = (index.changed, index.ends.times, self._unnamed, index.stale, *worked_on)
+        self._left = 1
+        """The rest of this commit's share of the effort, to bring back, undo or delete."""
         self._retry_at = Millis(0)
         self.turns = (
             Turn(UndoReservation, self._unreserve),
@@ -221,7 +167,7 @@ class Reserver(Part):
         if key not in self._partial:
             self._require_own(request.stream, request.allowed)
         there = self.sets[key].record if key in self.sets else self._partial.get(key)
-        if there is not None and there.queue != request.queue and key[1] > self.committed(key[0]):
+        if there is not None and there.queue != request.queue and key[1] > self.index.committed(key[0]):
             raise NameTaken(kind="stream", name=request.stream)
         begun = _PartialSet(request.queue, make_set_token(self._moves.owner, self._random))
         partial_set = self._partial.setdefault(key, begun)
@@ -251,13 +197,15 @@ class Reserver(Part):
         batches, runs = self._moves.index.batches, partial_set.runs
         left = MAX_EFFORT - sum(effort(members) for _, members, _ in runs)
         # Of a strict group, only one slice could lease.
-        most = left if queue.settings.group_order == "strict" else min(left, self.slice_effort)
+        # It is the last of the commit's work, and takes all that is left.
+        rest = max(1, self.effort.left)
+        most = left if queue.settings.group_order == "strict" else min(left, rest)
         picked = self._leaser.pick(
             queue,
             request.max_messages - sum(members.bit_count() for _, members, _ in runs),
             request.max_bytes
             - sum(batches[text].counted_bytes_of(members) for text, members, _ in runs),
-            self._dead_letters.not_to_be_leased(),
+            {},
             max_effort=most,
             at_least_one=not runs,
         )
@@ -269,7 +217,9 @@ class Reserver(Part):
             timeout = max(MIN_RESERVATION_TIMEOUT, queue.settings.visibility_timeout)
         wall = self._clock.wall()
         until = Millis(wall + timeout), Millis(self._clock.monotonic() + timeout)
-        if most <= sum(effort(members) for _, members in picked) < left:
+        spent = sum(effort(members) for _, members in picked)
+        self.effort.spend(spent)
+        if most <= spent < left:
             self._lease(picked, token, until)
             return UNFINISHED
         held = HeldSet(
@@ -292,7 +242,7 @@ class Reserver(Part):
         )
         # It comes before the last leases: a process that finds this one dead finds by it what to undo.
         self._moves.create_file(held.path, held.record.encode())
-        self._add(held)
+        self.index.add(held)
         try:
             self._lease(picked, token, until)
         except StoreError:
@@ -329,7 +279,7 @@ class Reserver(Part):
             visibility_timeout = held.record.visibility_timeout
         self._rename(held, replace(held.name, due=Millis(self._clock.wall() + visibility_timeout)))
         held.ends = Millis(self._clock.monotonic() + visibility_timeout)
-        heappush(self._ends, (held.ends, held.key))
+        self.index.ends.set(held.key, held.ends)
         return self._shown(held)
 
     def _release(self, request: Release) -> None:
@@ -342,14 +292,13 @@ class Reserver(Part):
         check_word("stream", stream, MAX_STREAM_NAME)
         check_number("last_sequence_number", last_sequence_number, 0, MAX_SEQUENCE_NUMBER)
         self._require_own(stream, request.allowed)
-        before = self.committed(stream)
-        keys = sorted(key for key in self.sets if key[0] == stream and key[1] <= last_sequence_number)
-        mine = [self.sets[key] for key in keys]
+        before, sets = self.index.committed(stream), self.index.of_stream(stream)
+        mine = [sets[number] for number in sorted(sets) if number <= last_sequence_number]
         if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:
             # Its messages may be ready: in this root, or in the one that the stream is of.
             raise ReservationNotFound(stream=stream, sequence_number=last_sequence_number)
         now = self._clock.monotonic()
-        lost = [held for held in mine if held.is_over(now) and not self._is_committed(held)]
+        lost = [held for held in mine if held.is_over(now) and held.state is not SetState.COMMITTED]
         done = [held for held in mine if held not in lost]
         deleted = 0
         if last_sequence_number > before:
@@ -375,29 +324,31 @@ class Reserver(Part):
             numbers = sorted(held.name.sequence_number for held in done)
             queues = tuple(sorted({held.record.queue for held in mine})) or self._queues_of(stream)
             self._write_marker(stream, last_sequence_number, numbers, queues)
-            self._over.update(dict.fromkeys(done))
             for held in lost:
                 if held.name.sequence_number <= before:
-                    self._discard(held)
+                    self.index.change(held, SetState.DISCARDED)
                     held.changed = self._moves.commit  # The marker must be durable before.
             lost = [held for held in lost if held.name.sequence_number > before]
-        elif not mine and self.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
+        elif not mine and self.index.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
             # An idle reader that asks now and then is remembered for as long as it does. All sets of
             # the old marker are done with.
             queues = self._queues_of(stream)
-            self._moves.unlink_file(_marker_path(stream, before))
-            del self.markers[stream]
+            self._moves.unlink_file(marker_path(stream, before))
+            del self.index.markers[stream]
             self._write_marker(stream, before, [], queues)
         # Else what was told before is told again: that answer may not have been heard.
-        deleted += sum(entry.held.bit_count() for held in done for entry in self._leases(held))
+        leases_of = self._moves.index.leases_of
+        deleted += sum(
+            entry.held.bit_count() for held in done for entry in leases_of.get(held.record.token, ())
+        )
         return Committed(messages=deleted, lost=[held.name.sequence_number for held in lost])
 
     def _write_marker(
         self, stream: str, sequence_number: int, sets: Sequence[int], queues: tuple[str, ...]
     ) -> None:
         marker = Marker(sets=tuple(sets), queues=queues, made_at=self._clock.wall())
-        self._moves.create_file(_marker_path(stream, sequence_number), marker.encode(), urgent=True)
-        self._mark(stream, _StreamCommit(sequence_number, marker, self._moves.commit))
+        self._moves.create_file(marker_path(stream, sequence_number), marker.encode(), urgent=True)
+        self.index.mark(stream, StreamCommit(sequence_number, marker, self._moves.commit))
 
     def _mark_read(self, request: MarkRead) -> None:
         held = self._find(request.stream, request.sequence_number, request.allowed)
@@ -409,9 +360,9 @@ class Reserver(Part):
         changes = self._moves.changes
         if held is None or held.is_told or (changes is not None and changes.is_shared):
             return
-        if not held.is_over(self._clock.monotonic()) and not self._is_committed(held):
+        if held.state is SetState.HELD and not held.is_over(self._clock.monotonic()):
             self._give_up(held)
-            self._effort_left = self.slice_effort
+            self._left = self.effort.share()
             self._undo_unnamed()
 
     def _quarantine(self, request: QuarantineReserved) -> None:
@@ -428,46 +379,44 @@ class Reserver(Part):
 
     # Questions. Where other processes are, they are asked while the index is exact.
 
-    def committed(self, stream: str) -> int:
-        """Return up to where the stream is committed; -1 if nothing is."""
-        newest = self.markers.get(stream)
-        return -1 if newest is None else newest.sequence_number
-
     def shown(self, queue: str, stream: str, after: Key, limit: int) -> list[Reservation]:
         """Return up to `limit` sets above `after`, by stream and number, that aren't committed."""
-        found = sorted(
-            (held.key, held)
-            for held in self._uncommitted()
-            if held.key > after
-            and stream in ("", held.name.stream)
-            and queue in ("", held.record.queue)
+        found = (
+            self.sets[name, number]
+            for name in ([stream] if stream else sorted(self.index.streams))
+            if name >= after[0]
+            for number in sorted(self.index.of_stream(name))
+            if (name, number) > after
         )
-        return [self._shown(held) for _, held in found[:limit]]
+        listed = (
+            held for held in found if queue in ("", held.record.queue) and self._is_uncommitted(held)
+        )
+        return [self._shown(held) for held in islice(listed, limit)]
 
     def held_in(self, queue: str) -> dict[str, Reservation]:
         """Return the sets of a queue that are held, by the tokens of their leases."""
         now = self._clock.monotonic()
         return {
             held.record.token: self._shown(held)
-            for held in self._uncommitted()
-            if held.record.queue == queue and not held.is_over(now)
+            for held in self.index.of_queue.get(queue, ())
+            if held.state is SetState.HELD and self._is_uncommitted(held) and not held.is_over(now)
         }
 
     def count(self) -> tuple[int, int]:
         """Return how many sets are held, and how many are lost."""
-        now = self._clock.monotonic()
-        over = [held.is_over(now) for held in self._uncommitted()]
-        return len(over) - sum(over), sum(over)
+        held, ending, lost = (
+            len(self.index.in_state[state]) for state in (SetState.HELD, SetState.ENDING, SetState.LOST)
+        )
+        return held, ending + lost
 
-    def _uncommitted(self) -> Iterator[HeldSet]:
-        for held in self.sets.values():
-            if held.name.sequence_number > self.committed(held.name.stream):
-                yield held
+    def _is_uncommitted(self, held: HeldSet) -> bool:
+        return held.name.sequence_number > self.index.committed(held.name.stream)
 
     def due_of(self, token: str) -> Millis | None:
         """Return the Unix time at which leases with this token of a set end, which their names don't
         say."""
-        return next((held.due for held in self.sets.values() if held.record.token == token), None)
+        held = self.index.of_token.get(token)
+        return None if held is None else held.due
 
     def begin_reading(
         self,
@@ -493,156 +442,61 @@ class Reserver(Part):
     def page(self, stream: str, sequence_number: int, begin: int, end: int) -> Page:
         """Read messages at the places from `begin` to before `end`, in order, as many as a page holds;
         without those deleted. Raise `DiskError`, or what a read must be told."""
-        held = self._find(stream, sequence_number)
-        page, place = Page(following=begin), 0
-        end = min(end, begin + PAGE_MESSAGES)
-        for text, members in held.record.files:
-            count = members.bit_count()
-            if place + count > begin:
-                wanted = first_of(members, end - place) & ~first_of(members, max(0, begin - place))
-                for first, last, entry in self._leased_runs(held, text, wanted):
-                    unread = self._add_run(page, held, entry, first, last)
-                    if unread is not None:
-                        page.following = place + below(members, unread).bit_count()
-                        return page
-                page.following = min(place + count, end)
-            place += count
-            if place >= end:
-                break
-        return page
-
-    def _leased_runs(self, held: HeldSet, text: str, wanted: int) -> list[tuple[int, int, Entry]]:
-        """Return the messages of a file that are still in the set, by unbroken runs of indexes."""
-        batch = self._moves.index.file(text)
-        found = [
-            (first, last, entry)
-            for entry in ([] if batch is None else batch.entries)
-            if entry.name.token == held.record.token
-            for first, last in runs(entry.held & wanted)
-        ]
-        return sorted(found, key=itemgetter(0))
-
-    def _add_run(self, page: Page, held: HeldSet, entry: Entry, first: int, last: int) -> int | None:
-        """Read messages from the index `first` to `last`; return the index of the first one that the
-        page has no room for."""
-        try:
-            line = self._reader.line(entry)
-            until, size = first, page.size
-            while until <= last:
-                more = _size_in_memory(entry, line, until)
-                if size + more > PAGE_BYTES and (page.runs or until > first):
-                    break
-                size, until = size + more, until + 1
-            if until > first:
-                page.runs.append(self._run(held, entry, line, first, until - 1))
-                page.size = size
-            return until if until <= last else None
-        except Damaged as why:
-            if first < last:
-                # One by one: the others can be read.
-                for index in range(first, last + 1):
-                    if self._add_run(page, held, entry, index, index) is not None:
-                        return index
-                return None
-            (stream, number), id = held.key, entry.batch.stem.message_id(first)
-            gone = QuarantineReserved(stream=stream, sequence_number=number, id=id, why=str(why))
-            page.damaged.append(gone)
-            return None
-
-    def _run(self, held: HeldSet, entry: Entry, line: Line, first: int, last: int) -> MessageRun:
-        batch, name = entry.batch, entry.name
-        bodies = self._reader.joined_bodies(entry, first, last)
-        places = range(last + 1 - first)
-        attributes: dict[int, Attributes] = {}
-        groups: dict[int, str] = {}
-        if said := line.attributes:
-            attributes = {place: each for place in places if (each := said.get(first + place))}
-        if line.groups:
-            by_index = batch.groups or Groups(line.groups, batch.stem.full)
-            groups = {place: group for place in places if (group := by_index.of(first + place))}
-        id, is_external = batch.stem.message_id(first), batch.stem.is_external
-        return MessageRun(
-            first=Message(
-                queue=name.queue,
-                id=id,
-                state=State.LEASED,
-                body=b"",
-                attributes={},
-                priority=batch.stem.priority,
-                size=batch.stem.size if is_external else 0,
-                body_path=body_path(id) if is_external else "",
-                sent_at=sent_at(id),
-                receives=name.receives,
-                first_receive=name.first,
-                due=held.due,
-                receipt=None,
-            ),
-            bodies=bodies,
-            sizes=[len(bodies)] if is_external else line.sizes[first : last + 1],
-            attributes=attributes,
-            groups=groups,
-        )
+        return self._set_reader.page(self._find(stream, sequence_number), begin, end)
 
     # Work between requests.
-
-    @property
-    def _is_end_due(self) -> bool:
-        """Whether a hold is over, and that isn't noted."""
-        first = self._first_to_end()
-        return first is not None and first.ends <= self._clock.monotonic()
 
     def next_due(self) -> Millis | None:
         if self._retry_at > self._clock.monotonic():
             return self._retry_at
-        if self._changed or self._over or self._unnamed or self._stale:
+        index = self.index
+        if index.changed or self._unnamed or index.stale or any(index.in_state[at] for at in WORKED_ON):
             return DUE_NOW
-        first = self._first_to_end()
-        return None if first is None else first.ends
-
-    def _first_to_end(self) -> HeldSet | None:
-        """Return the set whose hold is over next, and isn't noted as over."""
-        while self._ends:
-            ends, key = self._ends[0]
-            held = self.sets.get(key)
-            if held is not None and held.ends == ends and not held.name.is_lost:
-                return held
-            heappop(self._ends)
-        return None
+        return index.ends.next()
 
     @property
     def has_durable(self) -> bool:
         return self._clock.monotonic() >= self._retry_at and any(
-            self._is_committed(held)
-            and self._committed_in(held) <= self._moves.synced
-            and held.record.token in self._moves.index.leases_of
-            for held in self._over
+            self._is_durable(held) and held.record.token in self._moves.index.leases_of
+            for held in self.index.in_state[SetState.COMMITTED]
         )
+
+    def _is_durable(self, held: HeldSet) -> bool:
+        """Return whether the state of the set is durable, so that its leases may move."""
+        since = held.changed
+        if held.state is SetState.COMMITTED and held.name.stream in self.index.markers:
+            since = self.index.markers[held.name.stream].made
+        return since <= self._moves.synced
 
     def is_coming_back(self, queue: str) -> bool:
         """Return whether a hold is over, which has to be durable before its messages are ready."""
-        now, synced = self._clock.monotonic(), self._moves.synced
+        index, now, synced = self.index, self._clock.monotonic(), self._moves.synced
+        next_end = index.ends.next()
+        is_end_due = next_end is not None and next_end <= now
+        ending = (index.in_state[SetState.ENDING], index.in_state[SetState.DISCARDED])
         return any(
             held.record.queue == queue
             and (held.changed > synced if held.name.is_lost else held.ends <= now)
-            and not self._is_committed(held)
-            for held in (self.sets.values() if self._is_end_due else self._over)
+            and held.state is not SetState.COMMITTED
+            for held in (index.of_queue.get(queue, ()) if is_end_due else chain(*ending))
         )
 
     @property
     def is_in_slices(self) -> bool:
         """Whether the next commit leases, brings back, undoes or deletes more of a set."""
-        if self._partial or self._effort_left > 0:
+        if self._partial or self._left > 0:
             return bool(self._partial)
         due = self.next_due()
         return due is not None and due <= self._clock.monotonic()
 
     def advance(self) -> None:
-        self._effort_left = self.slice_effort
+        self._left = self.effort.share()
         self._attempt(self._apply_changes)
         self._attempt(self._end_holds)
         self._attempt(self._undo_unnamed)
-        for held in list(self._over):
-            self._attempt(partial(self._finish, held))
+        for state in WORKED_ON:
+            for held in list(islice(self.index.in_state[state], max(1, self._left))):
+                self._attempt(partial(self._finish, held))
         self._attempt(self._unlink_stale)
 
     def _attempt(self, step: Callable[[], None]) -> None:
@@ -655,167 +509,92 @@ class Reserver(Part):
 
     def _apply_changes(self) -> None:
         """Undo what was never answered, and follow the markers of other processes."""
-        if not self._changed:
-            return
-        for key in self._changed:
+        index = self.index
+        for key in index.changed:
             held = self.sets.get(key)
             if held is not None and not held.name.is_lost and self._has_slipped(held):
                 self._give_up(held)
-        for held in self.sets.values():
-            if self._is_committed(held):
-                self._over[held] = None
-                if held.name.is_lost:
-                    # A power cut may have kept the marker, and not the leases that came before it.
-                    self._lease_again(held)
-            elif held.name.sequence_number <= self.committed(held.name.stream):
-                self._lose(held)  # It was lost before that commit, by a clock that was ahead.
-        self._changed.clear()
+        for stream in dict.fromkeys(stream for stream, _ in index.changed):
+            for held in index.of_stream(stream).values():
+                if index.is_named(held):
+                    if held.name.is_lost:
+                        # A power cut may have kept the marker, and not the leases that came before it.
+                        self._lease_again(held)
+                elif held.state is SetState.HELD and not self._is_uncommitted(held):
+                    self._lose(held)  # It was lost before that commit, by a clock that was ahead.
+        index.changed.clear()
 
     def _end_holds(self) -> None:
-        now = self._clock.monotonic()
-        while (held := self._first_to_end()) is not None and held.ends <= now:
-            if not self._is_committed(held):
+        ends, now = self.index.ends, self._clock.monotonic()
+        while self._left > 0 and (key := ends.pop(now)) is not None:
+            held = self.sets[key]
+            self._spend(1)
+            try:
                 self._lose(held)
-            heappop(self._ends)
+            except StoreError:
+                ends.set(key, held.ends)
+                raise
 
     def _finish(self, held: HeldSet) -> None:
         """Bring the messages of a lost set back, and delete those of a committed one, once that is
-        durable."""
-        is_committed = self._is_committed(held)
-        if (self._committed_in(held) if is_committed else held.changed) > self._moves.synced:
+        durable; then let its record go, unless its reader is to hear that it is lost."""
+        if not self._is_durable(held):
             return
-        leases = self._leases(held)
-        for entry in leases:
-            if self._effort_left <= 0:
-                break
-            self._effort_left -= effort(entry.held)
-            if is_committed:
+        leases = self._moves.index.leases_of.get(held.record.token, {})
+        for entry in self._slice(leases):
+            if held.state is SetState.COMMITTED:
                 count = entry.held.bit_count()
                 self._moves.delete(entry, entry.held)
                 self._moves.statistics.count(held.record.queue, "commit", count)
             else:
                 self._leaser.bring_back(entry, entry.held)
         if leases:
-            return  # The rest is for the next commits; dead letters stay in the set for some.
-        if not is_committed and not held.is_discarded:
-            del self._over[held]
+            return  # The rest is for the next commits.
+        if held.state is SetState.ENDING:
+            self.index.change(held, SetState.LOST)
             return
         files = (self._moves.index.file(text) for text, _ in held.record.files)
         changed = [file.changed for file in files if file is not None]
         if max(changed, default=0) <= self._moves.synced:
+            self._spend(1)
             self._moves.unlink_file(held.path)
-            self._drop(held)
+            self.index.drop(held)
+
+    def _slice(self, leases: Collection[Entry]) -> Iterator[Entry]:
+        """Yield leases, which the caller moves, as long as the commit's effort lasts."""
+        for entry in list(islice(leases, max(0, self._left))):
+            if self._left <= 0:
+                return
+            self._spend(effort(entry.held))
+            yield entry
+
+    def _spend(self, renames: int) -> None:
+        self._left -= renames
+        self.effort.spend(renames)
 
     def tick(self) -> None:
         """Find what dead processes have leased for no set; forget what is long over."""
         self._find_unnamed()
         before = self._clock.wall() - MEMORY
-        for held in self.sets.values():
-            if held.name.is_lost and held.due < before:
-                self._discard(held)
-        known = {held.record.token for held in self.sets.values()}
-        self._reads = {token: reads for token, reads in self._reads.items() if token in known}
-        for stream in self.markers.keys() - {stream for stream, _ in self.sets}:
-            if self.markers[stream].marker.made_at < before:
-                self._moves.unlink_file(_marker_path(stream, self.committed(stream)))
-                del self.markers[stream]
+        index = self.index
+        for state in (SetState.ENDING, SetState.LOST):
+            for held in [held for held in index.in_state[state] if held.due < before]:
+                index.change(held, SetState.DISCARDED)
+        self._reads = {token: reads for token, reads in self._reads.items() if token in index.of_token}
+        for stream in index.markers.keys() - index.streams.keys():
+            if index.markers[stream].marker.made_at < before:
+                self._moves.unlink_file(marker_path(stream, index.committed(stream)))
+                del index.markers[stream]
 
     # The sets and markers.
 
     def recover(self) -> None:
-        for known in (self.sets, self.markers, self._changed, self._over, self._unnamed, self._stale):
-            known.clear()
-        # In the order of their names: of two records of a set the one that ends first is kept.
-        for path in sorted(f"{FOLDER}/{each.name}" for each in self._moves.scan(FOLDER)):
-            try:
-                self._read(path)
-            except StoreError as error:
-                log.error("%s can't be read, so reservations have to wait: %s", path, error)
-                self._moves.unread[path] = None
-            self._moves.syncer.lone_file_written(path)
-        self._moves.syncer.folder_changed(FOLDER)
+        self._unnamed.clear()
+        self.index.recover()
         self._find_unnamed()
 
     def path_changed(self, path: str) -> None:
-        try:
-            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
-        except NotAName:
-            return
-        held = self.sets.get((name.stream, name.sequence_number))
-        if name.due is None:
-            if self.committed(name.stream) == name.sequence_number:
-                del self.markers[name.stream]
-        elif held is not None and held.name == name:
-            self._drop(held)
-        self._read(path)
-
-    def _read(self, path: str) -> None:
-        """Take in a file that may be there; `_apply_changes` follows. Raise `DiskError`, `DiskFull`."""
-        self._stale.pop(path, None)
-        try:
-            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
-            self._changed[name.stream, name.sequence_number] = None
-            content = self._moves.disk.read(path, afresh=True)
-            if name.due is None:
-                commit = _StreamCommit(name.sequence_number, Marker.decode(content), self._moves.commit)
-                self._mark(name.stream, commit)
-            else:
-                self._keep(name, ReservationRecord.decode(content))
-        except NotAName:
-            log.warning("%a is none of ours", path)
-        except FileNotFoundError:
-            pass
-        except Torn as error:
-            log.info("%s was never written whole: %s", path, error)
-            self._stale[path] = 0
-        except NotWhole as error:
-            self._moves.quarantine(path, f"this reservation's file is damaged: {error}")
-        except OSError as error:
-            if error.errno not in NOT_A_FILE:
-                raise explained(error) from error
-            self._moves.quarantine(path, "it is no file")
-
-    def _keep(self, name: ReservationName, record: ReservationRecord) -> None:
-        assert name.due is not None
-        left = min(name.due - self._clock.wall(), MAX_VISIBILITY)
-        found = HeldSet(name, record, Millis(self._clock.monotonic() + left), self._moves.commit)
-        useless = self.sets.get(found.key)
-        if useless is None or (useless.record.token == record.token and name.is_lost):
-            self._add(found)
-        else:
-            useless = found
-        # Of two sets the older one was undone, and that isn't durable: none of them was answered.
-        if useless is not None:
-            self._stale[useless.path] = 0
-
-    def _add(self, held: HeldSet) -> None:
-        """Take in a set, in place of one under the same key."""
-        there = self.sets.get(held.key)
-        if there is not None:
-            self._drop(there)
-        self.sets[held.key] = held
-        heappush(self._ends, (held.ends, held.key))
-        if held.name.is_lost:
-            self._over[held] = None
-        self._unnamed.pop(held.record.token, None)
-
-    def _drop(self, held: HeldSet) -> None:
-        """Drop a set whose record is gone, or goes."""
-        self.sets.pop(held.key, None)
-        self._over.pop(held, None)
-
-    def _mark(self, stream: str, commit: _StreamCommit) -> None:
-        """Take in a marker: of a stream the greatest counts, any other goes once that is durable."""
-        other = self.markers.get(stream)
-        if other is not None and other.sequence_number > commit.sequence_number:
-            other, commit = commit, other
-        self.markers[stream] = commit
-        if other is not None:
-            self._stale[_marker_path(stream, other.sequence_number)] = commit.made
-
-    def _leases(self, held: HeldSet) -> list[Entry]:
-        """Return the leases of a set."""
-        return list(self._moves.index.leases_of.get(held.record.token, ()))
+        self.index.path_changed(path)
 
     def _entries(self, held: HeldSet) -> Iterator[tuple[Entry, int, int]]:
         """Yield what holds messages of a set: the entry, these messages, and their receives when the
@@ -828,10 +607,9 @@ class Reserver(Part):
 
     def _untouched(self, held: HeldSet) -> list[tuple[Entry, int]]:
         """Return the messages of a lost set that no one has leased since, and that don't die."""
-        dying = self._dead_letters.not_to_be_leased()
         found: list[tuple[Entry, int]] = []
         for entry, members, receives in self._entries(held):
-            name, living = entry.name, members & ~dying.get(entry, 0)
+            name = entry.name
             if name.token == held.record.token:
                 is_untouched = not self._dead_letters.dies_with_lease(entry)
             else:
@@ -842,8 +620,8 @@ class Reserver(Part):
                     and name.receives == receives
                     and (name.first or 0) <= held.record.made_at
                 )
-            if living and is_untouched:
-                found.append((entry, living))
+            if is_untouched:
+                found.append((entry, members))
         return found
 
     def _lease_again(self, held: HeldSet) -> None:
@@ -866,15 +644,6 @@ class Reserver(Part):
             for entry, _, _ in self._entries(held)
         )
 
-    def _committed_in(self, held: HeldSet) -> int:
-        """Return the store's commit that holds the newest marker of the set's stream."""
-        return self.markers[held.name.stream].made
-
-    def _is_committed(self, held: HeldSet) -> bool:
-        """Return whether a commit names it."""
-        newest = self.markers.get(held.name.stream)
-        return newest is not None and held.name.sequence_number in newest.marker.sets
-
     def _is_queue_gone(self, held: HeldSet) -> bool:
         """Return whether its queue was deleted, also if its name is another queue's by now."""
         record, created_at = self._catalog.records.get(held.record.queue), held.record.queue_created_at
@@ -888,7 +657,7 @@ class Reserver(Part):
             ended = min(held.due, self._clock.wall())
             self._rename(held, replace(held.name, due=ended, is_lost=True))
             held.changed = self._moves.commit
-            self._over[held] = None
+            self.index.change(held, SetState.ENDING)
 
     def _rename(self, held: HeldSet, name: ReservationName) -> None:
         if name != held.name:
@@ -898,30 +667,23 @@ class Reserver(Part):
             self._moves.rename_file(held.path, f"{FOLDER}/{name}")
             held.name = name
 
-    def _discard(self, held: HeldSet) -> None:
-        """Let a lost set's record go, once its leases have."""
-        if not held.is_discarded:
-            held.is_discarded = True
-            self._over[held] = None
-
     def _give_up(self, held: HeldSet) -> None:
         """Undo a set that was never answered: without its record its leases are of no set."""
-        self._drop(held)
-        self._stale[held.path] = 0
+        self.index.drop(held)
+        self.index.stale[held.path] = 0
         self._unnamed[held.record.token] = None
         self._unlink_stale()
 
     def _unlink_stale(self) -> None:
-        for path, commit in list(self._stale.items()):
-            if commit <= self._moves.synced:
-                self._moves.unlink_file(path)
-                del self._stale[path]
+        stale = self.index.stale
+        for path in [path for path, commit in stale.items() if commit <= self._moves.synced]:
+            self._moves.unlink_file(path)
+            del stale[path]
 
     def _find_unnamed(self) -> None:
         """Find leases whose token no record has, but for those that a process is about to name."""
         known = {each.token for each in self._partial.values()}
-        known.update(held.record.token for held in self.sets.values())
-        unnamed = self._moves.index.leases_of.keys() - known
+        unnamed = self._moves.index.leases_of.keys() - self.index.of_token.keys() - known
         if not unnamed:
             return
         moves = self._moves
@@ -932,11 +694,13 @@ class Reserver(Part):
     def _undo_unnamed(self) -> None:
         """Undo leases of no set, up to what one commit may move: they don't count as receives."""
         for token in list(self._unnamed):
-            for entry in list(self._moves.index.leases_of.get(token, ())):
-                if self._effort_left <= 0:
-                    return
-                self._effort_left -= effort(entry.held)
+            leases = self._moves.index.leases_of.get(token, {})
+            if token in self.index.of_token:
+                leases = {}  # Another process has written its record since.
+            for entry in self._slice(leases):
                 self._unlease(entry)
+            if leases:
+                return
             del self._unnamed[token]
 
     def _unlease(self, entry: Entry) -> None:
@@ -975,14 +739,14 @@ class Reserver(Part):
         self._moves.require_read(self.folders)
         if allowed is None:
             return
-        queues = {held.record.queue for key, held in self.sets.items() if key[0] == stream}
+        queues = {held.record.queue for held in self.index.of_stream(stream).values()}
         queues |= {partial.queue for key, partial in self._partial.items() if key[0] == stream}
         if not all(map(allowed, queues.union(self._queues_of(stream)))):
             raise NameTaken(kind="stream", name=stream)
 
     def _queues_of(self, stream: str) -> tuple[str, ...]:
         """Return the queues that the stream's newest marker names."""
-        newest = self.markers.get(stream)
+        newest = self.index.markers.get(stream)
         return () if newest is None else newest.marker.queues
 
     def _find(
@@ -996,24 +760,11 @@ class Reserver(Part):
 
     def _refuse_committed(self, stream: str, sequence_number: int) -> None:
         self._moves.require_read(self.folders)
-        committed = self.committed(stream)
+        committed = self.index.committed(stream)
         if sequence_number <= committed:
             raise ReservationCommitted(
                 stream=stream, sequence_number=sequence_number, committed=committed
             )
-
-
-def _marker_path(stream: str, sequence_number: int) -> str:
-    return f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
-
-
-def _size_in_memory(entry: Entry, line: Line, index: int) -> int:
-    """Return the bytes that a message takes: of a body too large for memory none."""
-    size = line.sizes[index]
-    if line.is_external and size > MAX_BODY_IN_MEMORY:
-        size = 0
-    attributes = line.attributes.get(index)
-    return size + size_of(attributes) if attributes else size
 
 
 def _check_name(stream: str, sequence_number: int) -> None:

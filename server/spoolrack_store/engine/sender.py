@@ -301,7 +301,7 @@ class Sender(Part):
         entries = [] if found is None else [found[0]]
         if found is None:
             names = [name for name in self._moves.names_sent_by_others() if name.stem.holds(id)]
-            entries = [appear(self._moves, name) for name in names if not name.stem.deaths]
+            entries = [appear(self._moves, name) for name in names]
         self.ordered += [
             entry for entry in entries if entry.name.state is State.SENT and entry.batch.stem.is_grouped
         ]

@@ -113,6 +113,9 @@ class Sharing:
                 raise RootInUse(root="the root", holder=holder)
             living = frozenset(filter(self._is_living, members))
             if living:
+                if not self._moves.disk.can_sync_all:
+                    holder = ", and needs a syncfs(2) that reports errors to have two at once"
+                    raise RootInUse(root="the root", holder=holder)
                 changes.read_header()
                 self._decide()
                 changes.join()
@@ -193,7 +196,6 @@ class Sharing:
         if self._is_whole:
             for path in list(self._moves.unread):
                 self._notify_parts(path)
-        replayed = self.replayed
         try:
             for change in self._changes.news():
                 self._replay(change)
@@ -201,8 +203,6 @@ class Sharing:
             self._is_listed = False
             return False
         if not self._is_whole:
-            if replayed != self.replayed:
-                self._moves.index.find_superseded(self._moves.commit)
             self._read_rest()
         return True
 

@@ -22,13 +22,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from operator import attrgetter
 from typing import Final
 
 from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
 from ..model import manifest as manifests
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
-from ..model.clock import Clock, Millis
+from ..model.clock import SECOND, Clock, Millis
+from ..model.deadlines import Deadlines
 from ..model.errors import (
     ChunkDiffers,
     EpochDiffers,
@@ -76,6 +78,7 @@ from ..model.stage_requests import (
 )
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
+from .index import SortedNames
 from .moves import Moves
 from .part import DUE_NOW, RETRY, Part
 
@@ -89,8 +92,6 @@ class _OpenStage:
     """A stage that has chunks."""
 
     life: StageLife
-    ends: Millis
-    """Monotonic: a step of the clock must not drop it."""
     changed: int = 0
     """The commit that makes its last chunk durable."""
     chunks: dict[int, Chunk] = field(default_factory=dict)
@@ -143,6 +144,10 @@ class Stages(Part):
         """By life, those that have ended, too."""
         self._open: dict[str, _OpenStage] = {}
         """By name, those that have not ended."""
+        self._names = SortedNames()
+        """Of those, in order."""
+        self._deadlines = Deadlines[str]()
+        """When each of them is dropped, by name. Monotonic: a step of the clock must not drop it."""
         self._ends: dict[str, _End] = {}
         """All records that are there, by path."""
         self._ended: dict[str, _End] = {}
@@ -151,6 +156,8 @@ class Stages(Part):
         """The manifests of each writer, the latest epoch last."""
         self._unfinished: dict[_End, None] = {}
         """The records with which something is to be done."""
+        self._memories = Deadlines[str]()
+        """When the memory of each manifest is over, in Unix time, by its path."""
         self.pending = (self._unfinished, self._open)
         self._is_cut = False
         """Whether a commit has left chunks of a publication to the next one."""
@@ -245,7 +252,8 @@ class Stages(Part):
     def listed(self, after: str, limit: int) -> list[StageInfo]:
         """Return up to `limit` stages whose names stand above `after`, in order."""
         infos: list[StageInfo] = []
-        for name in sorted(name for name in self._open if name > after)[:limit]:
+        above = (name for name in self._names.since(after) if name != after)
+        for name in islice(above, limit):
             stage = self._open[name]
             messages: dict[str, int] = {}
             for _, chunk in sorted(stage.chunks.items()):
@@ -389,15 +397,13 @@ class Stages(Part):
         life = str(chunk.life)
         stage = self._stages.get(life)
         if stage is None:
-            left = max(0, min(chunk.life.due - self._clock.wall(), MAX_TIME_TO_LIVE))
-            ends = Millis(self._clock.monotonic() + left)
-            stage = self._stages[life] = _OpenStage(chunk.life, ends)
+            stage = self._stages[life] = _OpenStage(chunk.life)
         stage.chunks[chunk.number] = chunk
         stage.queues.add(chunk.queue)
         stage.changed = self._moves.commit
         if life not in self._ended:
             # In place of a former life, of which another process may have unlinked the end already.
-            self._open[chunk.life.stage] = stage
+            self._reopen(stage)
         self._ids.rise_above(chunk.stem.message_id(chunk.messages - 1))
         return stage
 
@@ -410,8 +416,26 @@ class Stages(Part):
         del stage.chunks[chunk.number]
         if not stage.chunks:
             del self._stages[life]
-            if self._open.get(chunk.life.stage) is stage:
-                del self._open[chunk.life.stage]
+            self._close(stage)
+
+    def _reopen(self, stage: _OpenStage) -> None:
+        """Let a stage be the open one of its name."""
+        name, due = stage.life.stage, stage.life.due
+        if self._open.get(name) is stage:
+            return
+        if name not in self._open:
+            self._names.add(name)
+        self._open[name] = stage
+        left = max(0, min(due - self._clock.wall(), MAX_TIME_TO_LIVE))
+        self._deadlines.set(name, Millis(self._clock.monotonic() + left))
+
+    def _close(self, stage: _OpenStage) -> None:
+        """Let a stage be open no more."""
+        name = stage.life.stage
+        if self._open.get(name) is stage:
+            del self._open[name]
+            self._names.remove(name)
+            self._deadlines.discard(name)
 
     def _add_manifest(self, by: Publication, manifest: Manifest) -> None:
         lives, commit = list(manifest.stages), self._moves.commit
@@ -421,6 +445,7 @@ class Stages(Part):
         ends.append(end)
         ends.sort(key=attrgetter("epoch"))
         self._unfinished.update(dict.fromkeys(ends))
+        self._memories.set(end.path, manifest.expires_at)
 
     def _add_end(self, end: _End) -> None:
         self._ends[end.path] = end
@@ -428,8 +453,8 @@ class Stages(Part):
         for life in end.lives:
             self._ended[life] = end
             stage = self._stages.get(life)
-            if stage is not None and self._open.get(stage.life.stage) is stage:
-                del self._open[stage.life.stage]
+            if stage is not None:
+                self._close(stage)
 
     def _leave_end(self, end: _End) -> None:
         """Drop a record that is there no more; no stage begins its lives before that is durable."""
@@ -437,6 +462,7 @@ class Stages(Part):
         end.gone = end.unlinked = self._moves.commit
         self._unfinished[end] = None
         if end.manifest is not None:
+            self._memories.discard(end.path)
             self._writers[end.writer].remove(end)
             if not self._writers[end.writer]:
                 del self._writers[end.writer]
@@ -573,7 +599,7 @@ class Stages(Part):
         the younger was acknowledged."""
         open = [stage for life, stage in self._stages.items() if life not in self._ended]
         for stage in sorted(open, key=lambda stage: stage.first, reverse=True):
-            self._open[stage.life.stage] = stage
+            self._reopen(stage)
         for stage in open:
             if self._open[stage.life.stage] is not stage:
                 for chunk in list(stage.chunks.values()):
@@ -592,13 +618,16 @@ class Stages(Part):
     def advance(self) -> None:
         self._drop_expired()
         left, self._is_cut = self._moves.effort.share(), False
-        for end in list(self._unfinished):
-            if end.commit > self._moves.synced:
-                continue
+        for end in list(islice(self._unfinished, left)):
             try:
-                left -= self._finish(end, left)
+                if end.commit <= self._moves.synced:
+                    left -= self._finish(end, left)
             except StoreError as error:
                 log.warning("the order in %s has to wait: %s", end.path, error)
+            if self._is_cut:
+                return
+            if end in self._unfinished:
+                self._unfinished[end] = self._unfinished.pop(end)  # Behind the others.
 
     @property
     def is_in_slices(self) -> bool:
@@ -668,27 +697,35 @@ class Stages(Part):
         return not self._catalog.has_writer(end.writer)
 
     def tick(self) -> None:
-        """Forget old epochs."""
-        for end in self._ends.values():
+        """Forget old epochs, as many as the commit may."""
+        wall = self._clock.wall()
+        for _ in range(self._moves.effort.share()):
+            path = self._memories.pop(wall)
+            if path is None:
+                return
+            end = self._ends[path]
             if self._is_to_be_forgotten(end):
                 self._unfinished[end] = None
+            self._memories.set(path, Millis(wall + SECOND))
 
     def _drop_expired(self) -> None:
-        """Drop the stages that were not published in time."""
+        """Drop the stages that were not published in time, as many as the commit may beside those that
+        are being dropped."""
         now = self._clock.monotonic()
-        for stage in list(self._open.values()):
-            if stage.ends <= now:
-                log.info("the stage %s has expired", stage.life.stage)
-                try:
-                    self._drop(stage)
-                except StoreError as error:
-                    log.warning("the stage %s stays for now: %s", stage.life.stage, error)
-                    stage.ends = Millis(now + RETRY)
+        for _ in range(self._moves.effort.share() - len(self._unfinished)):
+            name = self._deadlines.pop(now)
+            if name is None:
+                return
+            self._moves.effort.spend()
+            log.info("the stage %s has expired", name)
+            try:
+                self._drop(self._open[name])
+            except StoreError as error:
+                log.warning("the stage %s stays for now: %s", name, error)
+                self._deadlines.set(name, Millis(now + RETRY))
 
     def next_due(self) -> Millis | None:
-        if self._unfinished:
-            return DUE_NOW
-        return min((stage.ends for stage in self._open.values()), default=None)
+        return DUE_NOW if self._unfinished else self._deadlines.next()
 
 
 def _owns(request: Publish, last: Manifest, last_epoch: int) -> bool:

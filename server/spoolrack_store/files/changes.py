@@ -147,13 +147,12 @@ class Changes:
         self._seen = self._done
 
     def set_members(self, members: tuple[str, ...]) -> None:
-        self.members = members
-        self._members = "".join(f"{owner}\n" for owner in members).encode()
-        text = self._members + b"\0"
-        if len(text) > _START - _OWNERS:
-            why = f"{len(self.members) - 1} processes have it open, as many as can: end one of them"
+        text = "".join(f"{owner}\n" for owner in members).encode()
+        if len(text) >= _START - _OWNERS:
+            why = f"{len(members) - 1} processes have it open, as many as can: end one of them"
             raise RootUnusable(root="the root", why=why)
-        self._write(_OWNERS, text)
+        self.members, self._members = members, text
+        self._write(_OWNERS, text + b"\0")
 
     def hold(self, since: int) -> None:
         """Record the holder of `LOCK`."""

@@ -10,6 +10,12 @@ rename is on stable media only when both its folders are, and a new file only wh
 folder are. A commit therefore syncs every folder that was dirtied since the last one, of any process.
 One commit serves all operations that wait for it.
 
+The syncs of a commit run one after the other, or at once. On a local disk the first one writes the
+journal, and the further ones find nothing to do, unless something else was written meanwhile. At once,
+a new file costs a second journal: its folder's sync doesn't wait for its blocks. Where each sync costs
+the way to another host, an answer waits for one of them if they run at once. The syncer measures which
+it is.
+
 After a sync has failed, no process can tell any more what is durable: the kernel marks the pages clean,
 and a repetition that succeeds proves nothing. So a failure is final until a restart.
 
@@ -27,6 +33,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
+from itertools import repeat
 from typing import BinaryIO, Final, Protocol
 
 from ..files import layout
@@ -172,6 +180,10 @@ class Disk(Protocol):
     def sync_all(self) -> None:
         """Return once everything in the root's file system is on stable media. Needs no handle."""
 
+    def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:
+        """Run syncs at the same time, as far as the disk can; return when all have ended. Raise the
+        error of one of them."""
+
     def space(self) -> Space: ...
 
     def set_aside(self, path: str, size: int) -> None:
@@ -186,6 +198,15 @@ class Disk(Protocol):
 
 FEW_FOLDERS: Final = 8
 """Up to so many folders are synced one by one; above, one sync of the file system is cheaper."""
+FEW_FILES: Final = 64
+"""The same of files: a start, and a process that takes over from a dead one, may find thousands."""
+
+DEAR: Final = 0.001
+"""Seconds. Syncs run at once where that saves as much: a thread costs a tenth."""
+OFTEN: Final = 3
+"""By so much, commits that were dear must outnumber the others: a busy machine delays some."""
+AT_ONCE: Final = 100
+"""Then so many commits sync at once before one measures again."""
 
 _ROOT: Final = "."
 
@@ -202,6 +223,16 @@ def explained(error: OSError) -> StoreError:
     return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
 
 
+@dataclass(slots=True)
+class _SyncOrder:
+    """Whether the syncs of a kind of commit run at once."""
+
+    dear: int = 0
+    """By so much, commits whose further syncs were dear outnumber the others."""
+    at_once: int = 0
+    """Commits left that sync at once."""
+
+
 class Syncer:
     """The files and folders that are not synced yet. Not thread-safe, but for `Commit.sync`, which may
     run beside other calls."""
@@ -215,6 +246,8 @@ class Syncer:
         self._files: dict[str, None] = {}
         self.is_in_doubt = False
         """Let the next commit sync, whether or not an answer waits for it."""
+        self._orders = _SyncOrder(), _SyncOrder()
+        """Of commits of folders alone, and of those with a new file."""
 
     def folder_changed(self, folder: str) -> None:
         self._dirty[folder] = None
@@ -265,17 +298,31 @@ class Syncer:
 
     def _sync_now(self, files: list[str], folders: list[str], whole: bool) -> None:
         try:
-            if whole or (len(folders) > FEW_FOLDERS and self._disk.can_sync_all):
+            are_many = len(folders) > FEW_FOLDERS or len(files) > FEW_FILES
+            if whole or (are_many and self._disk.can_sync_all):
                 self._disk.sync_all()
                 return
-            # First: on most file systems that makes the name durable, too, and the folder is quick.
-            for file in files:
-                self._sync_path(file, self._disk.sync_file)
-            # First: a file isn't durable before its queue's folder is.
-            for folder in sorted(folders, key=layout.QUEUES.__ne__):
-                self._sync_path(folder, self._disk.sync_folder)
+            # First the files: on most file systems that makes their names durable, too, and the folders
+            # are quick.
+            disk, watch = self._disk, self.statistics.watch
+            order = self._orders[bool(files)]
+            objects = [*zip(files, repeat(disk.sync_file)), *zip(folders, repeat(disk.sync_folder))]
+            if order.at_once and len(objects) > 1:
+                order.at_once -= 1
+                disk.run_at_once([partial(self._sync_path, *each) for each in objects])
+                return
+            ends = [watch()]
+            for path, sync in objects:
+                self._sync_path(path, sync)
+                ends.append(watch())
         except OSError as error:
             raise SyncFailed(str(error)) from error
+        if len(objects) > 1:
+            began, first, *_, last = ends
+            saved = last - first - ((first - began) / 2 if files else 0)
+            order.dear = max(0, order.dear + (1 if saved > DEAR else -1))
+            if order.dear >= OFTEN:
+                order.dear, order.at_once = OFTEN, AT_ONCE
 
     def _sync_path(self, path: str, sync: Callable[[str], None]) -> None:
         try:

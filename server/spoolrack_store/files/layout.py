@@ -7,7 +7,7 @@ from typing import Final
 from ..model.names import is_owner
 
 FORMAT: Final = "FORMAT"
-FORMAT_CONTENT: Final = b"spoolrack 2\n"
+FORMAT_CONTENT: Final = b"spoolrack 3\n"
 IDENTITY: Final = "IDENTITY"
 """A UUID and a line feed, drawn when the root is made: a copy of the root has the same."""
 RESERVE: Final = "RESERVE"
@@ -28,9 +28,11 @@ REDRIVES: Final = "redrives"
 ARCHIVE: Final = "archive"
 BODIES: Final = "bodies"
 """Bodies that are in files of their own, by the ids of their messages: see `names.body_path`."""
+DEAD_LETTERS: Final = "dead_letters"
+"""How messages died, where their names have no room for it: see `model.dead_letter_records`."""
 FOLDERS: Final = (
     *(CONFIG, OWNERS, NEW, QUEUES, DELAY, REMOVE, QUARANTINE, KEYS),
-    *(STAGED, PUBLISHED, RESERVED, REDRIVES, ARCHIVE, BODIES),
+    *(STAGED, PUBLISHED, RESERVED, REDRIVES, DEAD_LETTERS, ARCHIVE, BODIES),
 )
 """Made when the root is."""
 

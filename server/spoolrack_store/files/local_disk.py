@@ -24,7 +24,9 @@ import stat
 import struct
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -32,9 +34,11 @@ from typing import BinaryIO, Final, Protocol, cast
 
 from ..files.changes import LOCK, Memory
 from ..files.disk import Facts, FileKind, Found, Lock, NotSynced, Space
-from ..files.mounts import is_written_by_other_hosts
+from ..files.mounts import is_written_by_other_hosts, kind_of, passes_on_syncfs
 from ..model.clock import Millis
 
+_AT_ONCE: Final = 16
+"""Syncs that wait for the disk at the same time, each in a thread."""
 _SHORT: Final = 64 * 1024
 """Bytes that are copied in no time."""
 
@@ -425,6 +429,9 @@ class LocalDisk:
     them: each process reads it there.
     """
 
+    _threads: ThreadPoolExecutor | None = None
+    """Made when syncs first run at once."""
+
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """`root` must exist. It may be renamed while we work, and removed only to our harm."""
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -433,8 +440,9 @@ class LocalDisk:
         # Nor at the interpreter's end, where a thread may still use it: the system does it then.
         self._close.atexit = False
         self._for_group = is_for_group(os.fstat(self._root).st_mode)
-        self._calls = calls_for(is_local=not is_written_by_other_hosts(root))
-        self._syncfs = find_syncfs()
+        kind = kind_of(root)
+        self._calls = calls_for(is_local=not is_written_by_other_hosts(kind))
+        self._syncfs = find_syncfs() if passes_on_syncfs(kind) else None
         self.can_sync_all = self._syncfs is not None
         # PyDLL keeps the interpreter's lock: these calls are answered from memory.
         libc = ctypes.PyDLL(None, use_errno=True)
@@ -450,6 +458,8 @@ class LocalDisk:
     def close(self) -> None:
         """Close the folder. Happens by itself with the last reference."""
         self._close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
 
     def make_folder(self, path: str) -> None:
         mode = 0o770 if self._for_group else FOLDER_MODE
@@ -580,13 +590,40 @@ class LocalDisk:
 
     def sync_all(self) -> None:
         if self._syncfs is None:
-            raise OSError(errno.ENOSYS, "this system's syncfs doesn't report errors")
+            raise OSError(errno.ENOSYS, "syncfs reports no errors here")
         # The root's own descriptor: if the root was removed, a new one couldn't be opened, and what
         # lies under it is no longer a queue.
         self.facts("FORMAT")
         if self._syncfs(self._root) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code), "syncfs")
+
+    def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:
+        left, errors = deque(syncs), list[Exception]()
+
+        def run() -> None:
+            while True:
+                try:
+                    sync = left.popleft()
+                except IndexError:
+                    return
+                try:
+                    sync()
+                except Exception as error:  # noqa: BLE001  # raised below
+                    errors.append(error)
+
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_AT_ONCE, "spoolrack-sync")
+        others: list[Future[None]] = []
+        with contextlib.suppress(RuntimeError):  # No more threads, or the interpreter ends.
+            for _ in syncs[1:_AT_ONCE]:
+                others.append(self._threads.submit(run))
+        run()
+        for other in others:
+            if not other.cancel():
+                other.result()
+        if errors:
+            raise errors[0]
 
     def space(self) -> Space:
         return space_of(os.fstatvfs(self._root))

@@ -28,8 +28,7 @@ def log_doubt(root: str | os.PathLike[str]) -> None:
 def doubt_about(root: str | os.PathLike[str], devices: Path = _DEVICES) -> str | None:
     """Return why the file system under `root` may not keep a promise; None if nothing is known against
     it. `devices`: the system's links from a device's numbers to its name (sysfs(5))."""
-    device = os.stat(root).st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
+    number = _number_of(root)
     kind = _kind_of(number)
     if kind != "ext4" or not _JOURNALS.is_dir():
         return None
@@ -45,10 +44,21 @@ def doubt_about(root: str | os.PathLike[str], devices: Path = _DEVICES) -> str |
     )
 
 
-def _kind_of(number: str) -> str | None:
+def kind_of(folder: str | os.PathLike[str], mounts: Path = _MOUNTS) -> str:
+    """Return the type of the file system of `folder`; "" if the system doesn't tell. `mounts`: the
+    system's list of them (proc_pid_mountinfo(5))."""
+    return _kind_of(_number_of(folder), mounts) or ""
+
+
+def _number_of(folder: str | os.PathLike[str]) -> str:
+    device = os.stat(folder).st_dev
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
+def _kind_of(number: str, mounts: Path = _MOUNTS) -> str | None:
     """Return the type of the mounted file system with this device number (proc_pid_mountinfo(5))."""
     try:
-        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return None  # Not Linux: nothing is known.
     for line in lines:
@@ -66,12 +76,18 @@ _OF_MANY_HOSTS: Final = frozenset(
 )
 
 
-def is_written_by_other_hosts(folder: str | os.PathLike[str]) -> bool:
-    """Return whether other hosts may write to the file system of `folder`, without notice to this
+def is_written_by_other_hosts(kind: str) -> bool:
+    """Return whether other hosts may write to a file system of this kind, without notice to this
     kernel.
 
     True of network and cluster file systems, and of all behind FUSE, of which nothing is known.
     """
-    device = os.stat(folder).st_dev
-    kind = _kind_of(f"{os.major(device)}:{os.minor(device)}") or ""
     return kind in _OF_MANY_HOSTS or kind == "fuse" or kind.startswith("fuse.")
+
+
+def passes_on_syncfs(kind: str) -> bool:
+    """Return whether syncfs(2) makes a file system of this kind durable.
+
+    It doesn't behind FUSE: Linux tells the program that serves it of fsync(2) alone, and succeeds.
+    """
+    return not kind.startswith("fuse")

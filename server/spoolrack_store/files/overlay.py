@@ -9,11 +9,32 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from io import BytesIO
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
+from ..model.names import NotAName, parse
 from .disk import Facts, FileKind, Found, Lock, Space, read_one_by_one
+from .layout import (
+    BODIES,
+    CONFIG,
+    DELAY,
+    KEYS,
+    NEW,
+    PUBLISHED,
+    QUARANTINE,
+    QUEUES,
+    REDRIVES,
+    REMOVE,
+    RESERVED,
+    STAGED,
+)
 from .local_disk import LocalDisk
+
+_ORDER: Final = (CONFIG, QUEUES, RESERVED, REDRIVES, STAGED, NEW)
+_AFTER: Final = (PUBLISHED, KEYS, BODIES, DELAY, REMOVE, QUARANTINE)
+"""The folders before and after the queues': most messages move in this direction."""
+_RECORDS: Final = (CONFIG, RESERVED, REDRIVES)
 
 
 class _Node:
@@ -60,6 +81,31 @@ class OverlayDisk(LocalDisk):
         """By folder the names that differ from the disk; None: there is none."""
         self._folders: dict[str, bool] = {}
         """Folders that were made (True) or removed."""
+        self._listed: dict[str, dict[str, FileKind]] = {}
+        """Folders as `freeze` has listed them."""
+
+    def freeze(self) -> None:
+        """List all folders, beside processes that go on: their later moves aren't seen.
+
+        The folders are listed twice, the second time in the opposite order. A name that moves meanwhile
+        is seen under its old path, its new one, or both: of two the later version counts. Settings,
+        records and messages that are being sent are read at once. Raise `OSError`.
+        """
+        order = [*_ORDER, *(f"{QUEUES}/{each.name}" for each in self._disk.scan(QUEUES)), *_AFTER]
+        for folder in (*order, *reversed(order)):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                found = {each.name: each.kind for each in self._disk.scan(folder)}
+                for name in [name for name in found if _is_copied(folder, name)]:
+                    if found.pop(name) is FileKind.FILE:
+                        self._copy(folder, name)
+                self._listed.setdefault(folder, {}).update(found)
+
+    def _copy(self, folder: str, name: str) -> None:
+        """Keep the content of a file that other processes rename or unlink, and that a start reads."""
+        path = f"{folder}/{name}"
+        if name not in self._files.get(folder, {}):
+            with suppress(FileNotFoundError):
+                self._put(path, _Node(None, self._disk.read(path, afresh=True)))
 
     def close(self) -> None:
         self._disk.close()
@@ -100,7 +146,10 @@ class OverlayDisk(LocalDisk):
             raise _fails(errno.ENOENT, path)
         kinds: dict[str, FileKind] = {}
         if is_made is None:
-            kinds = {found.name: found.kind for found in self._disk.scan(path)}
+            listed = self._listed.get(path)
+            if listed is None:
+                listed = {found.name: found.kind for found in self._disk.scan(path)}
+            kinds = dict(listed)
         for folder, exists in self._folders.items():
             above, _, name = folder.rpartition("/")
             if (above or ".") == path:
@@ -126,7 +175,7 @@ class OverlayDisk(LocalDisk):
 
     def rename(self, source: str, target: str) -> None:
         node = self._file(source)
-        self.facts(source)
+        self._require_there(source)
         self._put(target, node)
         self._put(source, None)
 
@@ -136,11 +185,14 @@ class OverlayDisk(LocalDisk):
 
     def link(self, source: str, target: str) -> None:
         self._require_new(target)
-        self.facts(source)
+        self._require_there(source)
         self._put(target, self._file(source))
 
     def unlink(self, path: str) -> None:
-        if self.facts(path).kind is FileKind.FOLDER:
+        self._require_there(path)
+        folder, name = _split(path)
+        is_listed_file = self._listed.get(folder, {}).get(name) is FileKind.FILE
+        if not is_listed_file and self.facts(path).kind is FileKind.FOLDER:
             raise _fails(errno.EISDIR, path)
         self._put(path, None)
 
@@ -183,7 +235,8 @@ class OverlayDisk(LocalDisk):
             if node is None:
                 raise _fails(errno.ENOENT, path)
             return node
-        if self._folders.get(folder):
+        listed = self._listed.get(folder)
+        if self._folders.get(folder) or (listed is not None and name not in listed):
             raise _fails(errno.ENOENT, path)
         return _Node(path)
 
@@ -191,12 +244,30 @@ class OverlayDisk(LocalDisk):
         folder, name = _split(path)
         self._files.setdefault(folder, {})[name] = node
 
+    def _require_there(self, path: str) -> None:
+        """Raise `FileNotFoundError` for a file that is neither on the disk nor listed."""
+        self._file(path)
+        folder, name = _split(path)
+        if name not in self._listed.get(folder, {}):
+            self.facts(path)
+
     def _require_new(self, path: str) -> None:
         try:
-            self.facts(path)
+            self._require_there(path)
         except FileNotFoundError:
             return
         raise _fails(errno.EEXIST, path)
+
+
+def _is_copied(folder: str, name: str) -> bool:
+    """Return whether a file is settings, a record, or a message that is being sent."""
+    if folder != NEW:
+        return folder in _RECORDS
+    try:
+        parse(f"{NEW}/{name}")
+    except NotAName:
+        return False
+    return True
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Final
@@ -31,8 +31,8 @@ class Removed:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._paths: deque[tuple[str, str]] = deque()
-        """Names, and where each is to be kept; "": it is unlinked."""
+        self._paths: deque[tuple[str, Sequence[str]]] = deque()
+        """Names, and where each is to be kept; nowhere: it is unlinked."""
         self._unlinking = Lock()
         self.waits = Event()
         """Whether there is something to unlink."""
@@ -41,8 +41,8 @@ class Removed:
         self._told = 0
         """How many of them `make_room` has counted."""
 
-    def add(self, paths: Sequence[tuple[str, str]]) -> None:
-        """Take names, and the path of each in `archive/`; "": unlink it."""
+    def add(self, paths: Sequence[tuple[str, Sequence[str]]]) -> None:
+        """Take names, and the paths of each in `archive/`; none: unlink it."""
         self._paths.extend(paths)
         if not self.waits.is_set():
             self.waits.set()
@@ -67,14 +67,19 @@ class Removed:
             before, self._told = self._told, self.unlinked
         return self._told > before
 
-    def _keep(self, path: str, kept: str) -> bool:
-        """Move a name to `archive/`; return False if it is to be unlinked."""
-        if not kept:
-            return False
+    def _keep(self, path: str, kept: Sequence[str]) -> bool:
+        """Move a name to `archive/`, by links to all places but the last; return False if it is to be
+        unlinked."""
+        for place in kept[:-1]:
+            self._put(self._disk.link, path, place)
+        return bool(kept) and self._put(self._disk.rename_new, path, kept[-1])
+
+    def _put(self, make: Callable[[str, str], None], path: str, kept: str) -> bool:
+        """Make a name in `archive/`; return False if there is none, or another one of the file."""
         try:
             while True:
                 try:
-                    self._disk.rename_new(path, kept)
+                    make(path, kept)
                 except FileNotFoundError:
                     if not self._make_folders(kept):
                         return False

@@ -1,4 +1,4 @@
-"""Opens a folder as a root of format 2, or creates one in it, and registers this process as an owner.
+"""Opens a folder as a root of format 3, or creates one in it, and registers this process as an owner.
 
 Each process has a file in `owners/`, which it locks for as long as it lives. `LOCK` is held while a
 process becomes an owner and files of dead processes are unlinked, so that a file which isn't locked is
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _FILES: Final = frozenset({"FORMAT", IDENTITY, LOCK, PATH, RESERVE})
 _ALSO_ALLOWED: Final = frozenset({"lost+found"})
-_FIRST: Final = b"spoolrack 1\n"
+_BEFORE: Final = (b"spoolrack 1\n", b"spoolrack 2\n")
 _OWNER_LENGTH: Final = 8
 _UNSUPPORTED: Final = frozenset(
     {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV, errno.EMLINK}
@@ -178,12 +178,12 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
     kinds = {found.name: found.kind for found in disk.scan(".")}
     if "FORMAT" in kinds:
         found = disk.read("FORMAT", 100)
-        if found == _FIRST:
+        if found in _BEFORE:
             raise RootUnusable(
                 root=root,
-                why="it has format 1, and this version has format 2: export its queues with the "
-                "version that wrote it (spoolrack export), and import them here into an empty folder "
-                "(spoolrack import)",
+                why=f"it has format {found.decode().split()[1]}, and this version has format 3: export "
+                "its queues with the version that wrote it (spoolrack export), and import them here "
+                "into an empty folder (spoolrack import)",
             )
         # A first start that was killed may have left the beginning.
         if not FORMAT_CONTENT.startswith(found):

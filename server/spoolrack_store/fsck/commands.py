@@ -23,7 +23,7 @@ from .findings import Mended, Problem, Progress, Report
 from .inspection import inspect
 from .repairs import Mender
 
-_FIRST: Final = b"spoolrack 1\n"
+_BEFORE: Final = (b"spoolrack 1\n", b"spoolrack 2\n")
 
 
 def check(
@@ -94,8 +94,9 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
-        if found == _FIRST:
-            why = "it has format 1, and this version checks format 2: use the version that wrote it"
+        if found in _BEFORE:
+            why = f"it has format {found.decode().split()[1]}, and this version checks format 3: "
+            why += "use the version that wrote it"
             raise RootUnusable(root=name, why=why)
         if found != FORMAT_CONTENT:
             raise UnknownFormat(

@@ -11,7 +11,7 @@ from typing import Final
 from ..files.changes import LOCK
 from ..files.changes import PATH as CHANGES
 from ..files.disk import Disk, FileKind
-from ..files.layout import FOLDERS, FORMAT, IDENTITY, KEYS, OWNERS, QUEUES, RESERVE
+from ..files.layout import DEAD_LETTERS, FOLDERS, FORMAT, IDENTITY, KEYS, OWNERS, QUEUES, RESERVE
 from ..files.root import read_identity
 from ..model.clock import Clock
 from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
@@ -40,9 +40,11 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
     registry.add_to(notes)
     owners = frozenset(found.name for found in notes.scan(OWNERS))
     bodies = bodies_there(notes)
+    dead_letter_files = {found.name for found in notes.scan(DEAD_LETTERS)}
     messages = MessageInspector(notes, clock, owners, progress)
     messages.run()
     messages.note_bodies_left(bodies)
+    messages.note_dead_letter_files(dead_letter_files)
     # After the messages: sets that are made meanwhile are found, and with a set that goes its leases
     # are gone, too.
     for look in BESIDE.values():

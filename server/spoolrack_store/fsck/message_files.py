@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from ..engine.entries import BatchFile, Entry
 from ..engine.index import COUNTED
 from ..files.body_file import body_pieces
 from ..files.disk import Disk
-from ..files.layout import BODIES
+from ..files.layout import BODIES, DEAD_LETTERS
 from ..model.batch_file import Damaged, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
 from ..model.members import indexes, lowest, runs
 from ..model.message_ids import batch_of, index_of, is_id, sent_at
-from ..model.names import Name, Stem, body_path, parse
+from ..model.names import Name, Stem, body_path, dead_letter_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
@@ -145,6 +146,30 @@ class MessageInspector:
             else:
                 self._notes.foreign(f"{BODIES}/{name}", "not a body")
 
+    def note_dead_letter_files(self, there: Iterable[str]) -> None:
+        """Note dead-letter files of no message, and those that are missing: `there` were there before
+        the messages were listed."""
+        told: dict[str, str] = {}
+        for verdict in self._verdicts.values():
+            for entry in verdict.batch.entries:
+                death = entry.name.death
+                if entry.held and death is not None and death.file:
+                    told.setdefault(dead_letter_path(entry.name.stem.id, death.file), entry.name.path)
+        named = [f"{DEAD_LETTERS}/{name}" for name in there]
+        listed = {
+            dead_letter_path(name.stem.id, name.death.file)
+            for name in map(parse, chain.from_iterable(self._lister.list().values()))
+            if name.death is not None and name.death.file
+        }
+        for path in sorted(set(named) - told.keys() - listed):
+            self._notes.leave(path, "it tells of no message: the next start unlinks it")
+        for path in sorted(told.keys() & listed):
+            if not self._notes.exists(path) and self._notes.exists(told[path]):
+                self._notes.by_hand(
+                    told[path],
+                    f"{path}, which tells how its messages died, is not there: only a backup has it",
+                )
+
     def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
         name, held = entry.name, entry.held
         is_lone = held.bit_count() == 1
@@ -180,9 +205,7 @@ class MessageInspector:
         """Judge a file of which all names are in `new/`: it was sent if it is whole."""
         batch = verdict.batch
         why = ""
-        if batch.stem.deaths:
-            why = "a copy of a message that was to become a dead letter: the message is where it was"
-        elif not batch.was_sent:
+        if not batch.was_sent:
             why = f"it was never sent: {_worded(batch, batch.unlisted)} not listed"
         else:
             (_, verdict.damaged, found), *_ = self._damages(batch, batch.entries[:1])
@@ -329,8 +352,7 @@ class MessageInspector:
     # Two files of one message.
 
     def _note_doubles(self) -> None:
-        """Note files that have messages of the same ids: those of a dead letter and its copy are no
-        problem."""
+        """Note files that have messages of the same ids."""
         of_key: dict[tuple[str, bool], list[_Verdict]] = {}
         for verdict in self._verdicts.values():
             stem = verdict.batch.stem
@@ -353,17 +375,13 @@ class MessageInspector:
         for other in others:
             entry = _counted_holder(other.batch, id)
             assert entry is not None
-            if true.batch.stem.deaths:
-                why = f"message {id} became a dead letter, at {first}: the next start deletes it here"
-                other.leftovers.append((entry.name.path, why))
-            else:
-                other.problems.append(
-                    Problem(
-                        path=entry.name.path,
-                        why=f"message {id} is in another file, too: {first}",
-                        members=1 << (index_of(id) if other.batch.stem.count else 0),
-                    )
+            other.problems.append(
+                Problem(
+                    path=entry.name.path,
+                    why=f"message {id} is in another file, too: {first}",
+                    members=1 << (index_of(id) if other.batch.stem.count else 0),
                 )
+            )
 
 
 def bodies_there(notes: Notes) -> set[str]:
@@ -377,9 +395,9 @@ def _counted_holder(batch: BatchFile, id: str) -> Entry | None:
     return entry if entry is not None and entry.name.state in COUNTED else None
 
 
-def _counts(verdict: _Verdict) -> tuple[bool, int, str]:
-    """Rank files of one message as a start does; a damaged one never counts."""
-    return not verdict.damaged, verdict.batch.stem.deaths, verdict.batch.stem.text
+def _counts(verdict: _Verdict) -> tuple[bool, str]:
+    """Rank files of one message; a damaged one never counts."""
+    return not verdict.damaged, verdict.batch.stem.text
 
 
 def _worded(batch: BatchFile, members: int) -> str:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from ..files.disk import FileKind
-from ..files.layout import OWNERS, PUBLISHED, REDRIVES, RESERVED, STAGED
+from ..files.layout import DEAD_LETTERS, OWNERS, PUBLISHED, REDRIVES, RESERVED, STAGED
 from ..model import manifest, redrive_names
 from ..model.batch_file import Damaged, decode_whole, is_torn
-from ..model.names import NotAName, Stem, is_owner
+from ..model.dead_letter_records import NotAHistory, decode_records
+from ..model.names import NotAName, Stem, is_dead_letter_path, is_owner
 from ..model.redrive_names import parse_redrive
 from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
@@ -77,12 +78,28 @@ def inspect_redrives(notes: Notes) -> None:
             notes.leave(path, why)
 
 
+def inspect_dead_letters(notes: Notes) -> None:
+    """Note dead-letter files that can't be read."""
+    for _, path in _files(notes, DEAD_LETTERS):
+        if not is_dead_letter_path(path):
+            notes.foreign(path, "not a dead-letter file")
+            continue
+        content = _read(notes, path)
+        if content is None:
+            continue
+        try:
+            decode_records(content)
+        except NotAHistory as error:
+            notes.foreign(path, f"this dead-letter file is damaged: {error}")
+
+
 BESIDE: Final[Mapping[str, Callable[[Notes], None]]] = {
     OWNERS: inspect_owners,
     RESERVED: inspect_reserved,
     STAGED: inspect_staged,
     PUBLISHED: inspect_published,
     REDRIVES: inspect_redrives,
+    DEAD_LETTERS: inspect_dead_letters,
 }
 """By folder."""
 

@@ -45,8 +45,6 @@ class Line:
     """Deduplication keys."""
     groups: Mapping[str, int] = field(default_factory=dict)
     """The members of each group."""
-    deaths: Sequence[Mapping[str, object]] = ()
-    """Of a dead letter, how it came to be one each time, the oldest first: `dead_letter_records`."""
     is_external: bool = False
     """Whether the only body is in a file of its own."""
     starts: Sequence[int] = ()
@@ -90,7 +88,7 @@ def line_of(
 
 def encode(line: Line) -> bytes:
     """Return the line that follows the bodies; nothing for a lone message that needs none."""
-    if len(line.sizes) == 1 and not (line.attributes or line.groups or line.deaths or line.is_external):
+    if len(line.sizes) == 1 and not (line.attributes or line.groups or line.is_external):
         return b""
     parts: dict[str, object] = {"sizes": line.sizes, "crcs": line.crcs}
     text: dict[int, dict[str, str]] = {}
@@ -109,8 +107,6 @@ def encode(line: Line) -> bytes:
         parts["keys"] = line.keys
     if line.groups:
         parts["groups"] = {name: to_text(members) for name, members in line.groups.items()}
-    if line.deaths:
-        parts["deaths"] = line.deaths
     return b"\n" + json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
@@ -119,7 +115,7 @@ def checksum(line: Line, encoded: bytes) -> int:
     return zlib.crc32(encoded) if encoded else line.crcs[0] or 0
 
 
-def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: int = 0) -> Stem:
+def stem_of(id: str, line: Line, encoded: bytes, *, priority: int = 0) -> Stem:
     """Return the stem of the names of a file with this line."""
     count = len(line.sizes)
     return Stem(
@@ -129,7 +125,6 @@ def stem_of(id: str, line: Line, encoded: bytes, *, deaths: int = 0, priority: i
         attributes=sum(map(size_of, line.attributes.values())),
         crc=checksum(line, encoded),
         line=len(encoded),
-        deaths=deaths,
         key=(line.keys[0] if count == 1 else "") if line.keys else None,
         is_grouped=bool(line.groups),
         priority=priority,
@@ -226,9 +221,6 @@ def _decoded(parts: Mapping[str, object]) -> Line:
             attributes.setdefault(int(index), {})[name] = base64.b64decode(str(coded), validate=True)
     keys = {int(index): str(key) for index, key in _mapping(parts.get("keys", {})).items()}
     groups = {name: from_text(str(text)) for name, text in _mapping(parts.get("groups", {})).items()}
-    deaths = parts.get("deaths", [])
-    if not isinstance(deaths, list):
-        raise TypeError("not a list of deaths")
     crcs = parts["crcs"]
     return Line(
         _numbers(parts["sizes"]),
@@ -236,7 +228,6 @@ def _decoded(parts: Mapping[str, object]) -> Line:
         attributes,
         keys,
         groups,
-        deaths,
     )
 
 

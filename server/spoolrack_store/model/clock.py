@@ -63,7 +63,7 @@ def end_of_day(text: str) -> Millis | None:
 
 
 stopwatch: Final = time.perf_counter
-"""Returns the seconds since an arbitrary moment, to measure a duration: no decision depends on it."""
+"""Returns the seconds since an arbitrary moment, to measure a duration: no promise depends on it."""
 
 
 class Clock(Protocol):

@@ -1,22 +1,25 @@
 """Dead-letter records of a message: its moves to dead-letter queues and back. Pure.
 
-The history is a list in JSON, an element for each move, the oldest first. It informs people: one that
-can't be read raises `NotAHistory`, and the message is kept.
+The name of a dead letter says how it became one. A dead-letter file says it where the name has no room:
+with the words of a consumer, and of the deaths before the last. It is a sealed list, an element for
+each move, the oldest first. It informs people: one that can't be read raises `NotAHistory`, and the
+message is kept.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from .clock import Millis
 from .errors import InvalidRequest
-from .names import is_queue_name
+from .names import Name, is_queue_name
+from .sealed import seal, unseal
 
 MAX_RECORDS: Final = 20
-"""Records that are returned, the last ones: a message may be redriven and fail for ever."""
+"""Records that are kept, the last ones: a message may be redriven and fail for ever."""
 MAX_EXPLANATION: Final = 1_024
 """Characters."""
 MAX_RECEIVES: Final = "max_receives"
@@ -29,7 +32,7 @@ _MAX_MILLIS: Final = 10**13 - 1
 
 
 class NotAHistory(Exception):
-    """The content is no history of dead letters."""
+    """The content is that of no dead-letter file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +55,61 @@ class DeadLetterRecord:
     redriven_at: Millis | None = None
 
 
-def records_in(history: bytes) -> tuple[DeadLetterRecord, ...]:
-    """Return the last records of a history, the oldest of them first; raise `NotAHistory`."""
+def encode_records(records: Sequence[DeadLetterRecord]) -> bytes:
+    """Return the content of a dead-letter file with the last of these records."""
+    return seal({"deaths": list(map(_element, records[-MAX_RECORDS:]))})
+
+
+def records_of(name: Name, content: bytes | None = None) -> tuple[DeadLetterRecord, ...]:
+    """Return how the messages of a name became dead letters each time, the oldest first.
+
+    `content` is that of the name's dead-letter file, if it has one. Raise `NotAHistory`.
+    """
+    death = name.death
+    if death is None:
+        return ()
+    if death.file:
+        records = decode_records(content or b"")
+    else:
+        records = (
+            DeadLetterRecord(
+                source_queue=death.source,
+                reason=REJECTED if death.is_rejected else MAX_RECEIVES,
+                receives=death.receives,
+                first_receive=death.first,
+                dead_lettered_at=death.at,
+            ),
+        )
+    if death.redriven is None:
+        return records
+    return *records[:-1], replace(records[-1], redriven_to=name.queue, redriven_at=death.redriven)
+
+
+def decode_records(content: bytes) -> tuple[DeadLetterRecord, ...]:
+    """Return what a dead-letter file tells, the oldest first; raise `NotAHistory`."""
     try:
-        elements = json.loads(history)
-        return tuple(_record(element) for element in elements[-MAX_RECORDS:])
+        elements: Any = unseal(content)["deaths"]
+        records = tuple(map(_record, elements))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise NotAHistory(f"{type(error).__name__}: {error}") from error
+    if not 1 <= len(records) <= MAX_RECORDS:
+        raise NotAHistory(f"it has {len(records)} records")
+    return records
+
+
+def _element(record: DeadLetterRecord) -> dict[str, object]:
+    element: dict[str, object] = {
+        "source_queue": record.source_queue,
+        "reason": record.reason,
+        "receives": record.receives,
+        "first_receive_ms": record.first_receive,
+        "died_at_ms": record.dead_lettered_at,
+    }
+    if record.explanation:
+        element["explanation"] = record.explanation
+    if record.redriven_to:
+        element |= {"redriven_to": record.redriven_to, "redriven_at_ms": record.redriven_at}
+    return element
 
 
 def check_explanation(explanation: str) -> None:
@@ -88,7 +139,7 @@ def _record(element: dict[str, Any]) -> DeadLetterRecord:
         reason=reason,
         receives=_number(element["receives"], _MOST_RECEIVES),
         first_receive=None if first is None else Millis(_number(first, _MAX_MILLIS)),
-        dead_lettered_at=Millis(_number(element["buried_at_ms"], _MAX_MILLIS)),
+        dead_lettered_at=Millis(_number(element["died_at_ms"], _MAX_MILLIS)),
         explanation=explanation,
         redriven_to=redriven_to,
         redriven_at=Millis(_number(element["redriven_at_ms"], _MAX_MILLIS)) if redriven_to else None,

@@ -1,9 +1,11 @@
 """The grammar of names: the one module that formats and parses paths of messages.
 
-    stem  = id [",n" count] ",s" size [",a" attributes] ",c" crc [",m" line] [",d" deaths]
+    stem  = id [",n" count] ",s" size [",a" attributes] ",c" crc [",m" line]
             [",k" [key]] [",g"] [",p" priority] [",x"]
-    name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [",t" redriven]
+    name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [death [",t" redriven]]
             [",o" owner]
+    death = ",d" died "." why receives "." [first] "." queue
+          / ",h" file
     path  = "new/" queue ":" name ["@" due ["~" token]]
           / "queues/" queue "/" name
           / "delay/" queue ":" name "@" due ["~" token]
@@ -14,7 +16,8 @@ All hard links of one file share its stem, which never changes; the rest of a na
 it lists, and their state. A file without `,n` holds one message, whose id it bears. With `,n` the id's
 low 12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because
 a name is the source of a rename. With `,x` the body of the only message is in a file of its own, at
-`bodies/<id>`, and the file has the line alone. Pure.
+`bodies/<id>`, and the file has the line alone. A death says how the messages became dead letters, and
+follows them back to their queue; with `,h` the file `dead_letters/<id>.<file>` says it. Pure.
 """
 
 from __future__ import annotations
@@ -35,7 +38,6 @@ MAX_BYTES: Final = 255
 """The longest name that file systems allow."""
 MAX_RECEIVES: Final = 999_999_999
 """The count of receives stops here, so that a name keeps its room."""
-MAX_DEATHS: Final = 999
 MAX_PRIORITY: Final = 9
 
 _MAX_QUEUE_NAME: Final = 80
@@ -47,12 +49,12 @@ _OWNER: Final = re.compile(r"[a-z0-9]{1,16}")
 _NAME: Final = re.compile(
     rf"(?P<stem>(?P<id>{UUID.pattern})(?:,n(?P<count>[1-9][0-9]{{0,3}}))?,s(?P<size>0|[1-9][0-9]{{0,14}})"
     r"(?:,a(?P<attributes>[1-9][0-9]{0,14}))?"
-    r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?(?:,d(?P<deaths>[1-9][0-9]{0,2}))?"
+    r",c(?P<crc>[0-9a-f]{8})(?:,m(?P<line>[1-9][0-9]{0,14}))?"
     r"(?P<keyed>,k(?P<key>[0-7][0-9a-v]{25})?)?(?P<grouped>,g)?"
     r"(?:,p(?P<priority>[1-9]))?(?P<external>,x)?)"
     r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
     r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?"
-    r"(?:,t(?P<redriven>[0-9]{13}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
+    r"(?P<death>,[dh][^,@]+(?:,t[0-9]{13})?)?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
     r"(?:@(?P<due>[0-9]{13})(?:~(?P<token>[0-9a-v]{13}))?)?"
 )
 PLAIN: Final = re.compile(
@@ -61,6 +63,12 @@ PLAIN: Final = re.compile(
     r"(?:,f(?:0|[1-9][0-9]{0,12}))?"
 )
 """The name of a ready file that `is_plain`: its id, size and attributes."""
+_DEATH: Final = re.compile(
+    r",d(?P<at>[0-9]{13})\.(?P<why>[mr])(?P<receives>0|[1-9][0-9]{0,8})"
+    rf"\.(?P<first>0|[1-9][0-9]{{0,12}})?\.(?P<source>{QUEUE_NAME})(?:,t(?P<redriven>[0-9]{{13}}))?"
+)
+_DEATH_IN_FILE: Final = re.compile(r",h(?P<file>[0-9a-v]{6})(?:,t(?P<redriven>[0-9]{13}))?")
+_DEAD_LETTER_PATH: Final = re.compile(rf"dead_letters/{UUID.pattern}\.[0-9a-v]{{6}}")
 _PATH: Final = re.compile(
     rf"(?P<folder>new|delay|remove|quarantine)/(?P<queue>{QUEUE_NAME}):(?P<name>.+)"
 )
@@ -86,8 +94,6 @@ class Stem:
     """CRC-32 (zlib's) of the line; of the whole file where there is no line."""
     line: int = 0
     """Bytes of the line with its two line feeds; 0 where there is none."""
-    deaths: int = 0
-    """How often the message became a dead letter: of two files of one message the higher counts."""
     key: str | None = None
     """The deduplication key of a lone message; of a batch "" if its line has keys."""
     is_grouped: bool = False
@@ -108,8 +114,6 @@ class Stem:
         parts.append(f"c{self.crc:08x}")
         if self.line:
             parts.append(f"m{self.line}")
-        if self.deaths:
-            parts.append(f"d{self.deaths}")
         if self.key is not None:
             parts.append(f"k{self.key}")
         if self.is_grouped:
@@ -127,9 +131,9 @@ class Stem:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is of a lone message without a key, group, priority, death, or body apart."""
+        """Whether it is of a lone message without a key, group, priority, or body apart."""
         return self.key is None and not (
-            self.count or self.deaths or self.is_grouped or self.priority or self.is_external
+            self.count or self.is_grouped or self.priority or self.is_external
         )
 
     @property
@@ -160,6 +164,35 @@ class Stem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """How the messages of a name became dead letters, as far as the name says it."""
+
+    file: str = ""
+    """The dead-letter file that says it, each time; the rest is unknown then, but for `redriven`."""
+    at: Millis = Millis(0)
+    """Unix time, as all times here."""
+    is_rejected: bool = False
+    """By a consumer; any other was received too often."""
+    receives: int = 0
+    """Leases that had begun in the queue that it was moved from."""
+    first: Millis | None = None
+    source: str = ""
+    """The queue that it was moved from."""
+    redriven: Millis | None = None
+    """When a redrive brought it to its queue."""
+
+    @property
+    def text(self) -> str:
+        if self.file:
+            text = f",h{self.file}"
+        else:
+            first = "" if self.first is None else self.first
+            why = "r" if self.is_rejected else "m"
+            text = f",d{self.at:013d}.{why}{self.receives}.{first}.{self.source}"
+        return text if self.redriven is None else f"{text},t{self.redriven:013d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
     """A hard link to a batch file: its place and its list of messages."""
 
@@ -171,8 +204,8 @@ class Name:
     receives: int = 0
     first: Millis | None = None
     """Unix time of the first receive."""
-    redriven: Millis | None = None
-    """Of a message that was a dead letter: the Unix time at which a redrive brought it to its queue."""
+    death: Death | None = None
+    """Of messages that are dead letters, or were."""
     owner: str = ""
     """In `new/` only: the process that writes the file."""
     due: Millis | None = None
@@ -191,8 +224,8 @@ class Name:
             text += f",r{self.receives}"
         if self.first is not None:
             text += f",f{self.first}"
-        if self.redriven is not None:
-            text += f",t{self.redriven:013d}"
+        if self.death is not None:
+            text += self.death.text
         if self.owner:
             text += f",o{self.owner}"
         if self.due is not None:
@@ -225,6 +258,22 @@ def members_room(name: Name) -> int:
     return MAX_BYTES - len(",") - name.bytes
 
 
+def archived_name(stem: Stem, members: int) -> str:
+    """Return the name of a file in the archive that has these messages of it; a list that has no room
+    is left out."""
+    name = stem.text if members == stem.full else f"{stem.text},{to_text(members)}"
+    return name if len(name) <= MAX_BYTES else stem.text
+
+
+def dead_letter_path(id: str, file: str) -> str:
+    """Return the path of a dead-letter file of the batch `id`."""
+    return f"dead_letters/{id}.{file}"
+
+
+def is_dead_letter_path(path: str) -> bool:
+    return _DEAD_LETTER_PATH.fullmatch(path) is not None
+
+
 def body_path(id: str) -> str:
     """Return the path of the body of the message `id`, if it is in a file of its own."""
     return f"bodies/{id}"
@@ -249,7 +298,6 @@ def parse(path: str) -> Name:
         attributes=int(group["attributes"] or 0),
         crc=int(group["crc"], 16),
         line=int(group["line"] or 0),
-        deaths=int(group["deaths"] or 0),
         key=(group["key"] or "") if group["keyed"] else None,
         is_grouped=group["grouped"] is not None,
         priority=int(group["priority"] or 0),
@@ -268,7 +316,7 @@ def parse(path: str) -> Name:
         members=members,
         receives=int(group["receives"] or 0),
         first=None if group["first"] is None else Millis(int(group["first"])),
-        redriven=None if group["redriven"] is None else Millis(int(group["redriven"])),
+        death=None if group["death"] is None else _death(group["death"]),
         owner=group["owner"] or "",
         due=None if group["due"] is None else Millis(int(group["due"])),
         token=group["token"] or "",
@@ -276,6 +324,26 @@ def parse(path: str) -> Name:
     if name.path != path or members & ~stem.full or not _is_complete(name):
         raise NotAName(path)
     return name
+
+
+@lru_cache(maxsize=1_024)
+def _death(text: str) -> Death:
+    """Return the death of a tag; raise `NotAName`. Many names share one."""
+    match = _DEATH.fullmatch(text) or _DEATH_IN_FILE.fullmatch(text)
+    if match is None:
+        raise NotAName(text)
+    group = match.groupdict()
+    redriven = None if group["redriven"] is None else Millis(int(group["redriven"]))
+    if "file" in group:
+        return Death(file=group["file"], redriven=redriven)
+    return Death(
+        at=Millis(int(group["at"])),
+        is_rejected=group["why"] == "r",
+        receives=int(group["receives"]),
+        first=None if group["first"] is None else Millis(int(group["first"])),
+        source=intern(group["source"]),
+        redriven=redriven,
+    )
 
 
 def _state_of(folder: str | None, token: str | None) -> State:
@@ -302,7 +370,7 @@ def _is_complete(name: Name) -> bool:
         return False
     match name.state:
         case State.SENT:
-            return bool(name.owner)
+            return bool(name.owner) and name.death is None
         case State.LEASED | State.DELAYED:
             return name.due is not None and not name.owner
         case _:

@@ -16,9 +16,6 @@ DEFAULT_RESERVED_MESSAGES = 1_000
 MAX_RESERVED_MESSAGES = 100_000
 MAX_EFFORT = 5_000
 """Of the leases of a set, in renames, as `names.effort` says: so many messages with a file each."""
-SLICE_EFFORT = 500
-"""Of what one commit leases for a set, and of what it brings back or deletes: other callers wait for
-it."""
 DEFAULT_RESERVED_BYTES = 64 * 1024 * 1024
 MAX_STREAM_NAME = 80
 MIN_RESERVATION_TIMEOUT = Millis(1_000)

@@ -58,7 +58,7 @@ class Statistics:
     """The work of one store since it was opened."""
 
     def __init__(self, watch: Callable[[], float] = stopwatch) -> None:
-        """`watch` returns seconds; nothing is decided by it."""
+        """`watch` returns seconds. It decides whether syncs run at once, and nothing else."""
         self.watch = watch
         self.commits = Histogram(SECONDS)
         """Seconds from the first change of a commit to its answers."""

@@ -75,6 +75,7 @@ LEGAL: Final = frozenset(
         (Move.REQUEUE, State.LEASED, State.READY),
         (Move.POSTPONE, State.LEASED, State.DELAYED),
         (Move.DEAD_LETTER, State.READY, State.READY),
+        (Move.DEAD_LETTER, State.LEASED, State.READY),
         (Move.REDRIVE, State.READY, State.READY),
         (Move.DELETE, State.SENT, State.REMOVED),
         (Move.DELETE, State.READY, State.REMOVED),

@@ -50,10 +50,11 @@ export function rate(perSecond) {
   return short(Math.round(perSecond));
 }
 
-export function moment(millis) {
-  if (millis == null) return "–";
-  const date = new Date(millis);
-  return Number.isNaN(date.getTime()) ? String(millis) : date.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
+// A time in milliseconds, or as the text that the server writes.
+export function moment(time) {
+  if (time == null) return "–";
+  const date = new Date(time);
+  return Number.isNaN(date.getTime()) ? String(time) : date.toISOString().replace("T", " ").replace(/\.\d+Z$/, " UTC");
 }
 
 export function decoded(base64) {

@@ -10,7 +10,7 @@ const ONCE = 3_600_000;
 
 function Body({ message }) {
   const raw = format.decoded(message.body);
-  const isCut = raw.length < message.size;
+  const isCut = raw.length < message.body_size;
   const text = format.textOf(raw, isCut);
   const json = text === null || isCut ? null : format.prettyJson(text);
   const first = text === null || format.looksBinary(text) ? "hex" : json !== null ? "json" : "text";
@@ -23,11 +23,18 @@ function Body({ message }) {
       <div class="tabs" role="group" aria-label="Show the body as">
         ${forms.map(([key, name, isThere]) => html`<button key=${key} type="button" aria-pressed=${form === key} disabled=${!isThere} onClick=${() => setForm(key)}>${name}</button>`)}
       </div>
-      <span class="quiet">${format.bytes(message.size)}${isCut && html`; the first ${format.bytes(raw.length)} are shown`}${text === null && "; it is no text in UTF-8"}</span>
+      <span class="quiet">${format.bytes(message.body_size)}${isCut && html`; the first ${format.bytes(raw.length)} are shown`}${text === null && "; it is no text in UTF-8"}</span>
     </div>
-    ${message.size === 0 ? html`<p class="empty">The body is empty.</p>`
+    ${message.body_size === 0 ? html`<p class="empty">The body is empty.</p>`
       : html`<pre class="body" tabindex="0" aria-label="Body">${form === "hex" ? shown : format.visible(shown)}</pre>`}
   `;
+}
+
+// The attributes by name: {name, text} or, in base64, {name, binary}.
+export function attributesOf(message) {
+  const texts = Object.entries(message.attributes).map(([name, text]) => ({ name, text }));
+  const binaries = Object.entries(message.binary_attributes).map(([name, binary]) => ({ name, binary }));
+  return [...texts, ...binaries].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 function Attributes({ attributes }) {
@@ -49,11 +56,11 @@ function DeadLetterRecords({ records }) {
   return html`<table class="attributes stack"><caption>How it became a dead letter</caption>
     <thead><tr><th scope="col">When</th><th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Receives</th><th scope="col">First received</th></tr></thead>
     <tbody>${records.map((record, at) => html`<tr key=${at}>
-      <td data-label="When">${format.moment(record.dead_lettered_at)}</td>
+      <td data-label="When">${format.moment(record.dead_letter_time)}</td>
       <td data-label="From"><a href="#/queue/${encodeURIComponent(record.source_queue)}">${record.source_queue}</a></td>
       <td data-label="Why">${reasonOf(record)}</td>
-      <td class="right" data-label="Receives">${format.number(record.receives)}</td>
-      <td data-label="First received">${format.moment(record.first_receive)}</td>
+      <td class="right" data-label="Receives">${format.number(record.receive_count)}</td>
+      <td data-label="First received">${format.moment(record.first_receive_time)}</td>
     </tr>`)}</tbody></table>`;
 }
 
@@ -73,14 +80,15 @@ export function MessagePanel({ queue, id, onClose, onDelete }) {
       ${message && html`
         <dl class="facts">
           <dt>State</dt><dd><span class="state ${message.state}">${message.state}</span></dd>
-          <dt>Sent</dt><dd>${format.moment(message.sent_at)}, ${format.span(poll.found.now - message.sent_at)} ago</dd>
-          <dt>Receives</dt><dd>${format.number(message.receives)}${message.first_receive !== null && html`, first ${format.moment(message.first_receive)}`}</dd>
+          <dt>Sent</dt><dd>${format.moment(message.send_time)}, ${format.span(poll.found.now - Date.parse(message.send_time))} ago</dd>
+          <dt>Receives</dt><dd>${format.number(message.receive_count)}${message.first_receive_time && html`, first ${format.moment(message.first_receive_time)}`}</dd>
           ${message.group && html`<dt>Group</dt><dd>${format.visible(message.group)}</dd>`}
           ${message.priority > 0 && html`<dt>Priority</dt><dd>${format.number(message.priority)}</dd>`}
-          ${message.due !== null && html`<dt>${message.state === "leased" ? "Lease ends" : "Due"}</dt><dd>${format.moment(message.due)}</dd>`}
+          ${message.lease_expire_time && html`<dt>Lease ends</dt><dd>${format.moment(message.lease_expire_time)}</dd>`}
+          ${message.deliver_time && html`<dt>Due</dt><dd>${format.moment(message.deliver_time)}</dd>`}
         </dl>
         ${message.dead_letter_records.length > 0 && html`<${DeadLetterRecords} records=${message.dead_letter_records} />`}
-        <${Attributes} attributes=${message.attributes} />
+        <${Attributes} attributes=${attributesOf(message)} />
         <${Body} key=${id} message=${message} />`}
     </${Told}>
   </section>`;

@@ -6,7 +6,7 @@ import { change, get, queuePath } from "../api.js";
 import * as format from "../format.js";
 import { Confirm, Empty, Told, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
-import { MessagePanel, reasonOf } from "./message.js";
+import { MessagePanel, attributesOf, reasonOf } from "./message.js";
 import { AGES } from "./purge.js";
 import { RedriveForm } from "./redrive.js";
 
@@ -15,27 +15,27 @@ const ONCE = 3_600_000;
 
 function glimpse(message) {
   if (message.body === null) return html`<span class="quiet">large: open it</span>`;
-  if (message.size === 0) return html`<span class="quiet">empty</span>`;
+  if (message.body_size === 0) return html`<span class="quiet">empty</span>`;
   const raw = format.decoded(message.body);
-  const text = format.textOf(raw, raw.length < message.size);
+  const text = format.textOf(raw, raw.length < message.body_size);
   if (text === null || format.looksBinary(text)) return html`<code class="quiet">${format.hex(raw.subarray(0, 16)).slice(10, 58)}</code>`;
   return format.visible(text.slice(0, 120).replace(/\s+/g, " "));
 }
 
-function attributesOf(message) {
-  const written = message.attributes.map(({ name, text }) => (text === undefined ? `${name}: binary` : `${name}=${text.slice(0, 40)}`));
+function briefly(message) {
+  const written = attributesOf(message).map(({ name, text }) => (text === undefined ? `${name}: binary` : `${name}=${text.slice(0, 40)}`));
   return format.visible(written.join(", ").slice(0, 120).replace(/\s+/g, " "));
 }
 
 // Why a message is a dead letter: the last time, if it became one more often.
 function DeadLetterCells({ message, now }) {
-  if (message.dead_letter_records.length === 0) return html`<td></td><td></td><td></td><td class="right" data-label="Receives">${format.number(message.receives)}</td>`;
+  if (message.dead_letter_records.length === 0) return html`<td></td><td></td><td></td><td class="right" data-label="Receives">${format.number(message.receive_count)}</td>`;
   const last = message.dead_letter_records[message.dead_letter_records.length - 1];
   return html`
     <td class="cut" data-label="From"><a href="#/queue/${encodeURIComponent(last.source_queue)}">${last.source_queue}</a></td>
     <td class="cut" data-label="Why">${reasonOf(last)}</td>
-    <td class="right" data-label="Dead for" title=${format.moment(last.dead_lettered_at)}>${format.span(now - last.dead_lettered_at)}</td>
-    <td class="right" data-label="Receives">${format.number(last.receives)}</td>`;
+    <td class="right" data-label="Dead for" title=${format.moment(last.dead_letter_time)}>${format.span(now - Date.parse(last.dead_letter_time))}</td>
+    <td class="right" data-label="Receives">${format.number(last.receive_count)}</td>`;
 }
 
 export function Messages({ mayReceive, ...rest }) {
@@ -119,10 +119,10 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
             <th scope="row"><button type="button" data-row class="link" aria-expanded=${message.id === open} onClick=${() => setOpen(message.id === open ? null : message.id)}><code>${message.id}</code></button></th>
             <td><span class="state ${message.state}">${message.state}</span></td>
             ${haveRecords ? html`<${DeadLetterCells} message=${message} now=${found.now} />` : html`
-              <td class="right" data-label="Age">${format.span(found.now - message.sent_at)}</td>
-              <td class="right" data-label="Receives">${format.number(message.receives)}</td>`}
-            <td class="right" data-label="Size">${format.bytes(message.size)}</td>
-            <td class="cut full attrs">${attributesOf(message)}</td>
+              <td class="right" data-label="Age">${format.span(found.now - Date.parse(message.send_time))}</td>
+              <td class="right" data-label="Receives">${format.number(message.receive_count)}</td>`}
+            <td class="right" data-label="Size">${format.bytes(message.body_size)}</td>
+            <td class="cut full attrs">${briefly(message)}</td>
             <td class="cut full body">${glimpse(message)}</td>
           </tr>${message.id === open && panel}`)}</tbody>
         </table></div>`)}

@@ -80,7 +80,7 @@ export function QueuePage({ name }) {
 
 function consumerOf(lease) {
   if (lease.stream) return `stream ${lease.stream}`;
-  return lease.receive_time ? `${lease.consumer}, since ${format.moment(Date.parse(lease.receive_time))}` : lease.consumer;
+  return lease.receive_time ? `${lease.consumer}, since ${format.moment(lease.receive_time)}` : lease.consumer;
 }
 
 /** Why messages don't move, and the leases that were received first. */
@@ -95,8 +95,8 @@ function Standstill({ queue }) {
       <tbody>${leases.map((each) => html`<tr key=${each.message_id}>
         <th scope="row"><code>${each.message_id}</code></th>
         <td data-label="Messages" class="right">${format.number(each.message_count)}</td>
-        <td data-label="First received">${each.first_receive_time ? format.moment(Date.parse(each.first_receive_time)) : "–"}</td>
-        <td data-label="Lease ends">${format.moment(Date.parse(each.lease_expire_time))}</td>
+        <td data-label="First received">${format.moment(each.first_receive_time)}</td>
+        <td data-label="Lease ends">${format.moment(each.lease_expire_time)}</td>
         <td data-label="Receives" class="right">${format.number(each.receive_count)}</td>
         <td data-label="Consumer">${consumerOf(each)}</td>
       </tr>`)}</tbody>

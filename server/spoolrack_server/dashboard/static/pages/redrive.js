@@ -65,8 +65,8 @@ export function RedriveForm({ queue, ready, ids, onClose, onStarted }) {
 const STATES = { running: "running", done: "done", cancelled: "cancelled" };
 
 function Progress({ redrive }) {
-  const done = redrive.moved + redrive.failed;
-  const all = done + redrive.remaining;
+  const done = redrive.moved_count + redrive.failed_count;
+  const all = done + redrive.remaining_count;
   // Of one that was cancelled the server does not tell what was left.
   if (redrive.state === "cancelled") return null;
   const part = redrive.state === "done" ? 100 : all === 0 ? 0 : Math.floor((done / all) * 100);
@@ -74,8 +74,8 @@ function Progress({ redrive }) {
 }
 
 function left(redrive) {
-  if (redrive.state !== "running" || redrive.rate === 0) return "";
-  return `, about ${duration(redrive.remaining, redrive.rate)} more`;
+  if (redrive.state !== "running" || redrive.max_messages_per_second === 0) return "";
+  return `, about ${duration(redrive.remaining_count, redrive.max_messages_per_second)} more`;
 }
 
 // The redrive that empties a queue now, on that queue's page.
@@ -84,10 +84,10 @@ export function RunningRedrive({ redrive, onCancel }) {
     <div class="bar tight">
       <h2 id="redrive">A redrive runs</h2>
       <span><${Progress} redrive=${redrive} /></span>
-      <span class="grow">${format.number(redrive.moved)} moved to ${redrive.destination || "where each came from"}, ${redrive.failed > 0 && `${format.number(redrive.failed)} failed, `}${format.number(redrive.remaining)} left${redrive.rate > 0 && `, ${format.number(redrive.rate)} a second`}${left(redrive)}</span>
+      <span class="grow">${format.number(redrive.moved_count)} moved to ${redrive.destination || "where each came from"}, ${redrive.failed_count > 0 && `${format.number(redrive.failed_count)} failed, `}${format.number(redrive.remaining_count)} left${redrive.max_messages_per_second > 0 && `, ${format.number(redrive.max_messages_per_second)} a second`}${left(redrive)}</span>
       ${onCancel && html`<button type="button" onClick=${onCancel}>Cancel<span class="hidden"> the redrive of ${redrive.queue}</span></button>`}
     </div>
-    ${redrive.failed > 0 && redrive.last_failure && html`<p class="quiet">Last that stayed: ${format.visible(redrive.last_failure)}</p>`}
+    ${redrive.failed_count > 0 && redrive.last_failure && html`<p class="quiet">Last that stayed: ${format.visible(redrive.last_failure)}</p>`}
   </section>`;
 }
 
@@ -98,7 +98,7 @@ export function CancelRedrive({ redrive, onClose, onDone }) {
     onDone();
   }
   return html`<${Confirm} title="Cancel the redrive of ${redrive.queue}?" button="Cancel the redrive" onClose=${onClose} act=${cancel}>
-    <p>The ${format.number(redrive.moved)} messages that it has moved stay where they are now. The others stay dead letters.</p>
+    <p>The ${format.number(redrive.moved_count)} messages that it has moved stay where they are now. The others stay dead letters.</p>
   </${Confirm}>`;
 }
 
@@ -114,14 +114,14 @@ export function Redrives({ redrives, now, onCancel }) {
       <th scope="row"><a href="#/queue/${encodeURIComponent(redrive.queue)}">${redrive.queue}</a></th>
       <td class="cut" data-label="To">${redrive.destination || html`<span class="quiet">where each came from</span>`}</td>
       <td class="cut" data-label="Only from">${redrive.source_queue || html`<span class="quiet">any</span>`}</td>
-      <td class="right" data-label="Rate">${redrive.rate ? `${format.number(redrive.rate)}/s` : "–"}</td>
+      <td class="right" data-label="Rate">${redrive.max_messages_per_second ? `${format.number(redrive.max_messages_per_second)}/s` : "–"}</td>
       <td><span class="state ${redrive.state}">${STATES[redrive.state]}</span></td>
       <td class="progress"><${Progress} redrive=${redrive} /></td>
-      <td class="right" data-label="Moved">${format.number(redrive.moved)}</td>
-      <td class="right" data-label="Failed">${redrive.failed ? html`<span class="mark" title=${redrive.last_failure}>${format.number(redrive.failed)}</span>` : "0"}</td>
-      <td class="right" data-label="Left">${redrive.state === "cancelled" ? "–" : format.number(redrive.remaining)}</td>
-      <td data-label="Began">${format.span(now - redrive.started_at)} ago</td>
+      <td class="right" data-label="Moved">${format.number(redrive.moved_count)}</td>
+      <td class="right" data-label="Failed">${redrive.failed_count ? html`<span class="mark" title=${redrive.last_failure}>${format.number(redrive.failed_count)}</span>` : "0"}</td>
+      <td class="right" data-label="Left">${redrive.state === "cancelled" ? "–" : format.number(redrive.remaining_count)}</td>
+      <td data-label="Began">${format.span(now - Date.parse(redrive.start_time))} ago</td>
       <td class="right act">${redrive.state === "running" && redrive.may_cancel && html`<button type="button" onClick=${() => onCancel(redrive)}>Cancel<span class="hidden"> the redrive of ${redrive.queue}</span></button>`}</td>
-    </tr>${redrive.failed > 0 && redrive.last_failure && html`<tr key=${`${redrive.id} why`}><td></td><td colspan="10" class="wrap full quiet">Last that stayed: ${format.visible(redrive.last_failure)}</td></tr>`}`)}</tbody>
+    </tr>${redrive.failed_count > 0 && redrive.last_failure && html`<tr key=${`${redrive.id} why`}><td></td><td colspan="10" class="wrap full quiet">Last that stayed: ${format.visible(redrive.last_failure)}</td></tr>`}`)}</tbody>
   </table></div>`;
 }

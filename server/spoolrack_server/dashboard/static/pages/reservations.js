@@ -28,16 +28,16 @@ export function Reservations() {
             <th scope="row"><code>${set.stream}</code></th>
             <td class="right" data-label="Number">${set.sequence_number}</td>
             <td data-label="Queue"><a href="#/queue/${encodeURIComponent(set.queue)}">${set.queue}</a></td>
-            <td class="right" data-label="Messages">${format.number(set.messages)}</td>
-            <td class="right" data-label="Size">${format.bytes(set.bytes)}</td>
-            <td class="right" data-label="Reads">${format.number(set.reads)}</td>
-            <td data-label="Held">${set.is_lost ? html`<span class="mark">lost</span>` : html`for ${format.span(Math.max(0, set.expires_at - found.now))}`}</td>
-            <td class="right act">${set.may_release && !set.is_lost && html`<button type="button" data-row onClick=${() => setDoomed(set)}>Release<span class="hidden"> ${set.stream} ${set.sequence_number}</span></button>`}</td>
+            <td class="right" data-label="Messages">${format.number(set.message_count)}</td>
+            <td class="right" data-label="Size">${format.bytes(set.byte_count)}</td>
+            <td class="right" data-label="Reads">${format.number(set.read_count)}</td>
+            <td data-label="Held">${set.state === "lost" ? html`<span class="mark">lost</span>` : html`for ${format.span(Math.max(0, Date.parse(set.expire_time) - found.now))}`}</td>
+            <td class="right act">${set.may_release && set.state !== "lost" && html`<button type="button" data-row onClick=${() => setDoomed(set)}>Release<span class="hidden"> ${set.stream} ${set.sequence_number}</span></button>`}</td>
           </tr>`)}</tbody>
         </table></div>`)}
     </${Told}>
     ${doomed && html`<${Confirm} title="Release ${doomed.stream} ${doomed.sequence_number}?" button="Release" onClose=${() => setDoomed(null)} act=${release}>
-      <p>Its ${format.number(doomed.messages)} messages are anybody's at once. Whoever reads the stream finds the set lost, and what he has done with it may be done again.</p>
+      <p>Its ${format.number(doomed.message_count)} messages are anybody's at once. Whoever reads the stream finds the set lost, and what he has done with it may be done again.</p>
     </${Confirm}>`}
   `;
 }

@@ -6,7 +6,7 @@ import * as format from "../format.js";
 import { Confirm, Empty, Told, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
 
-const messages = (stage) => Object.values(stage.messages).reduce((sum, count) => sum + count, 0);
+const messages = (stage) => Object.values(stage.message_counts).reduce((sum, count) => sum + count, 0);
 
 export function Stages() {
   const [doomed, setDoomed] = useState(null);
@@ -28,10 +28,10 @@ export function Stages() {
           <thead><tr><th scope="col">Stage</th><th scope="col">Queues</th><th scope="col" class="right">Messages</th><th scope="col" class="right">Chunks</th><th scope="col">Expires</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>
           <tbody>${found.stages.map((stage) => html`<tr key=${stage.name}>
             <th scope="row"><code>${stage.name}</code></th>
-            <td class="wrap full" data-label="Queues">${Object.entries(stage.messages).map(([queue, count], at) => html`${at > 0 && ", "}<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a> ${format.number(count)}`)}</td>
+            <td class="wrap full" data-label="Queues">${Object.entries(stage.message_counts).map(([queue, count], at) => html`${at > 0 && ", "}<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a> ${format.number(count)}`)}</td>
             <td class="right" data-label="Messages">${format.number(messages(stage))}</td>
-            <td class="right" data-label="Chunks">${format.number(stage.chunks)}</td>
-            <td data-label="Expires">in ${format.span(Math.max(0, stage.expires_at - found.now))}</td>
+            <td class="right" data-label="Chunks">${format.number(stage.chunk_count)}</td>
+            <td data-label="Expires">in ${format.span(Math.max(0, Date.parse(stage.expire_time) - found.now))}</td>
             <td class="right act">${stage.may_abort && html`<button type="button" data-row onClick=${() => setDoomed(stage)}>Abort<span class="hidden"> ${stage.name}</span></button>`}</td>
           </tr>`)}</tbody>
         </table></div>`)}

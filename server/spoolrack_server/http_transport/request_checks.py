@@ -16,17 +16,17 @@ from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
 from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
 
-from ..access.access_control import ANONYMOUS, AccessControl, name_in_ssl
-from ..access.permissions import Identity
+from ..access.access_control import AccessControl, name_in_ssl
+from ..app.caller import Caller
 from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
 if TYPE_CHECKING:
-    from .routes import Route
+    from .route import Route
 
 _ADDRESSES: Final = 256
 """Texts of which is remembered what address they are."""
-IDENTITY: Final = web.RequestKey("identity", Identity)
-"""The key of the caller's `Identity` in a request."""
+CALLER: Final = web.RequestKey("caller", Caller)
+"""The key of a request's caller."""
 
 
 class RequestChecks:
@@ -44,7 +44,7 @@ class RequestChecks:
     def check(self, request: web.Request) -> None:
         """Check a request; raise `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
         `InvalidQueueName` or `UnknownParameter`."""
-        request[IDENTITY] = ANONYMOUS
+        request[CALLER] = Caller()
         route = self._routes.get((request.method, request.match_info.handler))
         if route is not None and route.changes:
             require_own_origin(request)
@@ -78,14 +78,15 @@ class RequestChecks:
         route = self._routes.get((request.method, request.match_info.handler))
         if route is not None and route.is_open:
             return
-        request[IDENTITY] = identity = self.guard.identify(_authorization(request), _name(request))
+        identity = self.guard.identify(_authorization(request), _name(request))
+        request[CALLER] = caller = Caller(identity, self.guard)
         if route is None or route.permission is None:
             return
         queue = request.match_info.get("queue")
         if queue is None:
-            self.guard.require_everywhere(identity, route.permission)
+            caller.require_everywhere(route.permission)
         else:
-            self.guard.require(identity, route.permission, queue)
+            caller.require(route.permission, queue)
 
 
 def require_own_name(request: web.Request) -> None:

@@ -32,8 +32,7 @@ from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
-from ..convert import MAX_DEDUPLICATION_ID, MAX_WAIT
-from ..page_tokens import page_size as size_of_page
+from ..app.bounds import MAX_DEDUPLICATION_ID, MAX_WAIT
 from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
@@ -243,13 +242,13 @@ def attribute(query: Fields) -> dict[str, str]:
 
 
 def page_size(query: Fields) -> int:
-    """Return the size of a page: see `page_tokens.page_size`."""
+    """Return the size of a page; 0: the default."""
     text = ",".join(query.getall("page_size", ["0"]))
     if not _DIGITS.fullmatch(text):
         raise InvalidRequest(
             what="the parameter page_size", value=text, rule="must be a whole number, 0 or more"
         )
-    return size_of_page(int(text))
+    return int(text)
 
 
 def delay(headers: Fields) -> Millis | None:

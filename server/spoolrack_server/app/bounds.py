@@ -1,0 +1,60 @@
+"""Names, ids and numbers that come from outside: the bounds that the contract states. Pure.
+
+A value beyond its bounds raises `InvalidRequest`, which names it; bounds that depend on a queue are the
+store's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spoolrack_store.model.clock import HOUR
+from spoolrack_store.model.errors import InvalidQueueName, InvalidRequest
+from spoolrack_store.model.field_checks import check_number, check_word
+from spoolrack_store.model.message_ids import is_id
+from spoolrack_store.model.names import is_queue_name
+
+MAX_COUNT: Final = 1_000
+"""Messages, targets, changes or items of a page in one request."""
+MAX_SKIP: Final = 100_000
+"""Messages that a page of a list may pass over: commits wait meanwhile."""
+DEFAULT_PAGE: Final = 100
+MAX_VERSION: Final = 10**15 - 1
+"""Of a queue: its file's name has 15 digits."""
+MAX_FILTERS: Final = 10
+"""Attributes that a list may name."""
+MAX_DEDUPLICATION_ID: Final = 128
+"""Characters."""
+MAX_WAIT: Final = HOUR
+"""Of a receive or a reserve for its first message."""
+
+
+def queue_name(name: str) -> str:
+    if not is_queue_name(name):
+        raise InvalidQueueName(name=name)
+    return name
+
+
+def message_id(id: str) -> str:
+    if not is_id(id.lower()):
+        raise InvalidRequest(what="id", value=id, rule="must be a UUID such as a send answers with")
+    return id.lower()
+
+
+def number(value: int, what: str, *, default: int, most: int) -> int:
+    """Return a field that is from 1 to `most`, with 0 for `default`."""
+    if value:
+        check_number(what, value, 1, most)
+    return value or default
+
+
+def place(value: int, what: str, *, most: int) -> int:
+    """Return a field that counts from 0, up to `most`."""
+    check_number(what, value, 0, most)
+    return value
+
+
+def word(name: str, what: str, *, most: int) -> str:
+    """Return a name that its user has chosen and that becomes part of a file's."""
+    check_word(what, name, most)
+    return name

@@ -1,0 +1,195 @@
+"""Queues: creating, looking at, changing, purging and deleting them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import (
+    Counts,
+    CreateQueue,
+    DeleteQueue,
+    Purge,
+    Queue,
+    UpdateQueue,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.statistics import Ages
+from spoolrack_store.model.transitions import State
+
+from . import bounds
+from .caller import Caller, Permission, on_queue, on_some_queue
+from .pages import Page, PagedList
+from .store_access import StoreAccess
+
+QUEUES_AT_ONCE: Final = 100
+"""Queues that are looked at together: commits wait meanwhile."""
+
+_LIST: Final = PagedList[Queue, str](
+    method="ListQueues",
+    cursor=lambda queue: queue.name,
+    first="",
+    read=bounds.queue_name,
+    queues=lambda queue: (queue.name,),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueChanges:
+    """The changes of an update: see `UpdateQueue`."""
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    replaces_labels: bool = False
+    if_version: int = 0
+
+
+class Queues:
+    """The use cases of queues. Lives in one event loop."""
+
+    def __init__(
+        self,
+        access: StoreAccess,
+        with_consumers: Callable[[Queue], Awaitable[Queue]] | None = None,
+    ) -> None:
+        """`with_consumers` adds the consumers of the oldest leases that other processes know."""
+        self._access = access
+        self._store = access.store
+        self._with_consumers = with_consumers
+
+    # Changes.
+
+    @on_queue(Permission.MANAGE)
+    async def create(
+        self,
+        caller: Caller,
+        name: str,
+        settings: QueueSettings,
+        labels: Mapping[str, str] | None = None,
+    ) -> Queue:
+        """Create a queue, or find it with equal settings and these labels."""
+        _require_target(caller, settings.dead_letter_queue)
+        return await self._access.submit(CreateQueue(name=name, settings=settings, labels=labels or {}))
+
+    @on_queue(Permission.MANAGE)
+    async def update(self, caller: Caller, name: str, changes: QueueChanges) -> Queue:
+        _require_target(caller, changes.settings.get("dead_letter_queue"))
+        return await self._access.submit(
+            UpdateQueue(
+                name=name,
+                changes=changes.settings,
+                labels=changes.labels,
+                replaces_labels=changes.replaces_labels,
+                if_version=_version(changes.if_version),
+            )
+        )
+
+    @on_queue(Permission.MANAGE)
+    async def delete(self, caller: Caller, name: str, *, if_version: int = 0) -> None:
+        """Delete a queue with all its messages; above 0, only the queue of this version."""
+        await self._access.submit(DeleteQueue(name=name, if_version=_version(if_version)))
+
+    @on_queue(Permission.MANAGE)
+    async def purge(
+        self,
+        caller: Caller,
+        name: str,
+        *,
+        sent_before: Millis | None = None,
+        states: frozenset[State] = frozenset(),
+    ) -> int:
+        """Delete messages of a queue; return how many."""
+        return await self._access.submit(Purge(queue=name, sent_before=sent_before, states=states))
+
+    # Looks.
+
+    @on_queue(Permission.MONITOR)
+    async def get(self, caller: Caller, name: str) -> Queue:
+        """Return a queue with its obstacles and its oldest leases."""
+        queue = await self.find(name)
+        return queue if self._with_consumers is None else await self._with_consumers(queue)
+
+    @on_queue(Permission.MONITOR)
+    async def counts(self, caller: Caller, name: str) -> Counts:
+        return (await self.find(name)).counts
+
+    async def find(self, name: str) -> Queue:
+        """Return a queue, for a caller whose permission for something else was checked."""
+        return await self._access.read(self._store.queue, name)
+
+    @on_queue(Permission.SEND)
+    async def find_target(self, caller: Caller, name: str) -> Queue:
+        """Return a queue that the caller may name as a dead-letter queue."""
+        return await self.find(name)
+
+    @on_some_queue(Permission.MONITOR)
+    async def list(
+        self, caller: Caller, *, prefix: str = "", page_size: int = 0, page_token: str = ""
+    ) -> Page[Queue]:
+        """Return a page of the queues whose names begin with `prefix`, by name."""
+        listing = partial(self._store.queues, prefix=prefix)
+        allowed = caller.queues_for(Permission.MONITOR)
+        return await self._access.read(_LIST.page, listing, allowed, page_size, page_token, prefix)
+
+    @on_some_queue(Permission.MONITOR)
+    async def select(
+        self,
+        caller: Caller,
+        is_wanted: Callable[[Queue], bool],
+        *,
+        prefix: str = "",
+        after: str = "",
+        limit: int,
+    ) -> Sequence[Queue]:
+        """Return up to `limit` of the queues above the name `after` that are wanted, by name."""
+        queues = _LIST.walk(partial(self._store.queues, prefix=prefix), QUEUES_AT_ONCE, after)
+        visible = (
+            queue for queue in queues if is_wanted(queue) and caller.may(Permission.MONITOR, queue.name)
+        )
+        return await self._access.read(lambda: tuple(islice(visible, limit)))
+
+    async def has(self, is_wanted: Callable[[Queue], bool]) -> bool:
+        """Return whether there is such a queue, also among those that the caller may not see."""
+        queues = _LIST.walk(self._store.queues, QUEUES_AT_ONCE)
+        return await self._access.read(lambda: any(map(is_wanted, queues)))
+
+    @on_some_queue(Permission.MONITOR)
+    async def names(self, caller: Caller, is_wanted: Callable[[str], bool]) -> Sequence[str]:
+        """Return the names of the queues that are wanted, in order.
+
+        Cheaper than `select`: to count a queue's bytes, a store with peers may have to list folders.
+        """
+        return [
+            name
+            for name in await self._access.read(self._store.metrics.names)
+            if is_wanted(name) and caller.may(Permission.MONITOR, name)
+        ]
+
+    async def ages(self, names: Iterable[str], age_bounds: Sequence[Millis]) -> Mapping[str, Ages]:
+        """Return the ready messages by age of queues that the caller was shown."""
+        return await self._access.read(self._store.metrics.ages, names, age_bounds)
+
+    async def dead_letter_queues(self) -> frozenset[str]:
+        """Return the names of all dead-letter queues in settings."""
+        return await self._access.read(self._store.metrics.dead_letter_queues)
+
+    @on_queue(Permission.MONITOR)
+    async def dead_letter_sources(self, caller: Caller, name: str) -> Sequence[str]:
+        """Return the queues that name this one as their dead-letter queue, also those that the caller
+        may not see."""
+        return await self._access.read(self._store.metrics.dead_letter_sources, name)
+
+
+def _version(version: int) -> int:
+    """Return a version as a precondition; 0 for none."""
+    return bounds.place(version, "version", most=bounds.MAX_VERSION)
+
+
+def _require_target(caller: Caller, target: object) -> None:
+    # Dead letters are sent there.
+    if isinstance(target, str) and target:
+        caller.require(Permission.SEND, target)

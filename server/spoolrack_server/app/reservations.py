@@ -1,0 +1,200 @@
+"""Reservations: messages that are leased under a name, and read as often as asked.
+
+A reservation of queues without the caller's permission is a `NameTaken`, or not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Final
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import InvalidRequest
+from spoolrack_store.model.reservation_requests import (
+    DEFAULT_RESERVED_BYTES,
+    DEFAULT_RESERVED_MESSAGES,
+    MAX_RESERVED_MESSAGES,
+    MAX_SEQUENCE_NUMBER,
+    MAX_STREAM_NAME,
+    CommitReservations,
+    Committed,
+    ExtendReservation,
+    Release,
+    Reservation,
+    Reserve,
+)
+from spoolrack_store.model.reservation_requests import Page as MessagePage
+
+from ..lease_requests import LeaseRequests
+from . import bounds
+from .caller import Caller, Permission, on_queue, on_some_queue
+from .pages import Page, PagedList
+from .store_access import StoreAccess
+
+_LONGEST_NUMBER: Final = len(str(MAX_SEQUENCE_NUMBER))
+
+
+def _stream(name: str) -> str:
+    return bounds.word(name, "stream", most=MAX_STREAM_NAME)
+
+
+def _read(token: str) -> tuple[str, int]:
+    stream, _, number = token.partition(".")
+    if not (number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER):
+        raise InvalidRequest(what="sequence_number", value=number, rule="must be a number")
+    return _stream(stream), int(number)
+
+
+_LIST: Final = PagedList[Reservation, tuple[str, int]](
+    method="ListReservations",
+    cursor=lambda reservation: (reservation.stream, reservation.sequence_number),
+    first=("", -1),
+    read=_read,
+    write=lambda cursor: f"{cursor[0]}.{cursor[1]}",
+    queues=lambda reservation: (reservation.queue,),
+)
+
+
+class Reservations:
+    """The use cases of reservations. Lives in one event loop."""
+
+    def __init__(self, access: StoreAccess, leases: LeaseRequests) -> None:
+        self._access = access
+        self._leases = leases
+
+    @on_queue(Permission.RECEIVE)
+    async def reserve(
+        self,
+        caller: Caller,
+        queue: str,
+        *,
+        stream: str,
+        sequence_number: int,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        visibility_timeout: Millis | None = None,
+        wait: Millis,
+    ) -> Reservation | None:
+        """Lease messages under a name, or find it reserved already; None if nothing is ready in time.
+
+        The caller gives one that reached no client to `undo`. When the caller is cancelled before,
+        nothing stays reserved.
+        """
+        if max_bytes < 0:
+            raise InvalidRequest(what="max_bytes", value=max_bytes, rule="must not be negative")
+        return await self._leases.lease(
+            Reserve(
+                queue=queue,
+                stream=stream,
+                sequence_number=sequence_number,
+                max_messages=max_messages or DEFAULT_RESERVED_MESSAGES,
+                max_bytes=max_bytes or DEFAULT_RESERVED_BYTES,
+                visibility_timeout=visibility_timeout,
+                wait=wait,
+                allowed=caller.queues_for(Permission.RECEIVE),
+            )
+        )
+
+    def undo(self, reservation: Reservation | None) -> None:
+        """Undo a reservation whose answer reached no client, unless another call has asked for the name
+        meanwhile and found it."""
+        self._leases.unreserve(reservation)
+
+    @on_some_queue(Permission.RECEIVE)
+    async def extend(
+        self,
+        caller: Caller,
+        stream: str,
+        sequence_number: int,
+        *,
+        visibility_timeout: Millis | None = None,
+    ) -> Reservation:
+        """Hold a reservation for so long from now on; None: as long as at first."""
+        return await self._access.submit(
+            ExtendReservation(
+                stream=stream,
+                sequence_number=sequence_number,
+                visibility_timeout=visibility_timeout,
+                allowed=caller.queues_for(Permission.RECEIVE),
+            )
+        )
+
+    @on_some_queue(Permission.RECEIVE)
+    async def read(
+        self,
+        caller: Caller,
+        stream: str,
+        sequence_number: int,
+        *,
+        begin: int = 0,
+        end: int = 0,
+        mark_read: bool = False,
+    ) -> AsyncIterator[MessagePage]:
+        """Yield the messages from the index `begin` to before `end` by pages, one of them in memory; an
+        `end` of 0 is the set's."""
+        bounds.place(begin, "begin_index", most=MAX_RESERVED_MESSAGES)
+        bounds.place(end, "end_index", most=MAX_RESERVED_MESSAGES)
+        if 0 < end < begin:
+            raise InvalidRequest(
+                what="end_index", value=end, rule=f"must not lie before begin_index, {begin}"
+            )
+        begin_reading = partial(
+            self._access.store.read_reservation,
+            stream,
+            sequence_number,
+            begin=begin,
+            end=end,
+            allowed=caller.queues_for(Permission.RECEIVE),
+            mark_read=mark_read,
+        )
+        pages = await self._access.read(begin_reading)
+        while (page := await self._access.read(next, pages, None)) is not None:
+            yield page
+
+    @on_some_queue(Permission.RECEIVE)
+    async def commit(
+        self, caller: Caller, stream: str, last_sequence_number: int, *, only_read: bool = False
+    ) -> Committed:
+        """Delete the messages of all reservations of the stream up to a number."""
+        return await self._access.submit(
+            CommitReservations(
+                stream=stream,
+                last_sequence_number=last_sequence_number,
+                only_read=only_read,
+                allowed=caller.queues_for(Permission.RECEIVE),
+            )
+        )
+
+    @on_some_queue(Permission.RECEIVE)
+    async def release(self, caller: Caller, stream: str, sequence_number: int) -> None:
+        """Give the messages of a reservation back; it counts as lost from now on."""
+        await self._access.submit(
+            Release(
+                stream=stream,
+                sequence_number=sequence_number,
+                allowed=caller.queues_for(Permission.RECEIVE),
+            )
+        )
+
+    @on_some_queue(Permission.MONITOR)
+    async def list(
+        self,
+        caller: Caller,
+        *,
+        queue: str = "",
+        stream: str = "",
+        page_size: int = 0,
+        page_token: str = "",
+    ) -> Page[Reservation]:
+        """Return a page of the reservations, held or lost, those of `queue` and `stream` if they are
+        given, by stream and number."""
+        if queue:
+            caller.require(Permission.MONITOR, queue)
+        listing = partial(
+            self._access.store.reservations, queue=queue, stream=stream and _stream(stream)
+        )
+        allowed = caller.queues_for(Permission.MONITOR)
+        return await self._access.read(
+            _LIST.page, listing, allowed, page_size, page_token, queue, stream
+        )

@@ -1,0 +1,112 @@
+"""Schedules: messages that are sent at the times of a cron expression. `scheduler` sends the ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.errors import InvalidRequest
+from spoolrack_store.model.schedule import is_schedule_name
+from spoolrack_store.model.schedule_requests import (
+    CreateSchedule,
+    DeleteSchedule,
+    PauseSchedule,
+    QueuedSchedule,
+)
+
+from .. import cron
+from .bounds import queue_name
+from .caller import Caller, Permission, on_queue, on_some_queue
+from .pages import Page, PagedList
+from .store_access import StoreAccess
+
+DEFAULT_ZONE: Final = "UTC"
+
+
+def next_tick(queued: QueuedSchedule) -> int | None:
+    """Return the Unix time of the first tick that was not sent; None for a paused schedule."""
+    schedule = queued.schedule
+    if schedule.is_paused:
+        return None
+    # A tick is a whole second, and one at the very moment of the creation is before it.
+    after = schedule.since // 1_000
+    if queued.last_tick is not None:
+        after = max(after, queued.last_tick)
+    return cron.next_tick(schedule.cron, schedule.time_zone, after)
+
+
+def _read(text: str) -> tuple[str, str]:
+    queue, _, name = text.partition(":")
+    if not is_schedule_name(name):
+        raise InvalidRequest(what="page_token", value=text, rule="must be one of this list")
+    return queue_name(queue), name
+
+
+SCHEDULES: Final = PagedList[QueuedSchedule, tuple[str, str]](
+    method="ListSchedules",
+    cursor=lambda queued: (queued.queue, queued.name),
+    first=("", ""),
+    read=_read,
+    write=":".join,
+    queues=lambda queued: (queued.queue,),
+)
+
+
+class Schedules:
+    """The use cases of schedules. Lives in one event loop."""
+
+    def __init__(self, access: StoreAccess, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+
+    @on_queue(Permission.MANAGE)
+    async def create(
+        self,
+        caller: Caller,
+        queue: str,
+        name: str,
+        *,
+        cron_text: str,
+        time_zone: str = "",
+        body: bytes = b"",
+        attributes: Mapping[str, str | bytes],
+        group: str = "",
+    ) -> QueuedSchedule:
+        """Create a schedule; raise `InvalidRequest` for an invalid time."""
+        # A schedule sends messages to its queue.
+        caller.require(Permission.SEND, queue)
+        zone = time_zone or DEFAULT_ZONE
+        cron.check(cron_text, zone, self._clock.wall() // 1_000)
+        return await self._access.submit(
+            CreateSchedule(
+                queue=queue,
+                name=name,
+                cron=" ".join(cron_text.split()),
+                time_zone=zone,
+                body=body,
+                attributes=attributes,
+                group=group,
+            )
+        )
+
+    @on_some_queue(Permission.MANAGE)
+    async def list(
+        self, caller: Caller, *, queue: str = "", page_size: int = 0, page_token: str = ""
+    ) -> Page[QueuedSchedule]:
+        """Return a page of the schedules, those of `queue` if it is given, by queue and name."""
+        if queue:
+            caller.require(Permission.MANAGE, queue)
+        listing = partial(self._access.store.schedules, queue=queue)
+        allowed = caller.queues_for(Permission.MANAGE)
+        return await self._access.read(SCHEDULES.page, listing, allowed, page_size, page_token, queue)
+
+    @on_queue(Permission.MANAGE)
+    async def pause(self, caller: Caller, queue: str, name: str, *, is_paused: bool) -> QueuedSchedule:
+        """Pause a schedule, or resume it."""
+        return await self._access.submit(PauseSchedule(queue=queue, name=name, is_paused=is_paused))
+
+    @on_queue(Permission.MANAGE)
+    async def delete(self, caller: Caller, queue: str, name: str) -> None:
+        await self._access.submit(DeleteSchedule(queue=queue, name=name))

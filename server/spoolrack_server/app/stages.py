@@ -1,0 +1,77 @@
+"""Stages: messages that are invisible before they are published.
+
+A stage of other queues than the caller's is a `NameTaken`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.stage_requests import (
+    DEFAULT_EPOCH_RETENTION,
+    Abort,
+    Publish,
+    Published,
+    StageInfo,
+)
+
+from .caller import Caller, Permission, on_some_queue
+from .pages import Page, PagedList
+from .store_access import StoreAccess
+
+_LIST: Final = PagedList[StageInfo, str](
+    method="ListStages",
+    cursor=lambda stage: stage.name,
+    first="",
+    read=str,
+    queues=lambda stage: stage.messages,
+)
+
+
+class Stages:
+    """The use cases of stages. Lives in one event loop."""
+
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
+
+    @on_some_queue(Permission.SEND)
+    async def publish(
+        self,
+        caller: Caller,
+        *,
+        writer: str,
+        epoch: int,
+        stages: Sequence[str],
+        epoch_retention: Millis | None = None,
+        digest: str = "",
+    ) -> Published:
+        """Make the messages of `stages` visible, all at once and once for each epoch of a writer."""
+        return await self._access.submit(
+            Publish(
+                writer=writer,
+                epoch=epoch,
+                stages=list(stages),
+                epoch_retention=(
+                    DEFAULT_EPOCH_RETENTION if epoch_retention is None else epoch_retention
+                ),
+                digest=digest,
+                allowed=caller.queues_for(Permission.SEND),
+                owner=caller.owner,
+            )
+        )
+
+    @on_some_queue(Permission.SEND)
+    async def abort(self, caller: Caller, stage: str) -> int:
+        """Delete a stage; return the number of its messages."""
+        return await self._access.submit(Abort(stage=stage, allowed=caller.queues_for(Permission.SEND)))
+
+    @on_some_queue(Permission.MONITOR)
+    async def list(
+        self, caller: Caller, *, page_size: int = 0, page_token: str = ""
+    ) -> Page[StageInfo]:
+        """Return a page of the stages, by name."""
+        allowed = caller.queues_for(Permission.MONITOR)
+        listing = self._access.store.stages
+        return await self._access.read(_LIST.page, listing, allowed, page_size, page_token)

@@ -1,0 +1,47 @@
+"""A route of HTTP: method, path, handler, and the permission that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from ..app.caller import Permission, permission_of
+
+Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    method: str
+    path: str
+    """As OpenAPI writes it."""
+    endpoint: Endpoint
+    needs: Permission | Callable[..., Any] | None = None
+    """The permission, or the use case that has one, needed for the queue in the path, or for all queues
+    without one; None: none, or the endpoint checks it."""
+    is_page: bool = False
+    """Served also while the server drains."""
+    is_open: bool = False
+    """Also without credentials."""
+    parameters: Collection[str] = ()
+    """Names that its query may have; of one that is open, any."""
+    leases: bool = False
+    """A GET that isn't safe."""
+
+    @property
+    def permission(self) -> Permission | None:
+        """The permission that a request needs before its body is read."""
+        return None if self.needs is None else permission_of(self.needs)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the route changes anything."""
+        return self.leases or self.method not in ("GET", "HEAD")
+
+
+def pattern(path: str) -> str:
+    """Return the path in the syntax of aiohttp's router, which excludes `/-/` from queues."""
+    return path.replace("{queue}", "{queue:(?!-(?:/|$))[^/]+}")

@@ -1,0 +1,289 @@
+"""The index of reservations: the sets and markers of `reserved/` in memory, read from its files.
+
+    reserved/<stream>.<seq>@<due>[~read]     a set's record: its hold ends then
+    reserved/<stream>.<seq>@<ended>[~read]~lost     the same, once the hold is over
+    reserved/<stream>.<seq>                  a marker: the stream is committed up to this number
+
+A set is in one of the states of `SetState`, and changes as `TRANSITIONS` says:
+
+    HELD ──► ENDING ──► LOST ──► DISCARDED ──► (gone)
+      │         │         │
+      └─────────┴─────────┴────► COMMITTED ──► (gone)
+
+The hold of a set ends by time or by a release. A lost set stays, so that its reader hears of it; it is
+discarded by the stream's next commit but one, or after `MEMORY`. A commit of a lost set is possible as
+long as no one has leased its messages since.
+
+A file that doesn't count is stale: a marker that a later one replaced, a set that was never answered, a
+torn file. A stale file is unlinked once the commit is durable that made it so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from ..files.disk import NOT_A_FILE, explained
+from ..model.clock import Clock, Millis
+from ..model.deadlines import Deadlines
+from ..model.errors import StoreError
+from ..model.names import NotAName
+from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
+from ..model.reservation_records import ReservationRecord
+from ..model.sealed import NotWhole, Torn
+from ..model.settings import MAX_VISIBILITY
+from .moves import Moves
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = "reserved"
+
+Member = TypeVar("Member")
+Value = TypeVar("Value")
+Key = tuple[str, int]
+"""A stream and a number in it."""
+
+
+class SetState(Enum):
+    """The state of a reserved set."""
+
+    HELD = "held"
+    """The hold lasts, or is over and that isn't noted."""
+    ENDING = "ending"
+    """The hold is over: its leases come back once that is durable."""
+    LOST = "lost"
+    """Its leases are back. The record stays for its reader."""
+    DISCARDED = "discarded"
+    """It was lost, and its reader knows: its leases come back, and then its record goes."""
+    COMMITTED = "committed"
+    """A marker names it: its messages are deleted once that is durable, and then its record goes."""
+
+
+TRANSITIONS: Final[Mapping[SetState, AbstractSet[SetState]]] = {
+    SetState.HELD: {SetState.ENDING, SetState.COMMITTED},
+    SetState.ENDING: {SetState.LOST, SetState.DISCARDED, SetState.COMMITTED},
+    SetState.LOST: {SetState.DISCARDED, SetState.COMMITTED},
+    SetState.DISCARDED: {SetState.COMMITTED},
+    SetState.COMMITTED: frozenset(),
+}
+WORKED_ON: Final = (SetState.ENDING, SetState.DISCARDED, SetState.COMMITTED)
+"""The states in which commits go on with a set by themselves."""
+
+
+@dataclass(slots=True, eq=False)
+class HeldSet:
+    """A set that was reserved."""
+
+    name: ReservationName
+    record: ReservationRecord
+    ends: Millis
+    """When the hold is over, monotonic."""
+    changed: int
+    """The commit that made, lost or found it: durable before its leases come back."""
+    is_told: bool = True
+    """Whether a caller was told of it that has not made it."""
+    state: SetState = SetState.HELD
+
+    @property
+    def key(self) -> Key:
+        return self.name.stream, self.name.sequence_number
+
+    @property
+    def path(self) -> str:
+        return f"{FOLDER}/{self.name}"
+
+    @property
+    def due(self) -> Millis:
+        assert self.name.due is not None
+        return self.name.due
+
+    def is_over(self, now: Millis) -> bool:
+        """Return whether the hold is over at the monotonic time `now`, noted or not."""
+        return self.name.is_lost or self.ends <= now
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCommit:
+    """The newest marker of a stream."""
+
+    sequence_number: int
+    marker: Marker
+    made: int
+    """The store's commit that made or found it."""
+
+
+class ReservationIndex:
+    """The sets and markers of a root. Not thread-safe."""
+
+    def __init__(self, moves: Moves, clock: Clock) -> None:
+        self._moves = moves
+        self._clock = clock
+        self.sets: dict[Key, HeldSet] = {}
+        self.markers: dict[str, StreamCommit] = {}
+        """By stream."""
+        self.streams: dict[str, dict[int, HeldSet]] = {}
+        """The sets of each stream."""
+        self.of_queue: dict[str, dict[HeldSet, None]] = {}
+        """The sets of each queue, by the name that the queue had."""
+        self.of_token: dict[str, HeldSet] = {}
+        self.in_state: dict[SetState, dict[HeldSet, None]] = {state: {} for state in SetState}
+        self.ends = Deadlines[Key]()
+        """When the holds end that aren't noted as over."""
+        self.changed: dict[Key, None] = {}
+        """Sets and markers whose files were read: all of a set's leases may not be there."""
+        self.stale: dict[str, int] = {}
+        """Files that don't count, and the commit that must be durable before they go."""
+
+    def committed(self, stream: str) -> int:
+        """Return up to where the stream is committed; -1 if nothing is."""
+        newest = self.markers.get(stream)
+        return -1 if newest is None else newest.sequence_number
+
+    def of_stream(self, stream: str) -> dict[int, HeldSet]:
+        return self.streams.get(stream, {})
+
+    def is_named(self, held: HeldSet) -> bool:
+        """Return whether the stream's newest marker names the set."""
+        newest = self.markers.get(held.name.stream)
+        return newest is not None and held.name.sequence_number in newest.marker.sets
+
+    # Changes in memory.
+
+    def add(self, held: HeldSet) -> None:
+        """Take in a set, in place of one under the same key."""
+        there = self.sets.get(held.key)
+        if there is not None:
+            self.drop(there)
+        self.sets[held.key] = held
+        self.streams.setdefault(held.name.stream, {})[held.name.sequence_number] = held
+        self.of_queue.setdefault(held.record.queue, {})[held] = None
+        self.of_token[held.record.token] = held
+        if self.is_named(held):
+            held.state = SetState.COMMITTED
+        elif held.name.is_lost:
+            held.state = SetState.ENDING
+        else:
+            self.ends.set(held.key, held.ends)
+        self.in_state[held.state][held] = None
+
+    def drop(self, held: HeldSet) -> None:
+        """Drop a set whose record is gone, or goes."""
+        if self.sets.get(held.key) is not held:
+            return
+        del self.sets[held.key], self.in_state[held.state][held]
+        self.of_token.pop(held.record.token, None)
+        self.ends.discard(held.key)
+        _remove(self.streams, held.name.stream, held.name.sequence_number)
+        _remove(self.of_queue, held.record.queue, held)
+
+    def change(self, held: HeldSet, state: SetState) -> None:
+        """Change the state of a set, as `TRANSITIONS` allows."""
+        if state is held.state:
+            return
+        if state not in TRANSITIONS[held.state]:
+            raise AssertionError(f"no transition leads from {held.state} to {state}")
+        del self.in_state[held.state][held]
+        held.state = state
+        self.in_state[state][held] = None
+        self.ends.discard(held.key)
+
+    def mark(self, stream: str, commit: StreamCommit) -> None:
+        """Take in a marker: of a stream the greatest counts, any other goes once that is durable. The
+        sets that it names are committed."""
+        other = self.markers.get(stream)
+        if other is not None and other.sequence_number > commit.sequence_number:
+            other, commit = commit, other
+        self.markers[stream] = commit
+        if other is not None:
+            self.stale[marker_path(stream, other.sequence_number)] = commit.made
+        sets = self.of_stream(stream)
+        for number in commit.marker.sets:
+            if number in sets:
+                self.change(sets[number], SetState.COMMITTED)
+
+    # The files.
+
+    def recover(self) -> None:
+        """Read all files."""
+        for held in list(self.sets.values()):
+            self.drop(held)
+        for known in (self.markers, self.changed, self.stale):
+            known.clear()
+        # In the order of their names: of two records of a set the one that ends first is kept.
+        for path in sorted(f"{FOLDER}/{each.name}" for each in self._moves.scan(FOLDER)):
+            try:
+                self._read(path)
+            except StoreError as error:
+                log.error("%s can't be read, so reservations have to wait: %s", path, error)
+                self._moves.unread[path] = None
+            self._moves.syncer.lone_file_written(path)
+        self._moves.syncer.folder_changed(FOLDER)
+
+    def path_changed(self, path: str) -> None:
+        """Read a file again that another process has made, renamed or unlinked. Raise `DiskError`,
+        `DiskFull`."""
+        try:
+            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
+        except NotAName:
+            return
+        held = self.sets.get((name.stream, name.sequence_number))
+        if name.due is None:
+            if self.committed(name.stream) == name.sequence_number:
+                del self.markers[name.stream]
+        elif held is not None and held.name == name:
+            self.drop(held)
+        self._read(path)
+
+    def _read(self, path: str) -> None:
+        """Take in a file that may be there."""
+        self.stale.pop(path, None)
+        try:
+            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
+            self.changed[name.stream, name.sequence_number] = None
+            content = self._moves.disk.read(path, afresh=True)
+            if name.due is None:
+                commit = StreamCommit(name.sequence_number, Marker.decode(content), self._moves.commit)
+                self.mark(name.stream, commit)
+            else:
+                self._keep(name, ReservationRecord.decode(content), name.due)
+        except NotAName:
+            log.warning("%a is none of ours", path)
+        except FileNotFoundError:
+            pass
+        except Torn as error:
+            log.info("%s was never written whole: %s", path, error)
+            self.stale[path] = 0
+        except NotWhole as error:
+            self._moves.quarantine(path, f"this reservation's file is damaged: {error}")
+        except OSError as error:
+            if error.errno not in NOT_A_FILE:
+                raise explained(error) from error
+            self._moves.quarantine(path, "it is no file")
+
+    def _keep(self, name: ReservationName, record: ReservationRecord, due: Millis) -> None:
+        left = min(due - self._clock.wall(), MAX_VISIBILITY)
+        found = HeldSet(name, record, Millis(self._clock.monotonic() + left), self._moves.commit)
+        useless = self.sets.get(found.key)
+        if useless is None or (useless.record.token == record.token and name.is_lost):
+            self.add(found)
+        else:
+            useless = found
+        # Of two sets the older one was undone, and that isn't durable: none of them was answered.
+        if useless is not None:
+            self.stale[useless.path] = 0
+
+
+def _remove(groups: dict[str, dict[Member, Value]], group: str, member: Member) -> None:
+    """Remove a member from its group, and the group with its last one."""
+    del groups[group][member]
+    if not groups[group]:
+        del groups[group]
+
+
+def marker_path(stream: str, sequence_number: int) -> str:
+    """Return the path of a stream's marker."""
+    return f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
