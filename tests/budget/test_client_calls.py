@@ -20,6 +20,7 @@ from spoolrack._transports.grpc_streams import RequestStream
 from spoolrack.testing import running_server
 
 PACKAGE = Path(spoolrack.__file__).parent
+ROUNDS = 5
 CEILINGS = {"send": 26, "receive": 32, "delete": 30, "ack": 7, "life of a stream": 85}
 """Calls of functions, properties, comprehensions and generators of the client, in all its threads; not
 those of gRPC. A ceiling may only fall: lower it when a change has made the count smaller."""
@@ -77,10 +78,16 @@ def counted() -> dict[str, Counter[str]]:
             with server.client() as client:
                 client.create_queue("q")
                 queue = client.queue("q")
-                # The second calls are counted: first-time work is done.
-                _, counts = counts_of_calls(profile, queue), counts_of_calls(profile, queue)
+                # The first calls do work that is done once. How many steps a wait takes depends on the
+                # other threads: the least of several counts is the operation's own.
+                rounds = [counts_of_calls(profile, queue) for _ in range(ROUNDS)]
                 with queue.messages() as stream:
-                    return counts | counts_of_a_stream(profile, queue, stream)
+                    lives = [counts_of_a_stream(profile, queue, stream) for _ in range(ROUNDS)]
+                return {
+                    operation: min((each[operation] for each in found), key=Counter.total)
+                    for found in (rounds, lives)
+                    for operation in found[0]
+                }
         finally:
             profile.end()
 

@@ -61,14 +61,19 @@ def memory_aio_client(
     return aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(next(_SEEDS)))
 
 
-def until(what: Callable[[], bool]) -> None:
-    """Return once another thread has brought `what` about; fails after 10 s or so."""
+def comes_about(what: Callable[[], bool]) -> bool:
+    """Return whether another thread brings `what` about, in 10 s or so."""
     pause = threading.Event()
     for _ in range(LOOKS):
         if what():
-            return
+            return True
         pause.wait(0.001)
-    raise AssertionError("it never came about")
+    return False
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Return once another thread has brought `what` about; fails after 10 s or so."""
+    assert comes_about(what), "it never came about"
 
 
 async def until_async(what: Callable[[], bool]) -> None:

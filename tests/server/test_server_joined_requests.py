@@ -142,4 +142,4 @@ async def test_responses_are_joined_up_to_a_size(client: Client) -> None:
         each.request.messages.extend([pb.OutgoingMessage(body=b"x")] * (count // 2 - 1))
     await call.write(joined(*requests))
     for responses in await answered(call, 4):
-        assert sum(each.ByteSize() for each in responses[:-1]) <= streams.JOINED_BYTES
+        assert sum(each.response.ByteSize() for each in responses[:-1]) <= streams.JOINED_BYTES

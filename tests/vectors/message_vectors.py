@@ -148,8 +148,9 @@ def _fill_field(message: Any, field: FieldDescriptor, choice: int) -> None:
             else:
                 getattr(message, field.name)[key] = _scalar(value)
     elif field.message_type is not None and field.is_repeated:
-        # One that is full, and one in which nothing is set.
-        _fill(getattr(message, field.name).add(), choice)
+        # One that is full, unless it is of the same kind, and one in which nothing is set.
+        if field.message_type is not message.DESCRIPTOR:
+            _fill(getattr(message, field.name).add(), choice)
         getattr(message, field.name).add()
     elif field.message_type is not None:
         getattr(message, field.name).SetInParent()  # One without fields is set, too.
