@@ -156,28 +156,33 @@ async def test_a_head_that_does_not_come_is_not_waited_for(
 
 
 async def test_all_bodies_that_come_at_one_time_share_one_bound(
-    client: Client, http: Http, server: Server
+    tmp_path: Path, clock: ManualClock
 ) -> None:
-    await client.create(max_message_size=64 * MIB)
-    async with raw_to(server) as raw:
-        await raw.say("POST /q/messages HTTP/1.1", f"Content-Length: {MIB}", body=bytes(MIB - 1))
-        for _ in range(MANY):
-            answer = await http.ask("POST", "/q/messages", bytes(MIB))
-            if answer.status != 201:  # Now all that was said is in memory.
-                break
-        assert (answer.status, answer.reason) == (503, "TOO_MANY_UPLOADS")
-        assert answer.headers["Retry-After"] == "1"
-    while (await http.ask("POST", "/q/messages", bytes(MIB))).status != 201:
-        pass  # The server has yet to hear that the connection is closed.
-    # A larger one than the bound goes to the disk as it comes.
-    answer = await http.ask("POST", "/q/messages", bytes(4 * MIB))
-    assert answer.status == 201, answer.body
-    for _ in range(3):
-        assert (await http.ask("POST", "/q/messages", bytes(MIB))).status == 201
-    # A slow client has only the bytes that it sent.
-    async with raw_to(server) as raw:
-        await raw.say("POST /q/messages HTTP/1.1", f"Content-Length: {MIB}", body=bytes(1000))
-        assert (await http.ask("POST", "/q/messages", bytes(MIB // 2))).status == 201
+    patient = HttpLimits(memory=MIB)
+    async with (
+        Server(tmp_path / "root", clock=clock, http_limits=patient) as server,
+        http_to(server) as http,
+    ):
+        await http.create(max_message_size=64 * MIB)
+        async with raw_to(server) as raw:
+            await raw.say("POST /q/messages HTTP/1.1", f"Content-Length: {MIB}", body=bytes(MIB - 1))
+            for _ in range(MANY):
+                answer = await http.ask("POST", "/q/messages", bytes(MIB))
+                if answer.status != 201:  # Now all that was said is in memory.
+                    break
+            assert (answer.status, answer.reason) == (503, "TOO_MANY_UPLOADS")
+            assert answer.headers["Retry-After"] == "1"
+        while (await http.ask("POST", "/q/messages", bytes(MIB))).status != 201:
+            pass  # The server has yet to hear that the connection is closed.
+        # A larger one than the bound goes to the disk as it comes.
+        answer = await http.ask("POST", "/q/messages", bytes(4 * MIB))
+        assert answer.status == 201, answer.body
+        for _ in range(3):
+            assert (await http.ask("POST", "/q/messages", bytes(MIB))).status == 201
+        # A slow client has only the bytes that it sent.
+        async with raw_to(server) as raw:
+            await raw.say("POST /q/messages HTTP/1.1", f"Content-Length: {MIB}", body=bytes(1000))
+            assert (await http.ask("POST", "/q/messages", bytes(MIB // 2))).status == 201
 
 
 async def test_a_client_that_leaves_in_mid_body_leaves_nothing_behind(
