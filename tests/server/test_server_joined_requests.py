@@ -70,6 +70,15 @@ async def test_a_server_says_that_it_reads_joined_requests_and_joins_for_no_othe
     assert response.accepts_more
 
 
+async def test_answers_that_are_ready_together_are_one_message(client: Client) -> None:
+    # A name that none can have is refused without the store: no answer waits for another commit.
+    call = client.stub.StreamSend()
+    await call.write(joined(*(send(n, b"x", queue="no/name") for n in range(streams.WINDOW_REQUESTS))))
+    (found,) = await answered(call, streams.WINDOW_REQUESTS)
+    assert [each.correlation_id for each in found] == list(range(streams.WINDOW_REQUESTS))
+    assert {reason_of(each.error) for each in found} == {"INVALID_QUEUE_NAME"}
+
+
 async def test_joined_deletes_are_done(client: Client) -> None:
     await client.create()
     await client.send(b"1", b"2")

@@ -144,8 +144,7 @@ class EntryOrder:
 
     A packed message stands here by its id alone, and has its entry from when it is looked at.
 
-    Two entries may hold one message: a dead letter that is back in its queue, and the file that it was
-    copied from, until that is deleted.
+    Two entries may hold one message: a person has copied a file.
     """
 
     __slots__ = ("_by_first", "_doubles", "_unpack", "names")
