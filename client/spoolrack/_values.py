@@ -307,10 +307,6 @@ def seconds_of(span: Seconds) -> float:
     return span.total_seconds() if isinstance(span, timedelta) else float(span)
 
 
-def optional_seconds(span: Seconds | None) -> float | None:
-    return None if span is None else seconds_of(span)
-
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
