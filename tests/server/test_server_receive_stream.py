@@ -11,8 +11,6 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.process.server import Server
-from spoolrack_server.rpc.queue_service import QueueService
-from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
@@ -20,6 +18,8 @@ from spoolrack_store.store import Store
 
 from tests.support import MIB
 from tests.support.server_rig import GONE, LONG, Client, connected, next_messages, refused
+
+from .served import served
 
 RECEIVE = "/spoolrack.v1.QueueService/Receive"
 ONE = rpc.ReceiveRequest(queue="q").SerializeToString()
@@ -239,13 +239,13 @@ async def test_a_frame_behind_one_that_no_transport_took_is_given_back(
 async def test_a_message_leased_as_its_client_disconnects_is_released(tmp_path: Path) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
-        service = QueueService(store, clock, make_log())
+        app, methods = served(store, clock)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         # The service knows the queue from then on.
-        await service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY)
+        await methods["Receive"](rpc.ReceiveRequest(queue="q"), NOBODY)
         store.submit(Send(queue="q", bodies=[b"1"])).result()
-        call = asyncio.ensure_future(service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY))
+        call = asyncio.ensure_future(methods["Receive"](rpc.ReceiveRequest(queue="q"), NOBODY))
         await asyncio.sleep(0)
         # The loop stands still until the answer has come, and hears of the cancellation first.
         store.submit(Receive(queue="empty")).result()
@@ -253,7 +253,7 @@ async def test_a_message_leased_as_its_client_disconnects_is_released(tmp_path: 
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await service.close()
+        await app.close()
         (message,) = messages_of(store.submit(Receive(queue="q")).result())
         assert message.receives == 1
 
@@ -292,11 +292,11 @@ async def test_frames_under_way_are_given_back_when_their_stream_is_cancelled_as
 ) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
-        service = QueueService(store, clock, make_log())
+        app, methods = served(store, clock)
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
         context: Any = Stuck()
         requests: Any = Single()
-        call = asyncio.ensure_future(service.StreamReceive(requests, context))
+        call = asyncio.ensure_future(methods["StreamReceive"](requests, context))
         for leased in (1, 2):
             store.submit(Send(queue="q", bodies=[b"a"])).result()
             while store.queue("q").counts.leased_count < leased:
@@ -308,7 +308,7 @@ async def test_frames_under_way_are_given_back_when_their_stream_is_cancelled_as
         context.broken.set()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await service.close()
+        await app.close()
         assert store.queue("q").counts.leased_count == 0
 
 

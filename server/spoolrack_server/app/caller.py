@@ -12,9 +12,8 @@ from enum import Enum
 from functools import update_wrapper
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from spoolrack_store.model.errors import PermissionDenied
-
-from .bounds import queue_name
+from spoolrack_store.model.errors import InvalidQueueName, PermissionDenied
+from spoolrack_store.model.names import is_queue_name
 
 Self = TypeVar("Self")
 Arguments = ParamSpec("Arguments")
@@ -22,6 +21,8 @@ Answer = TypeVar("Answer")
 Use = TypeVar("Use", bound=Callable[..., Any])
 
 ALL_QUEUES: Final = "*"
+LONGEST_AGENT: Final = 200
+"""Characters of a user agent that are shown."""
 
 
 class Permission(Enum):
@@ -105,7 +106,10 @@ class Caller:
 
     def require(self, permission: Permission, queue: str) -> None:
         """Raise `PermissionDenied`; or `InvalidQueueName` for an invalid name."""
-        if not self.may(permission, queue_name(queue)):
+        # Not by `may` and `queue_name`: each message asks.
+        if not is_queue_name(queue):
+            raise InvalidQueueName(name=queue)
+        if not self.access.allows(self.identity, permission, queue):
             raise self._denied(permission, queue)
 
     def require_everywhere(self, permission: Permission) -> None:
@@ -120,6 +124,15 @@ class Caller:
 
     def _denied(self, permission: Permission, queue: str) -> PermissionDenied:
         return PermissionDenied(identity=self.name, permission=permission.value, queue=queue)
+
+
+def consumer_name(caller: Caller, address: str, agent: str) -> str:
+    """Return the name with which a caller's leases are shown: identity, address and user agent.
+
+    It is for people: the user agent is whatever the client says. No credential is part of it.
+    """
+    name = ", ".join(filter(None, (caller.name, address, agent[:LONGEST_AGENT])))
+    return name if name.isprintable() else "".join(each if each.isprintable() else "?" for each in name)
 
 
 def on_queue(

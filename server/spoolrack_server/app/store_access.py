@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
@@ -19,6 +19,7 @@ from .concurrency import ConcurrencyLimit
 from .loop_answers import answer
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 FRAME_BYTES: Final = 2 * 1024 * 1024
 """Of bodies and attributes in one frame of a stream or one page of a list, but always one message. Half
@@ -27,20 +28,19 @@ READERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedRequest:
-    """A request in the store."""
+class Submitted(Generic[T_co]):
+    """A request that the store has."""
 
     futures: Sequence[Future[Any]]
-    encoded: Callable[[], bytes]
-    """Returns the response of a unary call, once the store has answered; raises the `StoreError` of the
-    whole request."""
+    result: Callable[[], T_co]
+    """Returns the result, once the store has answered; raises the `StoreError` of the whole request."""
 
-    async def answered(self) -> bytes:
-        """Return the response, once the store has answered; raise the `StoreError` of the whole
+    async def answered(self) -> T_co:
+        """Return the result, once the store has answered; raise the `StoreError` of the whole
         request."""
         for future in self.futures:
             await answer(future)
-        return self.encoded()
+        return self.result()
 
 
 class StoreAccess:
@@ -54,6 +54,21 @@ class StoreAccess:
     async def submit(self, request: Request[T]) -> T:
         """Return the store's answer; raise its `StoreError`."""
         return await answer(self.store.submit(request))
+
+    async def save(self, request: Request[T]) -> Future[T]:
+        """Submit a request that brings messages, once the concurrency limit allows it."""
+        saving = self.workers.saving
+        if saving is None:
+            return self.store.submit(request)
+        await saving.acquire()
+        try:
+            future = self.store.submit(request)
+        except BaseException:
+            saving.release()
+            raise
+        loop = asyncio.get_running_loop()
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(saving.release))
+        return future
 
     async def read(self, read: Callable[..., T], *of: Any) -> T:
         """Return the result of `read` in a thread."""

@@ -18,7 +18,6 @@ from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
 
 from ..app.bounds import MAX_COUNT, place
-from ..app.caller import Permission
 from ..app.queues import QueueChanges
 from ..http import headers
 from ..http.context import HttpContext
@@ -65,7 +64,6 @@ class Actions:
     async def send_message(self, request: web.Request) -> web.StreamResponse:
         asked = await change(self._context, request)
         queue = text(asked, "queue")
-        request[CALLER].require(Permission.SEND, queue)
         delays = {}  # the queue's own
         if asked.get("delay") is not None:
             delays = {0: Millis(place(whole(asked, "delay"), "delay", most=MAX_DELAY))}
@@ -73,8 +71,7 @@ class Actions:
         send = Send(
             queue=queue, bodies=[body], attributes={0: attributes} if attributes else {}, delays=delays
         )
-        async with self._app.access.workers.saving():
-            stored = await self._app.access.submit(send)
+        stored = await (await self._app.sends.send(request[CALLER], send)).answered()
         (id,) = stored.results
         if isinstance(id, StoreError):
             raise id

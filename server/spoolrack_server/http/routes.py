@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..app.caller import Permission
+from ..app.leases import Leases
 from ..app.messages import Messages
 from ..app.queues import Queues
 from ..app.schedules import Schedules
+from ..app.sends import Sends
 from .admin_endpoints import AdminEndpoints
 from .message_endpoints import MessageEndpoints
 from .queue_endpoints import QueueEndpoints
 from .route import Route
 from .schedule_endpoints import ScheduleEndpoints
 
-SEND: Final = Permission.SEND
-RECEIVE: Final = Permission.RECEIVE
 MONITOR: Final = Permission.MONITOR
 
 
@@ -61,11 +61,11 @@ def routes(
             "GET",
             "/{queue}/messages",
             messages.receive,
-            RECEIVE,
+            Leases.receive,
             parameters=("wait", "visibility_timeout"),
             leases=True,
         ),
-        Route("POST", "/{queue}/messages", messages.send, SEND, parameters=("wait",)),
+        Route("POST", "/{queue}/messages", messages.send, Sends.send, parameters=("wait",)),
         Route(
             "DELETE",
             "/{queue}/messages",
@@ -86,10 +86,14 @@ def routes(
             "POST",
             "/{queue}/messages/{id}/release",
             messages.release,
-            RECEIVE,
+            Leases.release,
             parameters=("delay", "reason", "uncounted"),
         ),
         Route(
-            "POST", "/{queue}/messages/{id}/reject", messages.reject, RECEIVE, parameters=("reason",)
+            "POST",
+            "/{queue}/messages/{id}/reject",
+            messages.reject,
+            Leases.reject,
+            parameters=("reason",),
         ),
     )
