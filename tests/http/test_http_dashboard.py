@@ -14,7 +14,7 @@ import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app.health import Health
-from spoolrack_server.app.loop_answers import answer as outcome
+from spoolrack_server.app.store_access import answer as outcome
 from spoolrack_server.http.headers import time_text
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoolrack_server.app.loop_answers import answer as outcome
+from spoolrack_server.app.store_access import answer as outcome
 from spoolrack_server.dashboard.change_requests import LARGEST_BODY, OURS
 from spoolrack_server.dashboard.queries import MOST_MESSAGES, MOST_QUEUES, MOST_THINGS
 from spoolrack_server.metrics.history import EVERY

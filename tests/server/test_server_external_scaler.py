@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message_factory import GetMessageClass
 from spoolrack.v1 import queue_pb2, queue_service_pb2
 from spoolrack_server.access.security import Security
 from spoolrack_server.keda import externalscaler_pb2 as pb
-from spoolrack_server.keda import externalscaler_pb2_grpc as keda
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
@@ -39,8 +41,18 @@ def client(serving_one: tuple[Server, Client]) -> Client:
     return serving_one[1]
 
 
-def scaler(client: Client) -> keda.ExternalScalerAsyncStub:
-    return keda.ExternalScalerStub(client.channel)  # type: ignore[return-value]  # of asyncio
+def scaler(client: Client) -> Any:
+    """Return the calls of the service by name."""
+    calls = SimpleNamespace()
+    for method in pb.DESCRIPTOR.services_by_name["ExternalScaler"].methods:
+        kind = client.channel.unary_stream if method.server_streaming else client.channel.unary_unary
+        call = kind(
+            f"/externalscaler.ExternalScaler/{method.name}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=GetMessageClass(method.output_type).FromString,
+        )
+        setattr(calls, method.name, call)
+    return calls
 
 
 def trigger(queue: str = "q", **metadata: str) -> pb.ScaledObjectRef:

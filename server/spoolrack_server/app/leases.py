@@ -34,8 +34,7 @@ from spoolrack_store.model.reservation_requests import Reservation, UndoReservat
 
 from ..system.logs import Log
 from .caller import Caller, Permission, on_some_queue
-from .loop_answers import answer
-from .store_access import StoreAccess, Submitted
+from .store_access import StoreAccess, Submitted, answer
 
 T = TypeVar("T")
 Change = TypeVar("Change", bound=Hashable)

@@ -30,7 +30,9 @@ class Sends:
         """Submit a send, in its turn. Its results have the errors of `refused` messages, which aren't
         in it, at their positions in the request."""
         caller.require(Permission.SEND, send.queue)
-        future = await self._access.save(send)
+        access = self._access
+        is_bounded = access.workers.saving is not None
+        future = await access.save(send) if is_bounded else access.store.submit(send)
         if not refused:
             return Submitted((future,), future.result)
         return Submitted((future,), lambda: _with_refused(future.result(), refused))

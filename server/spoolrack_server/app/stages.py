@@ -21,9 +21,8 @@ from spoolrack_store.model.stage_requests import (
 )
 
 from .caller import Caller, Permission, on_some_queue
-from .loop_answers import answer
 from .pages import Page, PagedList
-from .store_access import StoreAccess
+from .store_access import StoreAccess, answer
 
 _LIST: Final = PagedList[StageInfo, str](
     method="ListStages",

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
-from ..app.loop_answers import on_answer
-from ..app.store_access import Submitted
+from ..app.store_access import Submitted, on_answer
 from ..metrics import instrumentation
 from ..metrics.instrumentation import Instrumentation
 from ..wire.encoding import (
