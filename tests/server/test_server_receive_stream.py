@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.app.store_access import READERS
 from spoolrack_server.process.server import Server
 from spoolrack_server.rpc.queue_service import QueueService
 from spoolrack_server.system.logs import make_log
@@ -48,6 +50,22 @@ async def test_a_stream_brings_what_is_there_and_what_comes_in_order(client: Cli
     assert [message.body for message in await next_messages(stream, 2)] == [b"1", b"2"]
     await client.send(b"3")
     assert [message.body for message in await next_messages(stream, 1)] == [b"3"]
+
+
+async def test_receives_wait_for_no_look_at_files(server: Server, client: Client) -> None:
+    await client.create()
+    assert server._service is not None
+    access, looked = server._service._app.access, threading.Event()
+    looks = [asyncio.ensure_future(access.read(looked.wait)) for _ in range(READERS)]
+    try:
+        stream = client.stream(1)
+        waiting = asyncio.ensure_future(client.receive(wait=LONG))
+        await client.send(b"a", b"b")
+        found = [*await next_messages(stream, 1), *await waiting]
+        assert {message.body for message in found} == {b"a", b"b"}
+    finally:
+        looked.set()
+        await asyncio.gather(*looks)
 
 
 async def test_a_stream_never_holds_more_than_its_credits(client: Client) -> None:
