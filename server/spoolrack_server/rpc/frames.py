@@ -177,11 +177,13 @@ class LeasedFrame:
         # The bodies are in the response now.
         self._deliveries = []
         try:
-            if writes is None:
-                await write(self._context, response)
-            else:
+            if writes is not None:
                 async with writes:
                     await put(self._context, response)
+            elif receipts:
+                await write(self._context, response)
+            else:
+                await put(self._context, response)  # Nothing has to go back.
         except CallIsOver:
             if receipts:
                 self._frames._leases.release(self._queue, receipts)
