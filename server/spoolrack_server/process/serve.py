@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from ..access.watched_files import AccessUnusable
 from ..app.memory import anonymous
@@ -19,6 +21,10 @@ from ..system.system_limits import SystemLimit, raise_descriptor_limit, require_
 from .garbage import collect_as_memory_grows, frozen_afterwards
 from .serve_settings import ServeSettings
 from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
+
+SWITCH: Final = 0.0005
+"""Seconds after which a thread that computes lets the event loop go on: scrapes and long commits run
+beside it, and each time that it gives up the interpreter's lock it waits so long for its return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,7 @@ async def serve(
     """
     from .server import Server
 
+    sys.setswitchinterval(SWITCH)
     log = make_log(format=settings.log_format)
     adopt_library_logs(log)
     raise_descriptor_limit()
