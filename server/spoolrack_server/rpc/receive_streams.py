@@ -141,9 +141,9 @@ class ReceiveStreams:
             try:
                 await outlast(writing)
             finally:
-                # The leases live on until they are due, and their credits still wake the stream.
+                # The leases live on until they are due.
                 self._flow_controls.discard(flow_control)
-                flow_control.disable()
+                flow_control.close()
 
     def _operation(self, wanted: _Wanted, writes: asyncio.Lock) -> StreamOperation:
         """Return the operation of the requests that follow the first."""
