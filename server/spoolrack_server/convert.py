@@ -501,7 +501,7 @@ def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
     return (request.max_body_bytes or None) if is_full else 0
 
 
-def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:
+def visibility(message: rpc.ReceiveRequest | rpc.ReceiveStart) -> Millis | None:
     """Return the visibility timeout of a receive in milliseconds; None for the queue's."""
     if not message.HasField("visibility_timeout"):
         return None

@@ -321,3 +321,5 @@ class MemoryDeliveries:
         self.failure = ClientClosed("The stream was closed.")
         self._memory.streams.discard(self)
         self._memory.wake()
+
+    stop = cancel

@@ -209,7 +209,7 @@ async def test_a_redrive_wakes_waiting_receives(client: Client, clock: ManualClo
     reading = asyncio.ensure_future(stream.read())
     await start(client)
     frame = await reading
-    assert [(message.body, message.receive_count) for message in frame.messages] == [(b"a", 1)]
+    assert [(message.body, message.receive_count) for message in frame.received.messages] == [(b"a", 1)]
     stream.cancel()
 
 

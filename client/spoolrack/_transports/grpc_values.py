@@ -192,7 +192,7 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
     return sent
 
 
-def leased(response: rpc.ReceiveResponse | rpc.StreamReceiveResponse) -> list[Envelope]:
+def leased(response: rpc.ReceiveResponse) -> list[Envelope]:
     """Return the leased messages of a response."""
     said = response.HasField("visibility_timeout")
     visibility = _seconds(response.visibility_timeout) if said else None
@@ -277,8 +277,8 @@ def last_receive(receive: LastReceive | None) -> rpc.LastReceive | None:
     return rpc.LastReceive(receive_count=receive.receive_count, first_receive_time=first)
 
 
-def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
-    return rpc.VisibilityChange(
+def extension(wanted: VisibilityChange) -> rpc.LeaseExtension:
+    return rpc.LeaseExtension(
         receipt=wanted.receipt,
         visibility_timeout=duration(wanted.seconds),
         last_receive=last_receive(wanted.last_receive),
@@ -331,7 +331,7 @@ def delete_result(result: rpc.DeleteResult) -> DeleteResult:
     return DeleteResult(error=error(result.error)) if result.HasField("error") else _DELETED
 
 
-def visibility_result(result: rpc.ChangeVisibilityResult) -> LeaseResult:
+def extension_result(result: rpc.LeaseExtensionResult) -> LeaseResult:
     return LeaseResult(
         lease_expires_at=moment_of(millis(result.lease_expire_time))
         if result.HasField("lease_expire_time")
