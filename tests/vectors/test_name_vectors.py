@@ -20,9 +20,9 @@ from spoolrack_store.model.names import MAX_BYTES, NotAName, parse
 from spoolrack_store.model.settings import MIB
 
 from tests import CHECKOUT
-from tests.format import second_reader
-from tests.format.second_reader import Name
-from tests.format.second_writer import Log
+from tests.proof.format import second_reader
+from tests.proof.format.second_reader import Name
+from tests.proof.format.second_writer import Log
 from tests.vectors.name_lists import NAMES, NO_NAMES
 from tests.vectors.name_vectors import said_of
 
