@@ -59,6 +59,10 @@ _STATES: Final = {
     MessageState.LEASED: pb.MESSAGE_STATE_LEASED,
     MessageState.DELAYED: pb.MESSAGE_STATE_DELAYED,
 }
+_REASONS: Final = {
+    pb.DEAD_LETTER_REASON_MAX_RECEIVES: "max_receives",
+    pb.DEAD_LETTER_REASON_REJECTED: "rejected",
+}
 _DELETED: Final = DeleteResult()
 _STATES_BACK: Final = {number: state for state, number in _STATES.items()}
 
@@ -230,7 +234,7 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
 def _record(record: pb.DeadLetterRecord) -> DeadLetterRecord:
     return DeadLetterRecord(
         source_queue=record.source_queue,
-        reason=record.reason,
+        reason=_REASONS.get(record.reason, "unspecified"),
         receive_count=record.receive_count,
         first_received_at=moment_of(millis(record.first_receive_time))
         if record.HasField("first_receive_time")
