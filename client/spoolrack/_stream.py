@@ -238,7 +238,7 @@ class EnvelopeStream:
     async def _accept(self, envelopes: Sequence[Envelope]) -> None:
         self._leases.add(envelopes)
         self._arrived += len(envelopes)
-        # Nobody is handed a message that arrives while the stream is being closed.
+        # A message that arrives while the stream is being closed is handed out to no caller.
         if self._closing.is_set() or not self._buffer.put(envelopes):
             await self._release(envelopes)
         elif self._on_arrival is not None:

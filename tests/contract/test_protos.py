@@ -15,7 +15,7 @@ from tests import CHECKOUT
 LAST, NEXT = (Path(__file__).parent / f"v1.0.0-beta.{number}.binpb" for number in (1, 2))
 """The contracts of the last release and of the next one, by `buf build --exclude-source-info -o`."""
 CHANGES = CHECKOUT / "protos" / "CHANGES.md"
-"""What breaks clients of the last release: in the first column of a table."""
+"""The breaking changes since the last release: in the first column of a table."""
 BUF = Path(sysconfig.get_path("scripts")) / "buf"
 
 # Everything in a .proto that a reader may have to look up, by the rule that wants a comment on it.

@@ -184,7 +184,7 @@ async def test_no_message_is_lost_on_its_way_to_a_stream_that_is_stopped(client:
         await call.done_writing()
         *frames, last = [frame async for frame in call]
         assert last.HasField("stopped")
-        # What was leased and not yet written is given back.
+        # Messages that were leased and not yet written are given back.
         await client.until_leased(sum(len(frame.received.messages) for frame in frames))
         await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))
 

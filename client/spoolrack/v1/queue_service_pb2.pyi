@@ -667,7 +667,7 @@ class StreamReceiveRequest(_message.Message):
     """
     @_builtins.property
     def start(self) -> Global___ReceiveStart:
-        """What to receive: in the first request, and in no other."""
+        """Begins to receive: in the first request, and in no other."""
 
     @_builtins.property
     def delete(self) -> Global___DeleteRequest:
@@ -713,7 +713,7 @@ Global___StreamReceiveRequest: _TypeAlias = StreamReceiveRequest  # noqa: Y015
 
 @_typing.final
 class ReceiveStart(_message.Message):
-    """What a stream receives."""
+    """The queue of a stream, and its limits."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

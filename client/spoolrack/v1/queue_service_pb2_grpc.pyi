@@ -78,12 +78,12 @@ class QueueServiceStub:
     A client that says its `concurrency` is counted for the messages that it begins, and not for those
     that it holds beyond them.
 
-    The first request is a `start`. Later ones delete messages, and extend, release or reject leases, as the
+    The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
     unary calls do; their responses repeat their correlation ids, in the order of the requests, between
     those with messages.
 
-    A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle:
-    those on their way to a stream that is cancelled stay leased until their leases expire.
+    A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
+    Messages on their way to a stream that is cancelled stay leased until their leases expire.
 
     A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
     is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
@@ -163,12 +163,12 @@ class QueueServiceAsyncStub(QueueServiceStub):
     A client that says its `concurrency` is counted for the messages that it begins, and not for those
     that it holds beyond them.
 
-    The first request is a `start`. Later ones delete messages, and extend, release or reject leases, as the
+    The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
     unary calls do; their responses repeat their correlation ids, in the order of the requests, between
     those with messages.
 
-    A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle:
-    those on their way to a stream that is cancelled stay leased until their leases expire.
+    A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
+    Messages on their way to a stream that is cancelled stay leased until their leases expire.
 
     A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
     is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
@@ -305,12 +305,12 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         A client that says its `concurrency` is counted for the messages that it begins, and not for those
         that it holds beyond them.
 
-        The first request is a `start`. Later ones delete messages, and extend, release or reject leases, as the
+        The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
         unary calls do; their responses repeat their correlation ids, in the order of the requests, between
         those with messages.
 
-        A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle:
-        those on their way to a stream that is cancelled stay leased until their leases expire.
+        A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
+        Messages on their way to a stream that is cancelled stay leased until their leases expire.
 
         A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
         is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it

@@ -112,7 +112,7 @@ def test_messages_that_a_closed_stream_did_not_hand_out_are_not_counted(
             until(lambda: other.queue("jobs").info().counts.leased_count == 3)
             assert first.receive_count == receives
             first.release()
-        # What the release has made ready again may have been on its way.
+        # The released message may have been on its way again.
         until(lambda: other.queue("jobs").info().counts.ready_count == 3)
     assert [message.receive_count for message in jobs.receive(3)] == [6, 1, 1]
 
