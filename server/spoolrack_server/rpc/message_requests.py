@@ -27,12 +27,10 @@ class MessageRequests:
         deleted = self._leases.delete(caller, delete)
         return Submitted(deleted.futures, lambda: encode(deleted.result()))
 
-    def change_visibility(
-        self, caller: Caller, request: rpc.ChangeVisibilityRequest
-    ) -> Submitted[bytes]:
-        changes, last_receives = lease_changes.extensions(request.changes)
+    def extend(self, caller: Caller, request: rpc.ExtendLeasesRequest) -> Submitted[bytes]:
+        changes, last_receives = lease_changes.extensions(request.extensions)
         changed = self._leases.extend(caller, request.queue, changes, last_receives)
-        return Submitted(changed.futures, lambda: lease_changes.visibility_response(changed.result()))
+        return Submitted(changed.futures, lambda: lease_changes.extend_response(changed.result()))
 
     def release(self, caller: Caller, request: rpc.ReleaseRequest) -> Submitted[bytes]:
         changes = lease_changes.releases(request.releases)

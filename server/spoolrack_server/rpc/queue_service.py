@@ -154,8 +154,8 @@ class QueueService:
 
         await self._streams.serve(requests, context, StreamOperation("StreamDelete", begin))
 
-    async def ChangeVisibility(self, request: rpc.ChangeVisibilityRequest, context: Context) -> bytes:
-        return await self._requests.change_visibility(current_caller(), request).answered()
+    async def ExtendLeases(self, request: rpc.ExtendLeasesRequest, context: Context) -> bytes:
+        return await self._requests.extend(current_caller(), request).answered()
 
     async def Release(self, request: rpc.ReleaseRequest, context: Context) -> bytes:
         return await self._requests.release(current_caller(), request).answered()

@@ -16,7 +16,7 @@ from ..app.leases import Changes, ReleaseTerms
 from . import convert, encoding
 from .status import status_of
 
-Item = TypeVar("Item", rpc.VisibilityChange, rpc.MessageRelease, rpc.MessageRejection)
+Item = TypeVar("Item", rpc.LeaseExtension, rpc.MessageRelease, rpc.MessageRejection)
 Change = TypeVar("Change")
 Results = Sequence[Any]
 """A result for each message; the errors are `StoreError`s."""
@@ -74,17 +74,19 @@ def deletion(
 
 
 def extensions(
-    items: Sequence[rpc.VisibilityChange],
+    items: Sequence[rpc.LeaseExtension],
 ) -> tuple[Changes[Millis], dict[int, LastReceive]]:
     """Return the extensions, and by position the receives whose leases may be over."""
     last: dict[int, LastReceive] = {}
 
-    def change_of(item: rpc.VisibilityChange, position: int) -> Millis:
+    def change_of(item: rpc.LeaseExtension, position: int) -> Millis:
         if item.HasField("last_receive"):
             last[position] = convert.last_receive(item.last_receive)
-        return convert.millis(item.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY)
+        return convert.millis(
+            item.visibility_timeout, "visibility_timeout", least=1, most=MAX_VISIBILITY
+        )
 
-    return _changes(items, "changes", change_of), last
+    return _changes(items, "extensions", change_of), last
 
 
 def releases(items: Sequence[rpc.MessageRelease]) -> Changes[ReleaseTerms]:
@@ -122,15 +124,13 @@ def _changes(
 # Responses.
 
 
-def visibility_response(results: Results) -> bytes:
-    response = rpc.ChangeVisibilityResponse()
+def extend_response(results: Results) -> bytes:
+    response = rpc.ExtendLeasesResponse()
     for result in results:
         if isinstance(result, StoreError):
             response.results.add(error=status_of(result))
-        elif result:
-            response.results.add(lease_expire_time=convert.timestamp(result))
         else:
-            response.results.add().released.SetInParent()
+            response.results.add(lease_expire_time=convert.timestamp(result))
     return response.SerializeToString()
 
 
