@@ -59,24 +59,13 @@ class Access(Protocol):
         """Return whether `identity` can have this permission on any queue."""
 
 
-class OpenAccess:
-    """All permissions for every caller: a server without authentication."""
-
-    has_rules = False
-
-    def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
-        return True
-
-    def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
-        return True
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
     """An authenticated identity with its permissions, which may change while it calls."""
 
     identity: Identity = Identity()
-    access: Access = OpenAccess()
+    access: Access | None = None
+    """None: everything is permitted, on a server without authentication."""
 
     @property
     def name(self) -> str:
@@ -86,15 +75,18 @@ class Caller:
     def owner(self) -> str:
         """The identity to which names that the caller uses first belong; "" where every caller may do
         everything."""
-        return self.identity.name if self.access.has_rules else ""
+        return self.identity.name if self.access is not None and self.access.has_rules else ""
 
     def may(self, permission: Permission, *queues: str) -> bool:
         """Return whether the caller has the permission on all of `queues`; "*" stands for all."""
-        return all(self.access.allows(self.identity, permission, queue) for queue in queues)
+        access = self.access
+        return access is None or all(
+            access.allows(self.identity, permission, queue) for queue in queues
+        )
 
     def may_somewhere(self, permission: Permission) -> bool:
         """Return whether the caller can have the permission on any queue."""
-        return self.access.allows_somewhere(self.identity, permission)
+        return self.access is None or self.access.allows_somewhere(self.identity, permission)
 
     def permissions(self, queue: str) -> list[Permission]:
         """Return the caller's permissions on `queue`."""
@@ -109,7 +101,8 @@ class Caller:
         # Not by `may` and `queue_name`: each message asks.
         if not is_queue_name(queue):
             raise InvalidQueueName(name=queue)
-        if not self.access.allows(self.identity, permission, queue):
+        access = self.access
+        if access is not None and not access.allows(self.identity, permission, queue):
             raise self._denied(permission, queue)
 
     def require_everywhere(self, permission: Permission) -> None:
