@@ -152,7 +152,7 @@ class ReceiveStreams:
             if request.begun <= 0:
                 return False
             was_silent = credits.is_silent
-            credits.report(request.begun)
+            credits.report(request.begun, _limit_of(request))
             if was_silent:
                 # The receive that waits in the store passed over what has become ready meanwhile.
                 self._store.retry_receives()
@@ -196,6 +196,11 @@ class ReceiveStreams:
             note,
             joins=False,
         )
+
+
+def _limit_of(report: rpc.StreamReceiveRequest) -> int | None:
+    """Return how many messages may be in flight from now on; None: as many as before."""
+    return min(report.max_in_flight, convert.MAX_IN_FLIGHT) if report.max_in_flight > 0 else None
 
 
 def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:

@@ -311,8 +311,9 @@ class MemoryDeliveries:
             finally:
                 memory.waiting.discard(signal)
 
-    def report(self, begun: int) -> None:
+    def report(self, begun: int, max_in_flight: int) -> None:
         self.begun = begun
+        self._limit = max_in_flight
 
     def connected(self) -> bool:
         return self._connected

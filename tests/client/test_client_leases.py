@@ -163,14 +163,12 @@ def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs()
 
 
 def test_a_worker_whose_client_is_closed_before_its_delete_logs_no_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def delete(*arguments: object, **options: object) -> None:
-        raise spoolrack.errors.ClientClosed("it was closed")
-
-    monkeypatch.setattr("spoolrack.aio.Queue.delete", delete)
+    memory = Memory()
+    memory.fail("delete", *[spoolrack.errors.ClientClosed("it was closed") for _ in range(2)])
     failed: list[Exception] = []
-    with memory_client(Memory()) as client:
+    with memory_client(memory) as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
         sent = jobs.send("a")

@@ -72,10 +72,10 @@ class ChannelCalls(Protocol):
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
     ) -> ReportingFrames:
-        """Open a call that takes reports after its first `request`. `report_of` makes the request that
-        reports a number; `method_of_one` is the same method, for a single request."""
+        """Open a call that takes reports after its first `request`. `report_of` makes the request of a
+        report; `method_of_one` is the same method, for a single request."""
 
     async def close(self) -> None: ...
 
@@ -97,7 +97,7 @@ class Frames(Protocol):
 class ReportingFrames(Frames, Protocol):
     """The responses of a call that takes reports."""
 
-    def report(self, number: int) -> None:
+    def report(self, told: Any) -> None:
         """Send a report soon: at once, if the last one was sent `PACE` seconds ago. Of those that wait
         only the last one is sent."""
 
@@ -138,7 +138,7 @@ class ThreadCalls:
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
     ) -> ReportingFrames:
         try:
             return ReportingThreadFrames(method, request, report_of, self._target, self)
@@ -194,7 +194,7 @@ class ReportingThreadFrames(ThreadFrames):
         self,
         method: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
         target: str,
         calls: ThreadCalls,
     ) -> None:
@@ -212,13 +212,13 @@ class _Reports:
     """Reports of a call. It must not refer to the call, which would keep it alive then."""
 
     def __init__(self) -> None:
-        self._newest = 0
+        self._newest: Any = None
         self._is_due = False
         """Whether the thread that sends the newest one was woken for it."""
         self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
-    def report(self, number: int) -> None:
-        self._newest = number
+    def report(self, told: Any) -> None:
+        self._newest = told
         if not self._is_due:
             self._is_due = True
             self._wakes.put(True)
@@ -226,14 +226,14 @@ class _Reports:
     def end(self) -> None:
         self._wakes.put(False)
 
-    def outgoing(self, first: Any, report_of: Callable[[int], Any]) -> Iterator[Any]:
+    def outgoing(self, first: Any, report_of: Callable[[Any], Any]) -> Iterator[Any]:
         """Yield the first request, and then reports until the end."""
         yield first
-        sent = 0
+        sent: Any = None
         while self._wakes.get():
             # Before the newest is read: a newer one wakes this thread again.
             self._is_due = False
-            if self._newest > sent:
+            if self._newest != sent:
                 sent = self._newest
                 yield report_of(sent)
                 time.sleep(PACE)
@@ -270,7 +270,7 @@ class TaskCalls:
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
     ) -> ReportingFrames:
         try:
             return ReportingTaskFrames(method, method_of_one, request, report_of, self._target, self)
@@ -336,7 +336,7 @@ class ReportingTaskFrames(TaskFrames):
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
         target: str,
         calls: TaskCalls,
     ) -> None:
@@ -345,15 +345,15 @@ class ReportingTaskFrames(TaskFrames):
         self._open_again: Callable[[], TaskFrames] = lambda: TaskFrames(
             method_of_one(request), target, calls
         )
-        self._newest = 0
+        self._newest: Any = None
         self._some = asyncio.Event()
         self._broke = False
         self._writer = asyncio.get_running_loop().create_task(
             self._write(request), name="spoolrack-reports"
         )
 
-    def report(self, number: int) -> None:
-        self._newest = number
+    def report(self, told: Any) -> None:
+        self._newest = told
         self._some.set()
 
     async def _write(self, first: Any) -> None:

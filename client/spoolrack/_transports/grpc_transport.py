@@ -48,7 +48,9 @@ class GrpcDeliveries:
 
     def __init__(self, frames: ReportingFrames) -> None:
         self._frames = frames
-        self.report = frames.report
+
+    def report(self, begun: int, max_in_flight: int) -> None:
+        self._frames.report((begun, max_in_flight))
 
     async def next(self) -> Sequence[Envelope]:
         while True:
@@ -208,7 +210,7 @@ class GrpcTransport:
                 stub.StreamReceive,
                 stub.one_request.StreamReceive,
                 request,
-                lambda begun: rpc.StreamReceiveRequest(begun=begun),
+                lambda told: rpc.StreamReceiveRequest(begun=told[0], max_in_flight=told[1]),
             )
         )
 

@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .. import _arguments as arguments
+from .._acks import CLOSE_TIMEOUT, Ack
 from .._message_base import MessageFacts
 from .._retry import Backoff, Reject, Retry
-from .._stream import CLOSE_TIMEOUT, EnvelopeStream
+from .._stream import EnvelopeStream
 from .._values import Envelope, LastReceive, Seconds
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 
@@ -50,7 +51,7 @@ def last_receive_of(message: MessageFacts | str, *, allow_expired: bool) -> Last
 
 
 def ack_message(stream: EnvelopeStream, message: MessageFacts) -> None:
-    stream.ack(receipt_of(message))
+    stream.acks.add(Ack(receipt_of(message)))
     message._finished = True
 
 

@@ -1,8 +1,8 @@
 """Worker: calls a handler with each message of a queue, and deletes, releases or rejects the message.
 
 Owns the lanes (as many handlers run at once) and their orderly end. Leases are extended by the stream
-for as long as a handler runs. What can fail: a handler (its message is released with a delay), a
-deletion (reported like a handler's error), the stream for good (then `run` raises).
+for as long as a handler runs. What can fail: a handler (its message is released with a delay), a delete
+(reported like a handler's error; the message comes back), the stream for good (then `run` raises).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from .. import _arguments as arguments
 from .. import tracing
+from .._acks import Ack
 from .._message_base import MessageFacts
 from .._retry import Backoff, Reject, Retry
 from .._runtime import Started
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ._queue import Queue
 
 log = logging.getLogger("spoolrack")
+
 
 Bound = TypeVar("Bound", bound=MessageFacts)
 
@@ -119,6 +121,7 @@ class WorkerCore(Generic[Bound]):
                     self._queue.name,
                     self._grace,
                 )
+            await self._stream.acks.close()
         finally:
             self._stream.stop_extending()
 
@@ -130,10 +133,15 @@ class WorkerCore(Generic[Bound]):
                     # The client was closed, which is a way to stop as well.
                     self._stopping.set()
                     return
+                message = self._bind(envelope)
+                is_done = False
                 try:
-                    await self._work_on(self._bind(envelope))
+                    is_done = await self._work_on(message)
                 finally:
-                    self._stream.drop_lease(envelope)
+                    if not is_done:
+                        self._stream.drop_lease(envelope)
+                if is_done:
+                    await self._delete(message)
         except BaseException as error:  # noqa: BLE001  # `run` raises it, in the thread that must know
             # The stream has failed, or the handler wants the program to end. After a stop it is only
             # a handler that was cancelled because it outlasted the grace.
@@ -141,7 +149,8 @@ class WorkerCore(Generic[Bound]):
                 self._failure = error
                 self._stopping.set()
 
-    async def _work_on(self, message: Bound) -> None:
+    async def _work_on(self, message: Bound) -> bool:
+        """Call the handler; return whether the message is to be deleted."""
         try:
             with tracing.working_on(message):
                 await self._handler(message)
@@ -161,14 +170,36 @@ class WorkerCore(Generic[Bound]):
             await self._finish(message, error)
             raise
         else:
-            try:
-                await self._finish(message, None)
-            except ClientClosed as error:
-                # A close is a way to stop, and no fault of the handler's.
-                text = "message %s of %s was worked on, and comes back when its lease ends: %s"
-                log.warning(text, message.id, message.queue_name, error)
-            except SpoolrackError as error:
-                self._report(message, error)
+            return not message._finished
+        return False
+
+    async def _delete(self, message: Bound) -> None:
+        """Delete a message that was handled. With other handlers beside it, its lane doesn't wait.
+
+        A single lane does: so a message that kills its consumer is the only one that was begun.
+        """
+        try:
+            if self._concurrency > 1:
+                self._stream.acks.add(
+                    Ack(message.receipt, ended=lambda error: self._note_deleted(message, error))
+                )
+                return
+            await self._finish(message, None)
+        except SpoolrackError as error:
+            self._note_deleted(message, error)
+        else:
+            self._note_deleted(message, None)
+
+    def _note_deleted(self, message: Bound, error: SpoolrackError | None) -> None:
+        """Extend the lease no more; tell of a failed delete: the message comes back as after an expired
+        lease."""
+        self._stream.drop_lease(message._envelope)
+        if isinstance(error, ClientClosed):
+            # A close is a way to stop, and no fault of the handler's.
+            text = "message %s of %s was worked on, and comes back when its lease ends: %s"
+            log.warning(text, message.id, message.queue_name, error)
+        elif error is not None:
+            self._report(message, error)
 
     async def _finish(self, message: Bound, error: BaseException | None) -> SpoolrackError | None:
         return await finish_message(self._queue, message, error, self._backoff)

@@ -664,7 +664,10 @@ class StreamReceiveRequest(_message.Message):
     queue: _builtins.str
     """The queue's name, in the first request."""
     max_in_flight: _builtins.int
-    """How many messages this stream may hold leased at once, 1 to 10,000. 0: 100."""
+    """How many messages this stream may hold leased at once, 1 to 10,000. 0: 100. With a report (`begun`):
+    how many from now on; 0 changes nothing. So a client gives the place of a message whose delete is
+    under way to the next one.
+    """
     max_bytes_in_flight: _builtins.int
     """How many bytes of bodies and attributes this stream may hold leased at once. A message is received as
     long as one byte is free, so that it may be exceeded by one message. 0: without a limit.

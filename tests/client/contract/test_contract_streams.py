@@ -544,6 +544,35 @@ def test_a_worker_that_stops_ends_what_runs_and_releases_what_waits(
     assert [message.text for message in again] == [str(number) for number in range(2, 10)]
 
 
+def test_a_worker_has_deleted_what_it_handled_when_it_has_stopped(jobs: Queue) -> None:
+    jobs.send_many(str(number) for number in range(50))
+    handled = threading.Semaphore(0)
+    with working(jobs.worker(lambda message: handled.release(), on_error=ignore)):
+        for _ in range(50):
+            assert handled.acquire(timeout=60)
+    assert list(jobs.peek()) == []
+
+
+@pytest.mark.needs("receive counts")
+def test_a_worker_tells_of_a_message_whose_lease_was_over_at_its_delete_and_gets_it_again(
+    jobs: Queue, other: Client
+) -> None:
+    jobs.send("a")
+    counts: list[int] = []
+    errors: list[Exception] = []
+
+    def handler(message: spoolrack.Message) -> None:
+        counts.append(message.receive_count)
+        if len(counts) == 1:
+            other.queue("jobs").release(message.receipt)
+
+    with working(jobs.worker(handler, on_error=lambda _, error: errors.append(error))):
+        until(lambda: len(counts) == 2)
+        until(lambda: not list(jobs.peek()))
+    assert counts == [1, 2]
+    assert [type(error) for error in errors] == [StaleReceipt]
+
+
 @pytest.mark.needs("several queues")
 def test_a_worker_raises_what_ends_its_stream(jobs: Queue, client: Client) -> None:
     client.delete_queue("jobs")
