@@ -3,8 +3,7 @@
     import spoolrack
 
     with spoolrack.connect("127.0.0.1:50051") as client:
-        client.create_queue("jobs")
-        jobs = client.queue("jobs")
+        jobs = client.create_queue("jobs")
         jobs.send("hello")
         for message in jobs.messages():
             with message:
@@ -23,7 +22,9 @@ from ._blocking import (
     Message,
     MessageStream,
     Queue,
+    RedriveHandle,
     Redrives,
+    ReservationHandle,
     Reservations,
     Schedules,
     Staging,
@@ -82,10 +83,12 @@ __all__ = [
     "QueueInfo",
     "QueueSettings",
     "Redrive",
+    "RedriveHandle",
     "RedriveState",
     "Redrives",
     "Reject",
     "Reservation",
+    "ReservationHandle",
     "ReservationState",
     "Reservations",
     "Retry",

@@ -49,7 +49,7 @@ def memory_client(
     runtime = Threads() if runtime is None else runtime
     transport = MemoryTransport(memory, runtime)
     return spoolrack.Client(
-        aio.Client(transport, runtime, timeout=timeout, retry=retry, random=Random(next(_SEEDS)))
+        transport, runtime, timeout=timeout, retry=retry, random=Random(next(_SEEDS))
     )
 
 

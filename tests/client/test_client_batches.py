@@ -270,7 +270,7 @@ def test_an_interrupted_batch_is_dropped_after_a_chunk_that_is_under_way(memory:
     time = InterruptingWithin(memory)
     client = memory_client(memory, runtime=time)
     client.create_queue("jobs")
-    client._core._context.transport.staging = Held(memory, time)
+    client._context.transport.staging = Held(memory, time)
     with pytest.raises(KeyboardInterrupt):
         fill(client.queue("jobs").batch(), ["x"] * 1_000)
     assert calls(memory, "stage") == [1_000]

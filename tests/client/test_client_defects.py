@@ -32,7 +32,7 @@ class Broken(MemoryTransport):
 
 def test_a_defect_of_the_reader_reaches_all_threads_that_wait() -> None:
     runtime = Threads()
-    client = Client(aio.Client(Broken(Memory(), runtime), runtime))
+    client = Client(Broken(Memory(), runtime), runtime)
     stream = client.queue("jobs").messages()
     heard: list[BaseException] = []
 

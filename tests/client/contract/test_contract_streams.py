@@ -349,7 +349,7 @@ def test_a_message_is_retried_after_the_delay_that_its_block_asks_for(
 ) -> None:
     jobs.send("a")
     (message,) = jobs.receive(visibility_timeout=30)
-    with pytest.raises(Retry), message:
+    with message:
         raise Retry(after=5)
     assert pause_of(jobs, message) == 5
     world.advance(5)
@@ -359,7 +359,7 @@ def test_a_message_is_retried_after_the_delay_that_its_block_asks_for(
 def test_a_retry_at_once_is_a_release(jobs: Queue) -> None:
     jobs.send("a")
     (message,) = jobs.receive()
-    with pytest.raises(Retry), message:
+    with message:
         raise Retry(after=0)
     assert len(jobs.receive()) == 1
 
