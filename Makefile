@@ -6,14 +6,14 @@
 #   make test WORKERS=1                   one test at a time
 
 .DEFAULT_GOAL := help
-.PHONY: help serve check lint test test-all newest torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
+.PHONY: help serve check lint test proof test-all newest torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
 WORKERS ?= 4
 SPREAD = -n $(WORKERS) --no-loadscope-reorder
-CHECKED = access brokerless client contract crash http mutants server store structure unit vsqs
+CHECKED = access brokerless client contract http proof/crash proof/mutants server store structure unit vsqs
 LONG = $(patsubst %,--ignore-glob=tests/*/test_*%*.py,process kill install set_up wheel distribution crashes)
 export PYTHON
 
@@ -25,7 +25,7 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
 check: lint ## The inner loop: lint, and tests without Spark, browsers, other languages, own processes and long campaigns.
-	@exec .venv/bin/python -m pytest $(SPREAD) $(CHECKED:%=tests/%) $(LONG) $(ARGS)
+	@exec .venv/bin/python -m pytest --sample $(SPREAD) $(CHECKED:%=tests/%) $(LONG) $(ARGS)
 
 lint: ## Check the format, lint, types and directions of imports.
 	@scripts/set-up dev
@@ -34,9 +34,14 @@ lint: ## Check the format, lint, types and directions of imports.
 	@.venv/bin/lint-imports --no-logo --no-cache
 	@.venv/bin/mypy
 
-test: ## Run every quick test; what was skipped, and why, is listed at the end.
+test: ## Run every quick test, of tests/proof a sample; what was skipped, and why, is listed at the end.
 	@scripts/set-up spark
-	@exec .venv/bin/python -m pytest $(SPREAD) $(ARGS)
+	@exec .venv/bin/python -m pytest --sample $(SPREAD) $(ARGS)
+
+proof: ## Run all of tests/proof, each night: more random stories and power cuts, each planted condition, the audit.
+	@scripts/set-up spark
+	@exec env SPOOLRACK_STORIES=$${SPOOLRACK_STORIES:-50} SPOOLRACK_TEST_CUTS=$${SPOOLRACK_TEST_CUTS:-30} \
+	    .venv/bin/python -m pytest --slow $(SPREAD) tests/proof $(ARGS)
 
 test-all: ## Run every test, the slow ones too, and more random stories and kills.
 	@scripts/set-up spark
@@ -48,7 +53,7 @@ newest: ## Run the tests with the newest version of every dependency, in .venv-n
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
 	@scripts/set-up dev
-	@exec .venv/bin/python -m tests.torture.torture --minutes $(MINUTES) $(ARGS)
+	@exec .venv/bin/python -m tests.proof.torture.torture --minutes $(MINUTES) $(ARGS)
 
 image-steps: ## Run every step of the Dockerfile in a chroot, as root with debootstrap, and serve from what they make.
 	@scripts/set-up dev
@@ -69,7 +74,7 @@ budget: ## Count the system calls of each operation, and write them down; a test
 
 mutants: ## Plant each known bug in a copy of the store, and show which test catches it.
 	@scripts/set-up spark
-	@exec .venv/bin/python -m tests.mutants.plant $(ARGS)
+	@exec .venv/bin/python -m tests.proof.mutants.plant $(ARGS)
 
 pipeline: ## Run examples/sessions.py in ./pipeline: a log, a queue, Spark, Parquet and a second queue.
 	@scripts/set-up spark

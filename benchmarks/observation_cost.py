@@ -14,9 +14,9 @@ import tempfile
 import time
 from typing import Any, Final
 
-from spoolrack_server.health import Health
-from spoolrack_server.observability.instrumentation import Asked, Instrumentation
-from spoolrack_server.observability.observer import Observer
+from spoolrack_server.app.health import Health
+from spoolrack_server.metrics.instrumentation import Asked, Instrumentation
+from spoolrack_server.metrics.observer import Observer
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings

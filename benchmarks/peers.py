@@ -33,9 +33,9 @@ from typing import Final
 import spoolrack
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.logs import make_log
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
 
 QUEUE: Final = "load"
 CONSUMERS: Final = 8

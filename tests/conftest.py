@@ -45,9 +45,12 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests that take long, too")
+    parser.addoption("--sample", action="store_true", help="of tests/proof run a first case each")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--sample"):
+        _leave_a_sample(config, items)
     items.sort(key=_turn)
     for item in items:
         if item.get_closest_marker("slow") and not config.getoption("--slow"):
@@ -59,8 +62,30 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def _leave_a_sample(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect all cases of a test of the proof but the first that isn't slow."""
+    seen: set[str] = set()
+    left: list[pytest.Item] = []
+    out: list[pytest.Item] = []
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        is_more = name in seen or item.get_closest_marker("slow") is not None
+        is_left_out = is_more and item.path.is_relative_to(TESTS / "proof")
+        (out if is_left_out else left).append(item)
+        if not is_left_out:
+            seen.add(name)
+    items[:] = left
+    config.hook.pytest_deselected(items=out)
+
+
+def _folder(path: Path) -> str:
+    """Return the folder of a test's file: `crash` for one in tests/proof/crash."""
+    first, *others = path.relative_to(TESTS).parts
+    return others[0] if first == "proof" else first
+
+
 def _turn(item: pytest.Item) -> int:
-    folder, *_ = item.path.relative_to(TESTS).parts
+    folder = _folder(item.path)
     return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
@@ -83,8 +108,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let this worker, and the programs that it starts, stand back for the one that takes longest."""
-    folder, *_ = item.path.relative_to(TESTS).parts
-    if folder != LONGEST and "PYTEST_XDIST_WORKER" in os.environ and os.nice(0) == 0:
+    if _folder(item.path) != LONGEST and "PYTEST_XDIST_WORKER" in os.environ and os.nice(0) == 0:
         os.nice(STAND_BACK)
 
 

@@ -21,8 +21,8 @@ import spoolrack
 from .. import server_processes
 from .base import WAIT, Broken, Driver, Facts, Received, System
 
-_IMPORTS = (
-    "import spoolrack_server.cli.program, spoolrack_server.cli.serve_command, spoolrack_server.server"
+_IMPORTS = "import " + ", ".join(
+    f"spoolrack_server.{module}" for module in ("cli.program", "cli.serve_command", "process.server")
 )
 """All that `spoolrack serve` imports, also what it imports late."""
 _SETTLED = 60.0

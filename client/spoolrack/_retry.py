@@ -75,7 +75,8 @@ class Backoff:
     maximum: Seconds = 300.0
     """Above 0, up to 365 days."""
     jitter: float = 50
-    """Percent, from 0 (none) to 100, as the queue's `backoff_jitter`. Deprecated: a fraction up to 1.0."""
+    """Percent, from 0 (none) to 100, as the queue's `backoff_jitter`. A float up to 1.0 is taken for a
+    fraction, which is deprecated."""
 
     def __post_init__(self) -> None:
         span("initial", self.initial, is_positive=True)

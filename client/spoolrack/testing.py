@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ._blocking import Client, connect
 
 if TYPE_CHECKING:
-    from spoolrack_server.server import Server
+    from spoolrack_server.process.server import Server
     from spoolrack_store.manual_clock import ManualClock
     from spoolrack_store.model.clock import Clock
 
@@ -173,8 +173,8 @@ def manual_clock() -> ManualClock:
 
 def _server(root: str, port: int, clock: Any) -> Server:
     try:
-        from spoolrack_server.serve_settings import ServeSettings
-        from spoolrack_server.server import Server
+        from spoolrack_server.process.serve_settings import ServeSettings
+        from spoolrack_server.process.server import Server
     except ImportError as error:
         raise _missing(error) from error
     settings = ServeSettings(root=root, grpc=("127.0.0.1", port), http=None, grace=1.0)

@@ -24,9 +24,9 @@ from spoolrack_server.access.tls import Tls, TlsFiles, _shake_hands
 from spoolrack_server.access.tokens import new_token
 from spoolrack_server.access.watched_files import AccessUnusable
 from spoolrack_server.cli.connection_options import _token
-from spoolrack_server.logs import make_log
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
 
 from tests.support.access_rig import Files, in_a_thread
 

@@ -15,7 +15,7 @@ from spoolrack_server.access.tls import Tls, TlsFiles
 from spoolrack_server.access.tokens import Tokens, line_of, new_token
 from spoolrack_server.access.watched_files import SECRET, AccessUnusable, WatchedFiles
 from spoolrack_server.app.caller import Identity, Permission
-from spoolrack_server.logs import make_log
+from spoolrack_server.system.logs import make_log
 
 from tests.support.access_rig import Files
 

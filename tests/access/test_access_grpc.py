@@ -18,10 +18,10 @@ from spoolrack.v1 import redrive_service_pb2 as redrive
 from spoolrack.v1 import reservation_service_pb2 as reservation
 from spoolrack.v1 import schedule_service_pb2 as schedule
 from spoolrack.v1 import staging_service_pb2 as staging
-from spoolrack_server import contract
 from spoolrack_server.access.method_permissions import METHODS
 from spoolrack_server.access.security import Security
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
+from spoolrack_server.wire import contract
 
 from tests.support.access_rig import Files, as_caller, bearer, looks, reads_again, serving
 from tests.support.server_rig import LONG, Client, refusal, refused

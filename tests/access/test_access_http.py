@@ -15,12 +15,12 @@ import pytest
 from aiohttp import web
 from spoolrack_server.access.security import Security
 from spoolrack_server.app.caller import Permission
-from spoolrack_server.gateway.routes import routes
-from spoolrack_server.http_transport.http_errors import response_to
-from spoolrack_server.http_transport.request_checks import RequestChecks
-from spoolrack_server.http_transport.route import Endpoint, Route
-from spoolrack_server.logs import make_log
-from spoolrack_server.server import Server
+from spoolrack_server.http.http_errors import response_to
+from spoolrack_server.http.request_checks import RequestChecks
+from spoolrack_server.http.route import Endpoint, Route
+from spoolrack_server.http.routes import routes
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
 from spoolrack_store.model.errors import StoreError
 
 from tests.support.access_rig import Files, bearer, looks, reads_again, serving

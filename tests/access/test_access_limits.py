@@ -18,10 +18,10 @@ from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
-from spoolrack_server.http_transport.request_bodies import HttpLimits
-from spoolrack_server.limits import LARGEST_CALL, LINE, METADATA, PROBES, Limits
-from spoolrack_server.server import Server
-from spoolrack_server.system_limits import DESCRIPTORS
+from spoolrack_server.http.request_bodies import HttpLimits
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.limits import LARGEST_CALL, LINE, METADATA, PROBES, Limits
+from spoolrack_server.system.system_limits import DESCRIPTORS
 
 from tests import CHECKOUT
 from tests.support import STUCK

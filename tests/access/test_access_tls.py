@@ -24,8 +24,8 @@ from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._options import queue_address
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Insecure, Security
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
 
 from tests.support.access_rig import ClientFiles, Files, bearer, looks, reads_again, serving
 

@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from spoolrack_server.access.security import Security
-from spoolrack_server.observability.otel import OtelTraces
-from spoolrack_server.server import Server
+from spoolrack_server.metrics.otel import OtelTraces
+from spoolrack_server.process.server import Server
 
 from tests.support.access_rig import Files, bearer, serving
 

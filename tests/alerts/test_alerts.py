@@ -16,13 +16,13 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.gateway.gateway import Gateway
-from spoolrack_server.health import Health
-from spoolrack_server.logs import make_log
-from spoolrack_server.observability.metrics import Row
-from spoolrack_server.observability.observer import Observer
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.app.health import Health
+from spoolrack_server.http.gateway import Gateway
+from spoolrack_server.metrics.metrics import Row
+from spoolrack_server.metrics.observer import Observer
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.errors import OutcomeUnknown

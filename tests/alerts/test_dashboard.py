@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from spoolrack_server.observability.metrics import METRICS
+from spoolrack_server.metrics.metrics import METRICS
 
 from tests import CHECKOUT
 from tests.alerts.promtool import RULES, run, why_not

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from spoolrack_server.access.security import Security
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from spoolrack_server.observability.history import EVERY, SLOTS
+from spoolrack_server.metrics.history import EVERY, SLOTS
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.browser.browser_rig import Desk, Served, served

@@ -18,8 +18,8 @@ from benchmarks.budget import BUDGET, Cost
 from tests import CHECKOUT
 from tests.budget.counting import PARTS, SHARING, counted, difference, measured_rows, trace
 from tests.budget.waiting import LEAST, make_root, make_sent
-from tests.mutants.cost_mutants import COST_MUTANTS
-from tests.support.mutant import Mutant
+from tests.proof.mutants.cost_mutants import COST_MUTANTS
+from tests.proof.mutants.mutant import Mutant
 from tests.support.traced_server import why_not
 
 COSTS = {row.operation: row.cost for row in BUDGET}

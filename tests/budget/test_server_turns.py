@@ -20,9 +20,9 @@ import spoolrack_server
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
-from spoolrack_server import loop_driver
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process import loop_driver
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
 
 PACKAGE: Final = str(Path(spoolrack_server.__file__).parent)
 COUNT: Final = 50

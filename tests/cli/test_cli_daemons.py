@@ -19,7 +19,7 @@ import pytest
 import spoolrack
 from click.testing import CliRunner
 from spoolrack_server.cli import serve_command
-from spoolrack_server.serve_settings import ServeSettings
+from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_store.files import layout
 from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.changes import PATH as CHANGES
@@ -176,7 +176,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> ServeSettings:
         found.append(settings)
         return 0
 
-    monkeypatch.setattr("spoolrack_server.serve.serve", serve)
+    monkeypatch.setattr("spoolrack_server.process.serve.serve", serve)
     result = CliRunner().invoke(
         serve_command.command, arguments, standalone_mode=False, auto_envvar_prefix="SPOOLRACK_SERVE"
     )

@@ -20,7 +20,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from spoolrack_server.cli.exit_codes import UNAVAILABLE, Failed
 from spoolrack_server.cli.shell_runner import Runner
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_store.files.local_disk import LocalDisk
 
 from tests.cli.cli_rig import PROGRAM, Result, Spoolrack

@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 from spoolrack_server.access.security import Insecure
 from spoolrack_server.access.watched_files import AccessUnusable
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.shutdown import EXIT_CODES
-from spoolrack_server.system_limits import SystemLimit
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.shutdown import EXIT_CODES
+from spoolrack_server.system.system_limits import SystemLimit
 from spoolrack_store.model.errors import DamagedSettings, RootUnusable, UnknownFormat
 
 from tests import CHECKOUT

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from spoolrack import errors
 from spoolrack.errors import _BY_REASON, QueueFull, SpoolrackError, _error_of
-from spoolrack_server.status import CODES, HTTP_CODES, INTERNAL
+from spoolrack_server.wire.status import CODES, HTTP_CODES, INTERNAL
 
 from tests import CHECKOUT
 

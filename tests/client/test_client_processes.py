@@ -225,7 +225,7 @@ def test_importing_the_fixtures_needs_neither_pytest_nor_the_server(server: Runn
         find = importlib.util.find_spec
         importlib.util.find_spec = lambda name, *rest: None if name == "pytest" else find(name, *rest)
         sys.modules["pytest"] = None
-        sys.modules["spoolrack_server"] = sys.modules["spoolrack_server.server"] = None
+        sys.modules["spoolrack_server"] = sys.modules["spoolrack_server.process.server"] = None
         import spoolrack.testing
         try:
             with spoolrack.testing.running_server():

@@ -8,8 +8,8 @@ import re
 import sysconfig
 from pathlib import Path
 
-from spoolrack_server.contract import METHODS
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
+from spoolrack_server.wire.contract import METHODS
 
 from tests import CHECKOUT
 from tests.support.conversation import conversation, run

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 
 from tests import CHECKOUT
 from tests.support import STUCK

@@ -20,7 +20,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2 as reservation
 from spoolrack.v1 import staging_service_pb2 as staging
-from spoolrack_server import contract
+from spoolrack_server.wire import contract
 
 from tests.e2e.outside import Outside, litter_pipelines
 from tests.support import MIB

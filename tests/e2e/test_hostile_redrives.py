@@ -16,7 +16,7 @@ from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc
-from spoolrack_server import contract
+from spoolrack_server.wire import contract
 
 from tests.e2e.outside import Outside
 from tests.e2e.test_hostile_pipelines import OURS, code_of, made, tree

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from spoolrack_server.memory import LEAST_LIMIT
+from spoolrack_server.app.memory import LEAST_LIMIT
 
 from tests.e2e import memory_cage
 from tests.e2e.memory_cage import MemoryCage

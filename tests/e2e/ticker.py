@@ -10,8 +10,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from spoolrack_server.logs import make_log
-from spoolrack_server.scheduler import Scheduler
+from spoolrack_server.app.scheduler import Scheduler
+from spoolrack_server.system.logs import make_log
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.store import Store
 

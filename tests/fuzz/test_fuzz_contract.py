@@ -20,8 +20,8 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spoolrack_server.contract import METHODS
-from spoolrack_server.status import CODES
+from spoolrack_server.wire.contract import METHODS
+from spoolrack_server.wire.status import CODES
 
 from tests.fuzz.anything import QUEUES, requests, together
 from tests.fuzz.fuzz_rig import Fuzzed

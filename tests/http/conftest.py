@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.http_rig import Http, http_to

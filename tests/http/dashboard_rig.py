@@ -12,7 +12,7 @@ from typing import Any
 import spoolrack_server.dashboard
 from spoolrack_server.access.security import Security
 from spoolrack_server.dashboard.change_requests import OURS
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_store.model.clock import Clock
 
 from tests.support.http_rig import Answer, Http, http_to

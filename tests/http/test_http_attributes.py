@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.http_transport.headers import attributes_of, headers_of
-from spoolrack_server.server import Server
+from spoolrack_server.http.headers import attributes_of, headers_of
+from spoolrack_server.process.server import Server
 
 from tests.support.http_rig import Http, raw_to
 from tests.support.server_rig import Client

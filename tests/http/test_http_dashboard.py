@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.health import Health
-from spoolrack_server.http_transport.headers import time_text
-from spoolrack_server.loop_answers import answer as outcome
-from spoolrack_server.server import Server
+from spoolrack_server.app.health import Health
+from spoolrack_server.app.loop_answers import answer as outcome
+from spoolrack_server.http.headers import time_text
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.stage_requests import Stage

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spoolrack_server.app.loop_answers import answer as outcome
 from spoolrack_server.dashboard.change_requests import LARGEST_BODY, OURS
 from spoolrack_server.dashboard.queries import MOST_MESSAGES, MOST_QUEUES, MOST_THINGS
-from spoolrack_server.loop_answers import answer as outcome
-from spoolrack_server.observability.history import EVERY
-from spoolrack_server.server import Server
+from spoolrack_server.metrics.history import EVERY
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.settings import QueueSettings
 

@@ -6,8 +6,8 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
-from spoolrack_server.observability.history import EVERY
-from spoolrack_server.server import Server
+from spoolrack_server.metrics.history import EVERY
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 

@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from spoolrack_server.http_transport import http_errors, request_bodies
-from spoolrack_server.server import Server
+from spoolrack_server.http import http_errors, request_bodies
+from spoolrack_server.process.server import Server
 
 from tests import CHECKOUT
 from tests.support.conversation import conversation, run

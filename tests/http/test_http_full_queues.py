@@ -7,7 +7,7 @@ import errno
 from pathlib import Path
 
 import pytest
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 
 from tests.support import STUCK
 from tests.support.http_rig import MANY, Http, fragile, raw_to

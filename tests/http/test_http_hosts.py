@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from spoolrack_server.access.security import Security
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 
 from tests.support.access_rig import Files
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoolrack_server.http_transport.request_bodies import HttpLimits
-from spoolrack_server.server import Server
+from spoolrack_server.http.request_bodies import HttpLimits
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 

@@ -9,9 +9,9 @@ import os
 import socket
 
 import pytest
-from spoolrack_server.http_transport import listen_sockets
-from spoolrack_server.http_transport.listen_sockets import Acceptor
-from spoolrack_server.logs import make_log
+from spoolrack_server.http import listen_sockets
+from spoolrack_server.http.listen_sockets import Acceptor
+from spoolrack_server.system.logs import make_log
 
 
 class Starved(socket.socket):

@@ -6,7 +6,7 @@ import logging
 import socket
 
 import pytest
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 
 from tests.support.http_rig import Http, raw_to
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack_server.http_transport.headers import time_text
-from spoolrack_server.server import Server
+from spoolrack_server.http.headers import time_text
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 

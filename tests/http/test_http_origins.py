@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 
 from tests.http.dashboard_rig import CHANGE
 from tests.support import STUCK, raw_http2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.http_rig import Http, http_to

@@ -7,9 +7,9 @@ import errno
 import io
 from pathlib import Path
 
-from spoolrack_server.health import Health
-from spoolrack_server.logs import make_log
-from spoolrack_server.server import Server
+from spoolrack_server.app.health import Health
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
 
 from tests.support import STUCK
 from tests.support.http_rig import Http, fragile, raw_to

@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from google.protobuf.message import Message
-from spoolrack_server.contract import METHODS
+from spoolrack_server.wire.contract import METHODS
 
 from tests.interop.interop_languages import Language
 from tests.support import STUCK

@@ -15,7 +15,7 @@ from typing import Final, Never
 import grpc
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceServicer, add_QueueServiceServicer_to_server
-from spoolrack_server.status import CODES, INTERNAL, Failure, failure_of
+from spoolrack_server.wire.status import CODES, INTERNAL, Failure, failure_of
 from spoolrack_store.model import errors
 from spoolrack_store.model.errors import StoreError
 

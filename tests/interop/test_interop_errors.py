@@ -9,7 +9,7 @@ import pytest
 import spoolrack
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.status import CODES, INTERNAL
+from spoolrack_server.wire.status import CODES, INTERNAL
 
 from tests.interop import provoking
 from tests.interop import test_interop_messages as messages

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.message_factory import GetMessageClass
-from spoolrack_server.contract import METHODS
+from spoolrack_server.wire.contract import METHODS
 
 from tests.interop.interop_driver import Driver, raw
 from tests.support import STUCK

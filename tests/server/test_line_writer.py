@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
-from spoolrack_server.line_writer import LAST, MOST_BYTES, LineWriter
-from spoolrack_server.logs import make_log, say, writer_to
+from spoolrack_server.system.line_writer import LAST, MOST_BYTES, LineWriter
+from spoolrack_server.system.logs import make_log, say, writer_to
 
 SMALL_PIPE = 4096
 

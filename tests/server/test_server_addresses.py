@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spoolrack_server.addresses import AddressUnusable, reserve
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.addresses import AddressUnusable, reserve
 
 HOST = "127.0.0.1"
 

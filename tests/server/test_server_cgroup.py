@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spoolrack_server.cgroup import machine_memory, memory_limit
+from spoolrack_server.system.cgroup import machine_memory, memory_limit
 
 GIB = 1024**3
 

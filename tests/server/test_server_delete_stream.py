@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server import streams
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
+from spoolrack_server.rpc import streams
 
 from tests.support.server_rig import Client, connected, refused
 from tests.support.statuses import info_of, reason_of

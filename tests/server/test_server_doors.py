@@ -12,12 +12,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.contract import METHODS
-from spoolrack_server.limits import LARGEST_CALL
-from spoolrack_server.logs import make_log
-from spoolrack_server.rpc import Context, ServerCalls
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
+from spoolrack_server.rpc.calls import Context, ServerCalls
+from spoolrack_server.system.limits import LARGEST_CALL
+from spoolrack_server.system.logs import make_log
+from spoolrack_server.wire.contract import METHODS
 
 from tests.support import MIB
 from tests.support.server_rig import Client, connected, refused

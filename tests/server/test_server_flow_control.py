@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from spoolrack_server.flow_control import FlowControl
+from spoolrack_server.rpc.flow_control import FlowControl
 
 from tests.support.server_rig import Client, next_messages
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spoolrack_server.garbage import frozen_afterwards
+from spoolrack_server.process.garbage import frozen_afterwards
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.store import Store
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from spoolrack_server.observability.history import (
+from spoolrack_server.metrics.history import (
     EVERY,
     MOST_QUEUES,
     SLOTS,

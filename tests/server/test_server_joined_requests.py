@@ -9,8 +9,8 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server import streams
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
+from spoolrack_server.rpc import streams
 
 from tests.support.server_rig import Client, refused
 from tests.support.statuses import reason_of

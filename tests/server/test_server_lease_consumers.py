@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spoolrack_server.health import Health
-from spoolrack_server.observability.observer import Observer
-from spoolrack_server.worker_processes import CONSUMERS
+from spoolrack_server.app.health import Health
+from spoolrack_server.metrics.observer import Observer
+from spoolrack_server.metrics.worker_processes import CONSUMERS
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import OldLease, Queue, Receive

@@ -7,7 +7,7 @@ import json
 import logging
 
 import pytest
-from spoolrack_server.logs import LogFormat, adopt_library_logs, make_log
+from spoolrack_server.system.logs import LogFormat, adopt_library_logs, make_log
 from spoolrack_store.engine import recovery, stages
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from spoolrack_server import loop_driver
-from spoolrack_server.loop_answers import answer
-from spoolrack_server.loop_driver import LoopDriver
+from spoolrack_server.app.loop_answers import answer
+from spoolrack_server.process import loop_driver
+from spoolrack_server.process.loop_driver import LoopDriver
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed

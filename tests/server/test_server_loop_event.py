@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from spoolrack_server.loop_event import LoopEvent
+from spoolrack_server.rpc.loop_event import LoopEvent
 
 
 async def test_a_set_from_another_thread_wakes_the_loop() -> None:

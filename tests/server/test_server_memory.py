@@ -18,8 +18,7 @@ import pytest
 import spoolrack.aio
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.logs import make_log
-from spoolrack_server.memory import (
+from spoolrack_server.app.memory import (
     IDLE,
     LASTING,
     LEAST_LIMIT,
@@ -28,9 +27,10 @@ from spoolrack_server.memory import (
     anonymous,
     default_watermark,
 )
-from spoolrack_server.rpc import Requests, ServerCalls
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
+from spoolrack_server.rpc.calls import Requests, ServerCalls
+from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import MemoryLimit
 

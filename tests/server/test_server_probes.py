@@ -10,12 +10,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.addresses import AddressUnusable
-from spoolrack_server.gateway.probes import LIVE, READY, Probes, probes_of
-from spoolrack_server.health import Health
-from spoolrack_server.logs import make_log
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.app.health import Health
+from spoolrack_server.http.probes import LIVE, READY, Probes, probes_of
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.addresses import AddressUnusable
+from spoolrack_server.system.logs import make_log
 from spoolrack_store.model.errors import RootUnusable
 
 from tests.support.server_rig import connected

@@ -19,8 +19,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 
 PROGRAM = """
 import asyncio, sys
-from spoolrack_server.serve import serve
-from spoolrack_server.serve_settings import ServeSettings
+from spoolrack_server.process.serve import serve
+from spoolrack_server.process.serve_settings import ServeSettings
 
 root, port, http_port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 settings = ServeSettings(root=root, grpc=("127.0.0.1", port), http=("127.0.0.1", http_port))
@@ -147,8 +147,8 @@ def test_a_root_of_a_newer_format_is_told_in_one_line(start: Start, tmp_path: Pa
 
 WITHOUT_HTTP = """
 import asyncio, sys
-from spoolrack_server.serve import serve
-from spoolrack_server.serve_settings import ServeSettings
+from spoolrack_server.process.serve import serve
+from spoolrack_server.process.serve_settings import ServeSettings
 
 settings = ServeSettings(root=sys.argv[1], grpc=("127.0.0.1", 0), http=None)
 loaded = lambda server: print("aiohttp" in sys.modules, flush=True)

@@ -12,9 +12,9 @@ import grpc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from spoolrack_server.contract import METHODS
-from spoolrack_server.logs import make_log
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
+from spoolrack_server.wire.contract import METHODS
 
 from tests.support.server_rig import connected
 

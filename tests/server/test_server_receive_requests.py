@@ -12,10 +12,10 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server import streams
-from spoolrack_server.logs import make_log
-from spoolrack_server.queue_service import QueueService
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
+from spoolrack_server.rpc import streams
+from spoolrack_server.rpc.queue_service import QueueService
+from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import QueueNotFound, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive

@@ -16,10 +16,10 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.logs import make_log
-from spoolrack_server.observability.error_log import BURST, ErrorLog
-from spoolrack_server.observability.request_ids import HEADER, REQUEST_ID, RequestIds
-from spoolrack_server.server import Server
+from spoolrack_server.metrics.error_log import BURST, ErrorLog
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
+from spoolrack_server.system.request_ids import HEADER, REQUEST_ID, RequestIds
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.server_rig import Client, connected

@@ -11,10 +11,10 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.app.application import Application
-from spoolrack_server.frames import FrameWriter
-from spoolrack_server.logs import make_log
-from spoolrack_server.memory import MemoryLimiter
-from spoolrack_server.reservation_service import ReservationService
+from spoolrack_server.app.memory import MemoryLimiter
+from spoolrack_server.rpc.frames import FrameWriter
+from spoolrack_server.rpc.reservation_service import ReservationService
+from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservation_requests import Reserve

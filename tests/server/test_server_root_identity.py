@@ -10,7 +10,7 @@ import pytest
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack.v1 import staging_service_pb2 as staging
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.server.reservation_rig import asked, bodies, commit, reserve

@@ -11,9 +11,9 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import schedule_service_pb2 as rpc
-from spoolrack_server.logs import make_log
-from spoolrack_server.scheduler import Scheduler
-from spoolrack_server.server import Server
+from spoolrack_server.app.scheduler import Scheduler
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, Millis
 

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server import streams
+from spoolrack_server.rpc import streams
 
 from tests.support.server_rig import Client, refused
 from tests.support.statuses import info_of, reason_of

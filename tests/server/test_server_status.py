@@ -9,7 +9,7 @@ from string import Formatter
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
-from spoolrack_server import status
+from spoolrack_server.wire import status
 from spoolrack_store.model import errors
 from spoolrack_store.model.errors import StoreError
 

@@ -18,8 +18,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 from spoolrack.tracing import context_of, link_of
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.observability.trace_context import context_in, inherit_context, is_traceparent
-from spoolrack_server.server import Server
+from spoolrack_server.metrics.trace_context import context_in, inherit_context, is_traceparent
+from spoolrack_server.process.server import Server
 
 from tests.server.trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
 from tests.support.server_rig import Client
@@ -214,7 +214,7 @@ def test_a_folder_of_vsqs_that_holds_no_attributes_takes_a_message_all_the_same(
 WITHOUT = """
 import sys
 import spoolrack
-import spoolrack_server.server, spoolrack_server.serve
+import spoolrack_server.process.server, spoolrack_server.process.serve
 with spoolrack.connect(f"file://{sys.argv[1]}") as client:
     client.create_queue("q")
     queue = client.queue("q")

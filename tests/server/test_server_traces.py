@@ -21,9 +21,9 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as otl
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.observability.otel import TracingUnavailable, otlp_traces
-from spoolrack_server.observability.request_ids import HEADER
-from spoolrack_server.server import Server
+from spoolrack_server.metrics.otel import TracingUnavailable, otlp_traces
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.request_ids import HEADER
 
 from tests.server.trace_rig import (
     PARENT,

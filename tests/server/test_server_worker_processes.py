@@ -17,8 +17,8 @@ from typing import Any
 import aiohttp
 import pytest
 import spoolrack
-from spoolrack_server.control_channel import ControlChannel
-from spoolrack_server.worker_processes import METRIC_ROWS, WorkerProcess, WorkerProcesses
+from spoolrack_server.metrics.worker_processes import METRIC_ROWS, WorkerProcess, WorkerProcesses
+from spoolrack_server.system.control_channel import ControlChannel
 
 from tests.support import STUCK
 from tests.support.scrape import Scrape, scrape_at

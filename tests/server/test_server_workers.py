@@ -15,8 +15,8 @@ from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1.staging_service_pb2 import StageRequest
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import Receive, Request, Send
 from spoolrack_store.model.stage_requests import Stage

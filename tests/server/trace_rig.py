@@ -10,8 +10,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from spoolrack_server.observability.otel import OtelTraces
-from spoolrack_server.server import Server
+from spoolrack_server.metrics.otel import OtelTraces
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

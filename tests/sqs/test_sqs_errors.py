@@ -11,7 +11,7 @@ from typing import Any, Final
 import aiohttp
 import boto3
 import pytest
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 
 from tests.support.sqs_rig import NO_REDRIVE, Sqs, form_of, raw, task_of
 

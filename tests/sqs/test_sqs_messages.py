@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_server.sqs.messages import outgoing
 from spoolrack_server.sqs.parameters import Parameters
 from spoolrack_server.sqs.sqs_errors import SqsError

@@ -13,8 +13,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from spoolrack_server.observability.otel import OtelTraces
-from spoolrack_server.server import Server
+from spoolrack_server.metrics.otel import OtelTraces
+from spoolrack_server.process.server import Server
 from spoolrack_store.model.operations import Receive, messages_of
 
 from tests.support.server_rig import until_waiting

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import aiohttp
 import pytest
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 
 from tests.support.sqs_rig import Sqs, refused, until_ended
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_server.sqs.sqs_operations import OPERATIONS
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import Send, UpdateQueue

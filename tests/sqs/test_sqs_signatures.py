@@ -19,7 +19,7 @@ from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.access.watched_files import AccessUnusable
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis, SystemClock
 from yarl import URL

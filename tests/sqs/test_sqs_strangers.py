@@ -18,8 +18,8 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
-from spoolrack_server.http_transport.request_bodies import HttpLimits
-from spoolrack_server.server import Server
+from spoolrack_server.http.request_bodies import HttpLimits
+from spoolrack_server.process.server import Server
 from spoolrack_store.model.clock import SystemClock
 from yarl import URL
 

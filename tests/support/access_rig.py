@@ -18,8 +18,8 @@ from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.tls import TlsFiles
 from spoolrack_server.access.tokens import line_of, new_token
-from spoolrack_server.serve_settings import ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.support import STUCK

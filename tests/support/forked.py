@@ -20,7 +20,11 @@ from typing import Any, Final
 
 _CONTEXT: Final = get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["spoolrack_server.cli.program", "spoolrack_server.cli.serve_command", "spoolrack_server.server"]
+    [
+        "spoolrack_server.cli.program",
+        "spoolrack_server.cli.serve_command",
+        "spoolrack_server.process.server",
+    ]
 )
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import aiohttp
 from multidict import CIMultiDictProxy
-from spoolrack_server.gateway.admin_endpoints import openapi
-from spoolrack_server.gateway.gateway import Gateway
-from spoolrack_server.health import Health
-from spoolrack_server.logs import Log, make_log
-from spoolrack_server.server import Server
+from spoolrack_server.app.health import Health
+from spoolrack_server.http.admin_endpoints import openapi
+from spoolrack_server.http.gateway import Gateway
+from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import Log, make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.store import Store
 from yarl import URL

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import aiohttp
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from spoolrack_server.server import Server
+from spoolrack_server.process.server import Server
 
 
 @dataclass(frozen=True)

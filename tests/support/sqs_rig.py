@@ -16,8 +16,8 @@ import aiohttp
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from spoolrack_server.serve_settings import LOOPBACK, ServeSettings
-from spoolrack_server.server import Server
+from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
+from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
 REGION = "eu-west-1"

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.audit.audit import SYSTEM_CALLS
+from tests.proof.audit.audit import SYSTEM_CALLS
 from tests.support import STUCK
 
 LONGEST_STRING: Final = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from spoolrack_server import cron
+from spoolrack_server.app import cron
 from spoolrack_store.model.errors import InvalidRequest
 
 BERLIN = "Europe/Berlin"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server import convert, encoding
-from spoolrack_server.status import status_of
+from spoolrack_server.wire import convert, encoding
+from spoolrack_server.wire.status import status_of
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import MessageNotFound, StaleReceipt
 from spoolrack_store.model.message_ids import sent_at

@@ -12,7 +12,7 @@ from spoolrack.v1.redrive_service_pb2 import REDRIVE_STATE_RUNNING, Redrive
 from spoolrack.v1.reservation_service_pb2 import Reservation
 from spoolrack.v1.schedule_service_pb2 import Schedule
 from spoolrack.v1.staging_service_pb2 import Stage
-from spoolrack_server.http_transport.json_form import rendered
+from spoolrack_server.wire.json_form import rendered
 
 
 @pytest.mark.parametrize(

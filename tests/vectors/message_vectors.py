@@ -20,7 +20,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.contract import METHODS
+from spoolrack_server.wire.contract import METHODS
 
 NOT_TEXT: Final = bytes(range(256))
 UNICODE: Final = "Grüße, 世界 \N{SNAKE} \u0000 \u2028"
@@ -41,7 +41,6 @@ TEXTS: Final = {
     "prefix": "jo",
 }
 
-Choices = dict[str, int]
 """Which member of each oneof is set, by the oneof's full name."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
-from spoolrack_server.status import CODES, DETAILS_KEY, DOMAIN, INTERNAL, Failure, failure_of
+from spoolrack_server.wire.status import CODES, DETAILS_KEY, DOMAIN, INTERNAL, Failure, failure_of
 from spoolrack_store.model.errors import StoreError
 
 FACTS: Final[dict[str, object]] = {

@@ -17,8 +17,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
-from spoolrack_server.contract import METHODS
-from spoolrack_server.status import CODES, INTERNAL
+from spoolrack_server.wire.contract import METHODS
+from spoolrack_server.wire.status import CODES, INTERNAL
 
 HERE = Path(__file__).parent
 WELL_KNOWN = "google.protobuf."

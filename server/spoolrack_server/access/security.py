@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..addresses import address_text
-from ..logs import Log
+from ..system.addresses import address_text
+from ..system.logs import Log
 from .access_control import AccessControl
 from .permissions_file import Rules
 from .sqs_keys import SqsKeys

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import grpc
 
-from ..logs import Log
+from ..system.logs import Log
 from .file_format import UnreadableAccessFile
 from .watched_files import PUBLIC, SECRET, WatchedFiles
 

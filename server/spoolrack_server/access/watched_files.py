@@ -15,7 +15,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from ..logs import Log
+from ..system.logs import Log
 from .file_format import UnreadableAccessFile
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.operations import Queue
 from spoolrack_store.store import Store
 
-from ..concurrency import ConcurrencyLimit
-from ..lease_requests import LeaseRequests
-from ..logs import Log
+from ..system.logs import Log
+from .concurrency import ConcurrencyLimit
+from .lease_requests import LeaseRequests
 from .messages import Messages
 from .queues import Queues
 from .redrives import Redrives

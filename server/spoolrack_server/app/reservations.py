@@ -26,9 +26,9 @@ from spoolrack_store.model.reservation_requests import (
 )
 from spoolrack_store.model.reservation_requests import Page as MessagePage
 
-from ..lease_requests import LeaseRequests
 from . import bounds
 from .caller import Caller, Permission, on_queue, on_some_queue
+from .lease_requests import LeaseRequests
 from .pages import Page, PagedList
 from .store_access import StoreAccess
 

@@ -16,7 +16,7 @@ from spoolrack_store.model.schedule_requests import (
     QueuedSchedule,
 )
 
-from .. import cron
+from . import cron
 from .bounds import queue_name
 from .caller import Caller, Permission, on_queue, on_some_queue
 from .pages import Page, PagedList

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
 
-from ..concurrency import ConcurrencyLimit
-from ..loop_answers import answer
+from .concurrency import ConcurrencyLimit
+from .loop_answers import answer
 
 T = TypeVar("T")
 

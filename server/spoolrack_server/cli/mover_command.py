@@ -37,7 +37,7 @@ def command(source: str, destination: str, delay: float, log_format: Any) -> int
     from spoolrack_store.model.background_work import BackgroundWork
     from spoolrack_store.model.clock import Millis
 
-    from ..background import move
+    from ..process.background import move
 
     root, folder = root_and_folder(source, "--source", (NEW, DELAY))
     target, _ = root_and_folder(destination, "--destination", ("queues",))

@@ -127,7 +127,7 @@ def _invoke(arguments: list[str]) -> int:
 def _misused(error: click.ClickException) -> int:
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None and context.params.get("log_format") == "json":
-        from ..logs import say
+        from ..system.logs import say
 
         say(error.format_message(), "json")
     else:

@@ -20,7 +20,7 @@ def command(source: str, log_format: Any) -> int:
 
     Servers work without it, and those without --no-reaper do the same by themselves.
     """
-    from ..background import reap
+    from ..process.background import reap
 
     root, _ = root_and_folder(source, "--source", ("remove",))
     return asyncio.run(reap(str(root), log_format))

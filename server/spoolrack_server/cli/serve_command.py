@@ -18,12 +18,12 @@ from spoolrack._credentials import is_loopback
 from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
 from spoolrack_store.model.terminal_text import printable
 
-from ..serve_settings import ServeSettings
+from ..process.serve_settings import ServeSettings
 from .command_base import option
 from .units import Address, FolderPath, Size, Span, Watermark
 
 if TYPE_CHECKING:
-    from ..serve import ListenAddresses
+    from ..process.serve import ListenAddresses
 
 DEFAULTS: Final = ServeSettings()
 OFF: Final = "off"
@@ -251,10 +251,10 @@ def command(context: click.Context, /, processes: int, compat: str | None, **cho
     The first signal drains: nothing more is leased, and the sends in flight are committed. A second one
     ends the server at once, which is safe too.
     """
-    from ..logs import make_log
-    from ..memory import default_watermark
-    from ..serve import serve
-    from ..supervisor import supervise
+    from ..app.memory import default_watermark
+    from ..process.serve import serve
+    from ..process.supervisor import supervise
+    from ..system.logs import make_log
 
     if compat is not None:
         for name, value in COMPATIBLE[compat].items():
@@ -284,7 +284,7 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
     """Print the addresses and an example; in a log of JSON, the line "serving" has the addresses."""
     if settings.log_format == "json":
         return
-    from ..logs import writer_to
+    from ..system.logs import writer_to
 
     address = server.grpc_address
     lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]

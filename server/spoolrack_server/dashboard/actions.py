@@ -17,16 +17,16 @@ from spoolrack_store.model.redrive_requests import MAX_SELECTED
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY, QueueSettings
 
-from .. import convert
 from ..app.bounds import MAX_COUNT, place
 from ..app.caller import Permission
 from ..app.queues import QueueChanges
-from ..http_transport import headers
-from ..http_transport.context import HttpContext
-from ..http_transport.json_form import rendered
-from ..http_transport.json_requests import changes_in, content_of
-from ..http_transport.request_checks import CALLER
-from ..status import INTERNAL, failure_of
+from ..http import headers
+from ..http.context import HttpContext
+from ..http.json_requests import changes_in, content_of
+from ..http.request_checks import CALLER
+from ..wire import convert
+from ..wire.json_form import rendered
+from ..wire.status import INTERNAL, failure_of
 from .change_requests import change, text, texts, whole
 from .queries import MAX_AGE, PRIVATE
 

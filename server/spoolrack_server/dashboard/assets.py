@@ -17,7 +17,7 @@ from typing import Final
 
 from aiohttp import web
 
-from ..http_transport.http_errors import NoSuchPage
+from ..http.http_errors import NoSuchPage
 
 PAGE: Final = "index.html"
 _TYPES: Final[Mapping[str, str]] = {

@@ -14,8 +14,8 @@ from typing import Any, Final
 from aiohttp import web
 from spoolrack_store.model.errors import InvalidRequest, MessageTooLarge
 
-from ..http_transport.context import HttpContext
-from ..http_transport.json_requests import object_in
+from ..http.context import HttpContext
+from ..http.json_requests import object_in
 
 OURS: Final = "X-Spoolrack-Dashboard"
 """The header of a change."""

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from spoolrack_store.model.clock import Clock
 
-from ..health import Health
-from ..http_transport.context import HttpContext
-from ..http_transport.route import Route
-from ..observability.observer import Observer
+from ..app.health import Health
+from ..http.context import HttpContext
+from ..http.route import Route
+from ..metrics.observer import Observer
 from .actions import Actions
 from .assets import Assets
 from .monitoring import Monitoring

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from ..app.caller import Permission
 from ..app.queues import Queues
-from ..http_transport.request_checks import CALLER
-from ..observability.history import EVERY
-from ..observability.observer import Observer
+from ..http.request_checks import CALLER
+from ..metrics.history import EVERY
+from ..metrics.observer import Observer
 from .queries import MOST_QUEUES, PRIVATE, contains
 
 

@@ -18,14 +18,14 @@ from spoolrack_store.model.operations import MessageFilter, OpenMessage
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
-from .. import convert
 from ..app.application import Application
 from ..app.caller import ALL_QUEUES, Permission
-from ..health import Health
-from ..http_transport import headers
-from ..http_transport.json_form import rendered
-from ..http_transport.request_checks import CALLER
-from ..observability.observer import Observer
+from ..app.health import Health
+from ..http import headers
+from ..http.request_checks import CALLER
+from ..metrics.observer import Observer
+from ..wire import convert
+from ..wire.json_form import rendered
 from . import serializers
 
 MOST_QUEUES: Final = 1_000

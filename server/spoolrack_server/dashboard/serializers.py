@@ -13,9 +13,9 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import Message, Queue
 from spoolrack_store.model.statistics import Owner
 
-from .. import convert
 from ..app.caller import Permission
-from ..http_transport.json_form import rendered
+from ..wire import convert
+from ..wire.json_form import rendered
 
 PREVIEW: Final = 64 * 1024
 """Bytes of a body that are shown of one message."""

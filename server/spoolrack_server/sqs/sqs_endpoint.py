@@ -23,23 +23,23 @@ from spoolrack_store.model.errors import Draining, MessageTooLarge, StoreError
 from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
+from ..access.consumers import consumer_of_request
 from ..app.application import Application
 from ..app.caller import Caller, Permission
-from ..concurrency import ConcurrencyLimit
-from ..consumers import consumer_of_request
-from ..http_transport import request_bodies
-from ..http_transport.context import HttpContext
-from ..http_transport.http_errors import GatewayError
-from ..http_transport.http_listener import HttpListener, expect_nothing
-from ..http_transport.request_bodies import HttpLimits
-from ..http_transport.request_checks import require_own_name, require_own_origin
-from ..limits import Limits
-from ..logs import Log
-from ..memory import MemoryLimiter
-from ..observability.instrumentation import Instrumentation
-from ..observability.request_ids import HEADER
-from ..observability.trace_context import context_in
-from ..status import LONGEST_MESSAGE
+from ..app.concurrency import ConcurrencyLimit
+from ..app.memory import MemoryLimiter
+from ..http import request_bodies
+from ..http.context import HttpContext
+from ..http.http_errors import GatewayError
+from ..http.http_listener import HttpListener, expect_nothing
+from ..http.request_bodies import HttpLimits
+from ..http.request_checks import require_own_name, require_own_origin
+from ..metrics.instrumentation import Instrumentation
+from ..metrics.trace_context import context_in
+from ..system.limits import Limits
+from ..system.logs import Log
+from ..system.request_ids import HEADER
+from ..wire.status import LONGEST_MESSAGE
 from . import json_protocol, query_json, query_protocol, sqs_errors
 from .parameters import Parameters
 from .queue_attributes import queue_of_url

@@ -43,9 +43,9 @@ from spoolrack_store.model.settings import QueueSettings
 
 from ..app.application import Application
 from ..app.caller import Caller, Permission, permission_of
+from ..app.memory import MemoryLimiter
 from ..app.queues import QueueChanges, Queues
 from ..app.redrives import Redrives
-from ..memory import MemoryLimiter
 from . import messages, queue_attributes, sqs_errors
 from .batches import BatchEntries, Refusal, SendBatch
 from .parameters import Parameters

@@ -1,0 +1,50 @@
+"""Health of this server: whether it serves, and the reason if it doesn't.
+
+One state, which the drain and a failed store change, for all fronts to ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Health:
+    """The health of this server. Lives in one event loop, and is not thread-safe."""
+
+    def __init__(self) -> None:
+        self.why: str | None = None
+        """Why the server doesn't serve; None while it does."""
+        self.is_final = False
+        """It will never serve again."""
+        self.is_starting = False
+        """It doesn't serve yet; only a probe can ask then."""
+        self._changed = asyncio.Event()
+
+    @property
+    def state(self) -> str:
+        """The state in a word."""
+        if self.is_final:
+            return "draining"
+        if self.why is not None:
+            return "failed"
+        return "starting" if self.is_starting else "serving"
+
+    @property
+    def is_serving(self) -> bool:
+        return self.state == "serving"
+
+    def fail(self, why: str) -> None:
+        """Stop serving, for `why`; the first reason stays."""
+        self.why = self.why or why
+        # Present waiters have this event; later ones wait for another.
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def finish(self, why: str) -> None:
+        """Stop serving for good: watchers are notified, and their streams end."""
+        self.is_final = True
+        self.fail(why)
+
+    async def change(self) -> None:
+        """Return once something has changed after this call."""
+        await self._changed.wait()

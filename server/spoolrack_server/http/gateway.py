@@ -1,0 +1,215 @@
+"""The HTTP gateway: its start and stop, and the beginning and end of each request.
+
+Owns the connections, and the work that is the same for all endpoints: an endpoint takes a request, asks
+the store and returns a response or raises. An unexpected exception is logged with its traceback and
+answered with `INTERNAL_ERROR`, and nothing of it leaks. Starting raises `OSError` for an unusable
+address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from aiohttp import web
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.errors import Draining, StoreError
+from spoolrack_store.store import Store
+
+from ..access.access_control import AccessControl
+from ..app.application import Application
+from ..app.concurrency import ConcurrencyLimit
+from ..app.health import Health
+from ..app.memory import MemoryLimiter
+from ..dashboard.dashboard_routes import dashboard_routes
+from ..metrics.error_log import ErrorLog
+from ..metrics.instrumentation import Instrumentation
+from ..metrics.observer import Observer
+from ..system.limits import Limits
+from ..system.logs import Log
+from ..system.request_ids import HEADER
+from ..wire.status import LONGEST_MESSAGE
+from .admin_endpoints import AdminEndpoints
+from .context import HttpContext
+from .http_errors import (
+    GatewayError,
+    MethodNotAllowed,
+    NoSuchPage,
+    internal_error,
+    response_to,
+)
+from .http_listener import HttpListener, expect_nothing
+from .message_endpoints import MessageEndpoints
+from .queue_endpoints import QueueEndpoints
+from .request_bodies import HttpLimits
+from .request_checks import RequestChecks
+from .route import Endpoint, Route, pattern
+from .routes import routes
+from .schedule_endpoints import ScheduleEndpoints
+
+REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
+
+FINISHED_ANYWAY: Final = frozenset({"PUT", "POST", "DELETE"})
+"""Methods whose work goes on when their client has gone: some never wait for the answer."""
+
+
+class Gateway:
+    """The HTTP listener of the queues. Lives in one event loop, and is started once."""
+
+    def __init__(
+        self,
+        store: Store,
+        health: Health,
+        clock: Clock,
+        log: Log,
+        http_limits: HttpLimits | None = None,
+        workers: ConcurrencyLimit | None = None,
+        watch: Instrumentation | None = None,
+        observer: Observer | None = None,
+        guard: AccessControl | None = None,
+        memory: MemoryLimiter | None = None,
+    ) -> None:
+        self._log = log
+        observer = observer or Observer(health, clock)
+        self._watch = watch or Instrumentation(refusals=ErrorLog(log))
+        self._checks = RequestChecks(guard or AccessControl())
+        self._app = Application(store, clock, log, workers, observer.with_consumers)
+        self._context = HttpContext(self._app, log, http_limits, memory)
+        self._pages: set[Endpoint] = set()
+        queues = QueueEndpoints(self._context, clock)
+        application = self._application(
+            (
+                *routes(
+                    queues,
+                    MessageEndpoints(self._context),
+                    ScheduleEndpoints(self._app.schedules, queues),
+                    AdminEndpoints(health, observer),
+                ),
+                *dashboard_routes(self._context, health, clock, observer),
+            )
+        )
+        self._listener = HttpListener(application, self._context.http_limits, log, self._refuse_head)
+
+    def _application(self, served: Sequence[Route]) -> web.Application:
+        application = web.Application(middlewares=[self._edge])
+        application.on_response_prepare.append(_name_request)
+        for route in served:
+            application.router.add_route(
+                route.method, pattern(route.path), route.endpoint, expect_handler=expect_nothing
+            )
+            self._checks.add(route)
+            if route.is_page:
+                self._pages.add(route.endpoint)
+        return application
+
+    # Start and stop.
+
+    async def start(
+        self,
+        host: str,
+        port: int,
+        *,
+        shares_port: bool = False,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits | None = None,
+    ) -> int:
+        """Start serving: see `HttpListener.start`."""
+        return await self._listener.start(host, port, shares_port=shares_port, tls=tls, limits=limits)
+
+    def recheck_permissions(self) -> None:
+        """Apply changed permissions."""
+        self._checks.recheck_permissions()
+
+    def refuse(self) -> None:
+        """Refuse new requests, with a retry delay."""
+        self._listener.is_refusing = True
+        self._context.drain()
+
+    async def stop(self, grace: float) -> None:
+        """Return once all is closed; requests that haven't ended after `grace` seconds are
+        cancelled."""
+        await self._listener.stop(grace)
+        await self._app.close()
+
+    # Each request.
+
+    def _refuse_head(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
+        response = self._refusal(request, error)
+        response.headers[HEADER] = self._watch.name(request.headers.get(HEADER))
+        return response
+
+    @web.middleware
+    async def _edge(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
+        self._listener.track_current()
+        request[REQUEST] = self._watch.name(request.headers.get(HEADER))
+        route = request.match_info.route.resource
+        response: web.StreamResponse = await self._watch.http(
+            request.method,
+            "" if route is None else route.canonical,
+            request.path,
+            request.headers.items(),
+            partial(self._answer_on, request, handler),
+        )
+        return response
+
+    async def _answer_on(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
+        """Return the response to a request that may outlive its connection."""
+        if request.method not in FINISHED_ANYWAY:
+            return await self._answer(request, handler)
+        return await asyncio.shield(
+            self._listener.track(asyncio.create_task(self._answer(request, handler)))
+        )
+
+    async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
+        """Return the response; raise `CancelledError` if the client is gone, as aiohttp wants it."""
+        try:
+            self._checks.check(request)
+            if self._listener.is_refusing and request.match_info.handler not in self._pages:
+                raise Draining
+            response = await endpoint(request)
+        except ConnectionError as error:
+            raise asyncio.CancelledError from error
+        except Exception as error:
+            response = self._refusal(request, error)
+            if request.writer.output_size:
+                # A response has begun already: it can only be cut off.
+                raise asyncio.CancelledError from error
+        if self._listener.is_refusing or not request.content.is_eof():
+            # The rest of a body that isn't needed is not worth waiting for.
+            response.force_close()
+        return response
+
+    def _refusal(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
+        response: web.StreamResponse | None = None
+        match error:
+            case StoreError() | GatewayError():
+                response = response_to(error)
+            case web.HTTPMethodNotAllowed():
+                response = response_to(MethodNotAllowed(error.method, error.allowed_methods))
+            case web.HTTPNotFound():
+                response = response_to(NoSuchPage())
+        if response is not None and isinstance(error, StoreError | GatewayError):
+            self._watch.refusals.log(
+                f"{request.method} {request.path[:200]}",
+                error.reason,
+                str(error)[:LONGEST_MESSAGE],
+                is_fault=response.status >= 500,
+            )
+        if response is None:
+            self._log.error(
+                "a request failed by a defect of the server",
+                method=request.method,
+                exc_info=error,
+            )
+            response = internal_error()
+        return response
+
+
+async def _name_request(request: web.Request, response: web.StreamResponse) -> None:
+    """Say in each answer by which id its request is found in the log."""
+    id = request.get(REQUEST)
+    if id is not None:
+        response.headers[HEADER] = id

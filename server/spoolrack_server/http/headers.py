@@ -1,0 +1,439 @@
+"""Headers and queries: attributes, facts of a message, times, conditions.
+
+Pure. A value that can't be read raises `InvalidRequest`, naming the header or the parameter.
+
+Attributes are headers both ways. A header's name has no case and only some of ASCII, and its value no
+line feeds; so all other characters of a name or a value are percent-encoded, as UTF-8, and a header
+that reads `%41` means "A". Names without it are in lower case. Bytes are base64, under a prefix of
+their own. Of a request, two headers of HTTP's own are attributes: Content-Type and Content-Encoding. Of
+a response only Content-Type is: any other would change how a client reads the response, and the sender
+of the message may have meant something else by that name.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final, Protocol
+from urllib.parse import unquote
+
+from aiohttp import web
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.dead_letter_records import check_explanation
+from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
+from spoolrack_store.model.message_content import MAX_GROUP, Attributes
+from spoolrack_store.model.names import MAX_PRIORITY
+from spoolrack_store.model.operations import LastReceive, Message
+from spoolrack_store.model.receipts import parse as parse_receipt
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
+from spoolrack_store.model.transitions import State
+
+from ..app.bounds import MAX_DEDUPLICATION_ID, MAX_WAIT
+from ..wire.json_form import time_text
+from .http_errors import RangeNotSatisfiable
+
+TEXT: Final = "x-attribute-"
+BINARY: Final = "x-binary-attribute-"
+CONTENT_TYPE: Final = "content-type"
+KEPT: Final = frozenset({CONTENT_TYPE, "content-encoding"})
+"""HTTP's own headers of a request that are attributes of the message."""
+DEDUPLICATION: Final = "X-Message-Deduplication-Id"
+GROUP: Final = "X-Message-Group"
+PRIORITY: Final = "X-Message-Priority"
+RECEIVE_COUNT: Final = "X-Message-Receive-Count"
+FIRST_RECEIVE_TIME: Final = "X-Message-First-Receive-Time"
+DELIVER_TIME: Final = "X-Message-Deliver-Time"
+ANY_BYTES: Final = "application/octet-stream"
+
+STATES: Final = {state.value: state for state in (State.READY, State.LEASED, State.DELAYED)}
+"""States of messages by what callers name them."""
+_OWN: Final = "x-message-"
+_KNOWN: Final = frozenset(
+    _OWN + name
+    for name in (
+        *("delay", "deliver-time", "deduplication-id", "group", "priority"),
+        # Of answers: their headers may be copied into a request.
+        *("id", "state", "send-time", "receive-count", "first-receive-time"),
+        *("lease-expire-time", "receipt", "duplicate"),
+    )
+)
+_IN_NAMES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
+_IN_VALUES: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
+_HEADER_VALUE: Final = re.compile(r"(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])")
+"""Values that a header carries unencoded: no white space at the ends, which would be lost."""
+_PRIORITY: Final = re.compile(f"[0-{MAX_PRIORITY}]")
+_SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+_VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
+_RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_LAST_PLACE: Final = 18
+"""Digits of a place in a body; with more it lies beyond any."""
+_DIGITS: Final = re.compile(r"[0-9]{1,9}")
+_COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Fields(Protocol):
+    """Headers or parameters, in which a name may be repeated."""
+
+    def getall(self, key: str, default: list[str]) -> list[str]: ...
+
+
+def require_known(headers: Iterable[str]) -> None:
+    """Raise `InvalidRequest` for an unknown `X-Message` header of a send, which would otherwise be
+    ignored."""
+    for header in headers:
+        if header.lower().startswith(_OWN) and header.lower() not in _KNOWN:
+            raise InvalidRequest(
+                what="the header",
+                value=header,
+                rule=f"must be X-Message-Delay, {DEDUPLICATION}, {GROUP} or {PRIORITY}: a send has no "
+                "other",
+            )
+
+
+# Attributes.
+
+
+def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
+    """Return the attributes of a request; a repeated one is refused.
+
+    `X-Attribute-Content-Type` outranks `Content-Type`, which some clients send unasked.
+    """
+    found: dict[str, str | bytes] = {}
+    kept: dict[str, str | bytes] = {}
+    for header, value in headers.items():
+        lower, into = header.lower(), found
+        attribute: str | bytes = value
+        if lower in KEPT:
+            name, into = lower, kept
+        elif lower.startswith(TEXT):
+            name = _decoded(lower[len(TEXT) :], header)
+            attribute = _decoded(value, header)
+        elif lower.startswith(BINARY):
+            name = _decoded(lower[len(BINARY) :], header)
+            attribute = _bytes(value, header)
+        else:
+            continue
+        if name in into:
+            raise InvalidRequest(what="the header", value=header, rule="names an attribute twice")
+        into[name] = attribute
+    # Where an attribute can't be HTTP's own header as it is, both are sent.
+    return kept | found
+
+
+def headers_of(attributes: Attributes) -> dict[str, str]:
+    """Return the headers that carry `attributes`, and always the body's content type."""
+    found: dict[str, str] = {}
+    for name, value in attributes.items():
+        if isinstance(value, bytes):
+            found[BINARY.title() + _encoded(name, _IN_NAMES)] = base64.b64encode(value).decode()
+        elif name == CONTENT_TYPE and _HEADER_VALUE.fullmatch(value):
+            found["Content-Type"] = value
+        else:
+            found[TEXT.title() + _encoded(name, _IN_NAMES)] = _encoded_value(value)
+    found.setdefault("Content-Type", ANY_BYTES)
+    return found
+
+
+def _decoded(text: str, header: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            what="the header", value=header, rule="must be UTF-8 where it is percent-encoded"
+        ) from error
+
+
+def _bytes(text: str, header: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise InvalidRequest(what="the header", value=header, rule="must be base64") from error
+
+
+def _encoded(text: str, plain: frozenset[int]) -> str:
+    return "".join(chr(byte) if byte in plain else f"%{byte:02X}" for byte in text.encode())
+
+
+def _encoded_value(text: str) -> str:
+    # White space around a header's value is no part of it.
+    stripped = text.strip(" ")
+    before, _, after = text.partition(stripped) if stripped else (text, "", "")
+    return "%20" * len(before) + _encoded(stripped, _IN_VALUES) + "%20" * len(after)
+
+
+# Facts of a message.
+
+
+def message_headers(message: Message) -> dict[str, str]:
+    """Return all headers of a response with this message's body."""
+    found = headers_of(message.attributes)
+    found["X-Message-Id"] = message.id
+    found["X-Message-State"] = message.state.value
+    found["X-Message-Send-Time"] = time_text(message.sent_at)
+    found[RECEIVE_COUNT] = str(message.receives)
+    if message.first_receive is not None:
+        found[FIRST_RECEIVE_TIME] = time_text(message.first_receive)
+    if message.due is not None:
+        end = "X-Message-Lease-Expire-Time" if message.state is State.LEASED else DELIVER_TIME
+        found[end] = time_text(message.due)
+    if message.receipt is not None:
+        found["X-Message-Receipt"] = message.receipt
+    if message.group:
+        found[GROUP] = _encoded_value(message.group)
+    if message.priority:
+        found[PRIORITY] = str(message.priority)
+    found["Cache-Control"] = "no-store"
+    # A message's content must not become a page that speaks in this server's name.
+    found["X-Content-Type-Options"] = "nosniff"
+    found["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return found
+
+
+# Parameters of a request.
+
+
+def wait(query: Fields) -> Millis:
+    return _span(query, "wait", "the parameter wait", 0, MAX_WAIT) or Millis(0)
+
+
+def visibility(query: Fields) -> Millis | None:
+    """Return the visibility timeout of a receive; None: the queue's."""
+    return _span(query, "visibility_timeout", "the parameter visibility_timeout", 1, MAX_VISIBILITY)
+
+
+def moment(query: Fields, name: str) -> Millis | None:
+    """Return the Unix time of a parameter; None if there is none."""
+    values = query.getall(name, [])
+    return _moment(f"the parameter {name}", values) if values else None
+
+
+def states(query: Fields) -> frozenset[State]:
+    """Return the states in the parameter `states`, with commas between; empty for all."""
+    text = ",".join(query.getall("states", []))
+    found = frozenset(STATES.get(each) for each in text.split(",")) if text else frozenset()
+    if None in found:
+        raise InvalidRequest(
+            what="the parameter states",
+            value=text,
+            rule="must be some of ready, leased and delayed, with commas between",
+        )
+    return frozenset(state for state in found if state is not None)
+
+
+def attribute(query: Fields) -> dict[str, str]:
+    """Return the attribute in the parameter `attribute`, by name; empty if there is none."""
+    values = query.getall("attribute", [])
+    name, equals, value = ",".join(values).partition("=")
+    if values and not (name and equals):
+        raise InvalidRequest(
+            what="the parameter attribute", value=values[0], rule="must be a name, = and a value"
+        )
+    return {name: value} if values else {}
+
+
+def page_size(query: Fields) -> int:
+    """Return the size of a page; 0: the default."""
+    text = ",".join(query.getall("page_size", ["0"]))
+    if not _DIGITS.fullmatch(text):
+        raise InvalidRequest(
+            what="the parameter page_size", value=text, rule="must be a whole number, 0 or more"
+        )
+    return int(text)
+
+
+def delay(headers: Fields) -> Millis | None:
+    """Return the delay of a send; None: the queue's."""
+    return _span(headers, "X-Message-Delay", "the header X-Message-Delay", 0, MAX_DELAY)
+
+
+def deliver_at(headers: Fields) -> Millis | None:
+    """Return the Unix time until which the message is hidden; None: its delay decides."""
+    values = headers.getall(DELIVER_TIME, [])
+    if not values:
+        return None
+    return _moment(f"the header {DELIVER_TIME}", values)
+
+
+def _moment(what: str, values: list[str]) -> Millis:
+    text = ", ".join(values)
+    found = None
+    with suppress(ValueError):
+        found = datetime.fromisoformat(text)
+    if found is None or found.tzinfo is None or not found >= _EPOCH:
+        raise InvalidRequest(
+            what=what,
+            value=text,
+            rule="must be one time with its zone, such as 2026-12-24T18:00:00Z",
+        )
+    # Rounded up: a message must not appear before its time.
+    return Millis(-((_EPOCH - found) // timedelta(milliseconds=1)))
+
+
+def deduplication_id(headers: Fields) -> str:
+    """Return the deduplication id of a send; empty for none."""
+    return _name(headers, DEDUPLICATION, "id", MAX_DEDUPLICATION_ID)
+
+
+def group(headers: Fields) -> str:
+    """Return the group of a send; empty for none."""
+    return _name(headers, GROUP, "name", MAX_GROUP)
+
+
+def priority(headers: Fields) -> int:
+    """Return the priority of a send; 0 for none."""
+    values = headers.getall(PRIORITY, ["0"])
+    text = ", ".join(values)
+    if not _PRIORITY.fullmatch(text):
+        rule = f"must be a number from 0 to {MAX_PRIORITY}"
+        raise InvalidRequest(what=f"the header {PRIORITY}", value=text, rule=rule)
+    return int(text)
+
+
+def _name(headers: Fields, header: str, what: str, most: int) -> str:
+    values = headers.getall(header, [])
+    if not values:
+        return ""
+    name = _decoded(values[0], header)
+    if len(values) > 1 or not 1 <= len(name) <= most or not _is_text(name):
+        raise InvalidRequest(
+            what=f"the header {header}",
+            value=", ".join(values),
+            rule=f"must be one {what} of 1 to {most} characters",
+        )
+    return name
+
+
+def _is_text(text: str) -> bool:
+    # Bytes that are no UTF-8 come as half of a pair of surrogates.
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _span(fields: Fields, name: str, what: str, least: int, most: int) -> Millis | None:
+    values = fields.getall(name, [])
+    if not values:
+        return None
+    rule = f"must be one number of seconds, from {least / 1_000:g} to {most // 1_000}"
+    if len(values) > 1 or not _SECONDS.fullmatch(values[0]):
+        raise InvalidRequest(what=what, value=", ".join(values), rule=rule)
+    # Rounded up: a span of less than a millisecond must not become none.
+    span = Millis(-int(-Decimal(values[0]) * 1_000 // 1))
+    if not least <= span <= most:
+        raise InvalidRequest(what=what, value=values[0], rule=rule)
+    return span
+
+
+def receipt(headers: Fields, id: str) -> str | None:
+    """Return the receipt that a delete of message `id` must still hold; None if it names none."""
+    values = headers.getall("If-Match", [])
+    if not values:
+        return None
+    text = ", ".join(values)
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    if parse_receipt(text.partition(":")[0], text).id != id:
+        raise InvalidReceipt(receipt=text)
+    return text
+
+
+def required_receipt(headers: Fields, id: str) -> str:
+    """Return the receipt of a request; raise `InvalidRequest` without one."""
+    found = receipt(headers, id)
+    if found is None:
+        raise InvalidRequest(what="If-Match", value="", rule="must be the message's receipt")
+    return found
+
+
+def reason(query: Fields) -> str:
+    """Return the reason of a release or a rejection; empty for none."""
+    text = ", ".join(query.getall("reason", []))
+    check_explanation(text)
+    return text
+
+
+def flag(query: Fields, name: str) -> bool:
+    values = query.getall(name, ["false"])
+    if values not in (["true"], ["false"]):
+        raise InvalidRequest(
+            what=f"the parameter {name}", value=", ".join(values), rule="must be true or false"
+        )
+    return values == ["true"]
+
+
+def release_delay(query: Fields) -> Millis | None:
+    """Return the delay of a release; None: the queue's back-off."""
+    return _span(query, "delay", "the parameter delay", 0, MAX_DELAY)
+
+
+def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
+    """Return the receive of a receipt, if the query allows an expired lease."""
+    if not flag(query, "allow_expired"):
+        return None
+    count = ", ".join(headers.getall(RECEIVE_COUNT, []))
+    if not _COUNT.fullmatch(count):
+        raise InvalidRequest(
+            what=f"the header {RECEIVE_COUNT}",
+            value=count,
+            rule="must be the one of the received message, as allow_expired needs it",
+        )
+    return LastReceive(
+        int(count), _moment(f"the header {FIRST_RECEIVE_TIME}", headers.getall(FIRST_RECEIVE_TIME, []))
+    )
+
+
+def version_tag(version: int) -> str:
+    """Return the entity tag of a queue: its version."""
+    return f'"{version}"'
+
+
+def required_version(headers: Fields) -> int | None:
+    """Return the version that a queue must have for a change; 0 for any, None if the request names
+    none."""
+    text = ", ".join(headers.getall("If-Match", []))
+    if not text:
+        return None
+    match = _VERSION.fullmatch(text)
+    if match is None:
+        raise InvalidRequest(
+            what="If-Match",
+            value=text,
+            rule='must be the ETag of a GET of the queue, such as "3", or *',
+        )
+    return int(match["version"] or 0)
+
+
+# Parts of a body.
+
+
+def tag(id: str) -> str:
+    """Return the entity tag of a message's body, which never changes."""
+    return f'"{id}"'
+
+
+def part(request: web.Request, id: str, size: int) -> tuple[int, int] | None:
+    """Return the first byte of the requested range, and its length; None: the whole body.
+
+    Several ranges, or one that can't be read, are ignored, as RFC 9110 has it. Raises
+    `RangeNotSatisfiable`.
+    """
+    match = _RANGE.fullmatch(request.headers.get("Range", ""))
+    if match is None or request.headers.get("If-Range", tag(id)) != tag(id):
+        return None
+    first, last = (int(digits[:_LAST_PLACE]) if digits else None for digits in match.groups())
+    if first is None and last is None:
+        return None
+    if first is None:
+        first, last = max(0, size - (last or 0)), size - 1
+    elif last is not None and last < first:
+        return None
+    if first >= size:
+        raise RangeNotSatisfiable(size)
+    return first, min(size - 1 if last is None else last, size - 1) - first + 1
+
+
+def part_headers(first: int, count: int, size: int) -> Mapping[str, str]:
+    return {"Content-Range": f"bytes {first}-{first + count - 1}/{size}"}

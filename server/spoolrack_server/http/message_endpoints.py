@@ -1,0 +1,323 @@
+"""The endpoints of messages: send, receive, get, list, release, reject, delete, purge.
+
+Owns the leases between the store and the client: a message whose response could not be written, or
+whose client was gone before, is released at once. A large body is in memory only until its first byte
+is sent; from then on the kernel sends it from the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final
+
+from aiohttp import web
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import (
+    DiskFull,
+    InvalidRequest,
+    MessageNotFound,
+    QueueFull,
+    StoreError,
+)
+from spoolrack_store.model.message_ids import sent_at
+from spoolrack_store.model.operations import (
+    Delete,
+    Message,
+    MessageFilter,
+    OpenMessage,
+    Receive,
+    RejectMessages,
+    ReleaseMessages,
+    Send,
+    SendResults,
+    WrittenBody,
+    messages_of,
+)
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
+
+from ..access.consumers import consumer_of_request
+from ..app.bounds import message_id
+from ..app.lease_requests import receipts_of
+from ..metrics.trace_context import context_in, inherit_context
+from ..wire import convert
+from ..wire.json_form import rendered, time_text
+from . import headers, request_bodies
+from .context import HttpContext
+from .queue_endpoints import queue_of
+from .request_checks import CALLER
+
+SMALL: Final = 64 * 1024
+"""Bytes of a body that may come before the queue is asked how many it takes."""
+IN_MEMORY: Final = 1024 * 1024
+"""Bytes up to which a body is sent from memory. A larger one is written to the disk as it comes."""
+FIRST_PAUSE: Final = 0.02
+"""Seconds until a send that waits for room is tried again; twice as many after each try."""
+LAST_PAUSE: Final = 0.5
+BLOCK: Final = 256 * 1024
+"""Bytes of a larger one that are written at once."""
+
+
+class MessageEndpoints:
+    """The handlers of messages. Lives in one event loop."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+        self._app = context.app
+        self._access = context.app.access
+
+    async def send(self, request: web.Request) -> web.StreamResponse:
+        queue = queue_of(request)
+        headers.require_known(request.headers)
+        wait = headers.wait(request.query)
+        self._context.memory.require()
+        attributes = headers.attributes_of(request.headers)
+        inherit_context(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
+        delay = headers.delay(request.headers)
+        deduplication_id = headers.deduplication_id(request.headers)
+        group = headers.group(request.headers)
+        priority = headers.priority(request.headers)
+        deliver_at = headers.deliver_at(request.headers)
+        limit = SMALL
+        if request.content_length is None or request.content_length > SMALL:
+            found = await self._access.read(self._access.store.queue, queue)
+            limit = found.settings.max_message_size
+        async with AsyncExitStack() as stack:
+            share = stack.enter_context(self._context.upload_memory.share())
+            body, written = await self._received_body(request, queue, limit, share, stack)
+            send = Send(
+                queue=queue,
+                bodies=[body],
+                written=written,
+                attributes={0: attributes} if attributes else {},
+                deduplication_ids={0: deduplication_id} if deduplication_id else {},
+                delays={} if delay is None else {0: delay},
+                groups={0: group} if group else {},
+                priorities={0: priority} if priority else {},
+                deliver_at={} if deliver_at is None else {0: deliver_at},
+            )
+            stored, id = await self._stored(request, send, wait)
+        found_at = {
+            "X-Message-Id": id,
+            "X-Message-Send-Time": time_text(sent_at(id)),
+            "Location": f"/{queue}/messages/{id}",
+        }
+        if stored.duplicates:
+            found_at["X-Message-Duplicate"] = "true"
+        return web.Response(status=201, headers=found_at)
+
+    async def _stored(self, request: web.Request, send: Send, wait: Millis) -> tuple[SendResults, str]:
+        """Return the result and the id; raise the error of the message.
+
+        A full queue or disk is waited for, as long as the client is there and the server doesn't drain.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait / 1_000
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                async with self._access.workers.saving():
+                    stored = await self._access.submit(send)
+                (id,) = stored.results
+                if isinstance(id, StoreError):
+                    raise id
+            except (QueueFull, DiskFull):
+                left = end - loop.time()
+                if left <= 0:
+                    raise
+            else:
+                return stored, id
+            await self._context.sleep(min(pause, left))
+            if request.transport is None:
+                raise ConnectionError("the client is gone")
+            pause = min(2 * pause, LAST_PAUSE)
+
+    async def _received_body(
+        self,
+        request: web.Request,
+        queue: str,
+        limit: int,
+        share: request_bodies.UploadShare,
+        stack: AsyncExitStack,
+    ) -> tuple[bytes, WrittenBody | None]:
+        """Return the body, or where it was written: one above `IN_MEMORY` goes to the disk as it comes.
+        The file is discarded at the end of `stack`, unless it is a message's by then."""
+        kept = bytearray()
+        expected = request.content_length
+        is_large = expected is not None and expected > IN_MEMORY
+        found = request_bodies.pieces(
+            request, queue=queue, limit=limit, http_limits=self._context.http_limits, share=share
+        )
+        async for piece in found:
+            kept += piece
+            if is_large or len(kept) > IN_MEMORY:
+                break
+        else:
+            return bytes(kept), None
+        begin = partial(self._access.store.begin_body, expected=expected)
+        file = await self._access.read(begin)
+        stack.push_async_callback(self._access.read, file.discard)
+        async for piece in found:
+            kept += piece
+            if len(kept) >= BLOCK:
+                await self._access.read(file.write, bytes(kept))
+                share.free(len(kept))
+                kept.clear()
+        await self._access.read(file.write, bytes(kept))
+        return b"", await self._access.read(file.finish)
+
+    async def receive(self, request: web.Request) -> web.StreamResponse:
+        wanted = Receive(
+            queue=queue_of(request),
+            wait=headers.wait(request.query),
+            visibility=headers.visibility(request.query),
+            consumer=consumer_of_request(request, request[CALLER]),
+        )
+        deliveries = await self._app.leases.lease(wanted)
+        if not deliveries:
+            return web.Response(status=204, headers={"Cache-Control": "no-store"})
+        receipts = receipts_of(deliveries)
+        messages = messages_of(deliveries)
+        del deliveries
+        try:
+            return await self._hand_over(request, messages)
+        except BaseException:
+            self._app.leases.release(wanted.queue, receipts)
+            raise
+
+    async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
+        # Taken out of the caller's hands: of a large body no reference may be left.
+        message = messages.pop()
+        found = headers.message_headers(message)
+        if message.size > request_bodies.BLOCK:
+            opened = await self._open(message)
+            if opened is not None:
+                del message
+                try:
+                    return await self._send(request, web.StreamResponse(headers=found), opened)
+                finally:
+                    self._access.close_message(opened)
+        response = web.Response(body=message.body, headers=found)
+        await request_bodies.write(request, response, self._context.http_limits)
+        return response
+
+    async def _open(self, message: Message) -> OpenMessage | None:
+        try:
+            return await self._access.open(message.queue, message.id)
+        except StoreError:
+            if len(message.body) < message.size:
+                raise
+            return None  # Deleted already, by its id; but the body is here.
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        queue, id = queue_of(request), id_of(request)
+        opened = await self._app.messages.open(request[CALLER], queue, id)
+        try:
+            found = headers.message_headers(opened.message)
+            found |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
+            size = opened.message.size
+            part = headers.part(request, id, size)
+            if part is None:
+                return await self._send(request, web.StreamResponse(headers=found), opened)
+            found |= headers.part_headers(*part, size)
+            response = web.StreamResponse(status=206, headers=found)
+            return await self._send(request, response, opened, *part)
+        finally:
+            self._access.close_message(opened)
+
+    async def _send(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        opened: OpenMessage,
+        first: int = 0,
+        count: int | None = None,
+    ) -> web.StreamResponse:
+        size = opened.message.size if count is None else count
+        begin = opened.offset + first
+        await request_bodies.send(
+            request, response, opened.file, begin, size, self._context.http_limits
+        )
+        return response
+
+    async def list_messages(self, request: web.Request) -> web.StreamResponse:
+        query = request.query
+        wanted = MessageFilter(
+            states=headers.states(query),
+            sent_since=headers.moment(query, "sent_since"),
+            sent_before=headers.moment(query, "sent_before"),
+            group=query.get("group", ""),
+            attributes=headers.attribute(query),
+        )
+        page = await self._app.messages.list(
+            request[CALLER],
+            queue_of(request),
+            wanted,
+            page_size=headers.page_size(query),
+            page_token=query.get("page_token", ""),
+        )
+        content = {
+            "messages": [
+                rendered(convert.message(message), without=("body", "receipt"))
+                for message in page.items
+            ],
+            "next_page_token": page.next_token,
+        }
+        return web.json_response(content, headers={"Cache-Control": "no-store"})
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        queue, id = queue_of(request), id_of(request)
+        receipt = headers.receipt(request.headers, id)
+        last = headers.last_receive(request.query, request.headers)
+        if receipt is not None:
+            last_receives = {} if last is None else {0: last}
+            delete = Delete(queue=queue, receipts=[receipt], last_receives=last_receives)
+            (error,) = await self._access.submit(delete)
+        elif last is None:
+            (error,) = await self._app.messages.delete(request[CALLER], queue, [id])
+        else:
+            raise InvalidRequest(
+                what="the parameter allow_expired", value="true", rule="goes with If-Match: RECEIPT"
+            )
+        # One that isn't there is what the caller wants; softlayer/mq says the same.
+        if error is not None and not isinstance(error, MessageNotFound):
+            raise error
+        return web.Response(status=202)
+
+    async def release(self, request: web.Request) -> web.StreamResponse:
+        release = ReleaseMessages(
+            queue=queue_of(request),
+            receipts=[headers.required_receipt(request.headers, id_of(request))],
+            delay=headers.release_delay(request.query),
+            explanation=headers.reason(request.query),
+            is_uncounted=headers.flag(request.query, "uncounted"),
+        )
+        (result,) = await self._access.submit(release)
+        if isinstance(result, StoreError):
+            raise result
+        return web.json_response({"deliver_time": time_text(result)})
+
+    async def reject(self, request: web.Request) -> web.StreamResponse:
+        rejection = RejectMessages(
+            queue=queue_of(request),
+            receipts=[headers.required_receipt(request.headers, id_of(request))],
+            explanation=headers.reason(request.query),
+        )
+        (error,) = await self._access.submit(rejection)
+        if error is not None:
+            raise error
+        return web.Response(status=204)
+
+    async def purge(self, request: web.Request) -> web.StreamResponse:
+        purged = await self._app.queues.purge(
+            request[CALLER],
+            queue_of(request),
+            sent_before=headers.moment(request.query, "sent_before"),
+            states=headers.states(request.query),
+        )
+        return web.json_response({"purged_count": purged})
+
+
+def id_of(request: web.Request) -> str:
+    return message_id(request.match_info["id"])

@@ -1,0 +1,178 @@
+"""The metrics of this process, and of the root, as rows.
+
+A collection takes a few microseconds a queue, in a thread that isn't the event loop's. The number of
+queues with series of their own is bounded: the oldest queues have them, so that none comes and goes
+with others, and the rest share those of the queue `*`, which can't be a queue's name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client import ProcessCollector
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.statistics import QueueMetrics
+from spoolrack_store.store_metrics import StoreMetrics
+
+from ..system.logs import dropped_lines
+from .metrics import METRICS, Row, histogram_row
+
+MOST_QUEUES: Final = 1_000
+"""Bound on queues with series of their own."""
+OTHERS: Final = "*"
+"""Stands for the rest."""
+
+COUNT_INTERVAL: Final = 30.0
+COUNT_SHARE: Final = 100
+
+_system: Final = ProcessCollector(namespace="spoolrack", registry=None)
+
+
+def collect_root(
+    tally: StoreMetrics, clock: Clock, quarantined: int | None, most: int
+) -> Iterator[Row]:
+    """Collect the metrics that are the same in every process. In any thread."""
+    found = tally.root()
+    yield "spoolrack_build", [version("spoolrack"), platform.python_version()], 1
+    yield "spoolrack_root", [found.id], 1
+    yield "spoolrack_queues", [], found.queues
+    yield "spoolrack_deduplication_keys", [], found.deduplication_keys
+    yield "spoolrack_reservations", ["held"], found.reservations_held
+    yield "spoolrack_reservations", ["lost"], found.reservations_lost
+    yield "spoolrack_overdue_seconds", [], found.overdue / 1_000
+    if found.stages is not None:
+        yield "spoolrack_stages", [], found.stages
+    if quarantined is not None:
+        yield "spoolrack_quarantine_items", [], quarantined
+    yield from _of_disk(tally)
+    of_queue = partial(_of_queue, now=clock.wall(), dead=found.dead_letter_queues)
+    left, others = most, _Others()
+    for part in tally.queues():
+        for queue in part[:left]:
+            yield from of_queue(queue)
+        for queue in part[left:]:
+            others.add(of_queue(queue))
+        left = max(0, left - len(part))
+    yield from others.rows()
+
+
+def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterator[Row]:
+    """Collect the work done and the backlog of this process's store. In any thread.
+
+    `removed` is what lies in `remove/`, where another process shall unlink it.
+    """
+    found, statistics = tally.root(), tally.statistics
+    yield "spoolrack_store_failed", [], int(found.failed)
+    yield "spoolrack_waiting_receives", [], found.waiting
+    yield "spoolrack_redrives", [], found.redrives
+    yield histogram_row("spoolrack_commit_duration_seconds", [], statistics.commits)
+    yield histogram_row("spoolrack_commit_requests", [], statistics.requests)
+    yield histogram_row("spoolrack_sync_duration_seconds", [], statistics.syncs)
+    yield "spoolrack_sync_failures", [], statistics.failed_syncs
+    yield "spoolrack_quarantined", [], found.quarantined
+    yield "spoolrack_unlinked", [], found.unlinked
+    yield "spoolrack_reaper_waiting", [], found.to_be_unlinked if removed is None else removed
+    own, others = set(tally.oldest(most)), _Others()
+    for queue, counts in list(statistics.messages.items()):
+        for operation, count in list(counts.items()):
+            row: Row = ("spoolrack_messages", [queue, operation], count)
+            if queue in own:
+                yield row
+            else:
+                others.add([row])
+    yield from others.rows()
+
+
+def collect_process() -> Iterator[Row]:
+    """Collect the operating system's metrics of this process, and the log's."""
+    yield "spoolrack_log_lines_dropped", [], dropped_lines()
+    for family in _system.collect():
+        if family.name in METRICS:
+            yield family.name, [], family.samples[0].value
+
+
+def _of_queue(queue: QueueMetrics, now: int, dead: frozenset[str]) -> Iterator[Row]:
+    name, oldest = queue.name, queue.oldest_ready
+    yield "spoolrack_queue_messages", [name, "ready"], queue.ready
+    yield "spoolrack_queue_messages", [name, "leased"], queue.leased
+    yield "spoolrack_queue_messages", [name, "delayed"], queue.delayed
+    yield "spoolrack_queue_bytes", [name], queue.bytes
+    age = 0.0 if oldest is None else max(0, now - oldest) / 1_000
+    yield "spoolrack_queue_oldest_ready_age_seconds", [name], age
+    yield "spoolrack_queue_oldest_ready_receives", [name], queue.oldest_ready_receives
+    if name in dead:
+        yield "spoolrack_dead_letters", [name], queue.ready + queue.leased + queue.delayed
+
+
+def _of_disk(tally: StoreMetrics) -> Iterator[Row]:
+    space = tally.space()
+    if space is None:
+        return
+    yield "spoolrack_disk_size_bytes", [], space.all_bytes
+    yield "spoolrack_disk_free_bytes", [], space.bytes
+    yield "spoolrack_disk_refuses_sends", [], int(tally.refuses_sends(space))
+    if space.files is not None:
+        yield "spoolrack_disk_inodes", [], space.all_files
+        yield "spoolrack_disk_inodes_free", [], space.files
+
+
+class _Others:
+    """The queues without series of their own, as one: sums, and of ages and the like the most."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, tuple[str, ...]], float] = {}
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for name, labels, value in rows:
+            assert not isinstance(value, tuple)
+            key = name, (OTHERS, *labels[1:])
+            there = self._values.get(key, 0)
+            self._values[key] = max(there, value) if "oldest" in name else there + value
+
+    def rows(self) -> Iterator[Row]:
+        for (name, labels), value in self._values.items():
+            yield name, labels, value
+
+
+class FolderCounter:
+    """Counts of quarantine/ and remove/, updated in the background, so that a scrape lists no folder.
+
+    A count takes the longer the more there is, and is made the more rarely: it never takes more than a
+    hundredth of the time. Lives in one event loop, where it counts in a thread until it is stopped.
+    """
+
+    def __init__(
+        self,
+        tally: StoreMetrics,
+        in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
+        *,
+        reaps: bool,
+    ) -> None:
+        """`in_thread` calls a function in a thread. Unless this process `reaps`, count remove/, too."""
+        self._tally = tally
+        self._in_thread = in_thread
+        self._reaps = reaps
+        self.quarantined: int | None = None
+        self.removed: int | None = None
+        self._task = asyncio.create_task(self._run())
+
+    def count(self) -> None:
+        self.quarantined = self._tally.quarantined()
+        if not self._reaps:
+            self.removed = self._tally.removed()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await self._in_thread(self.count)
+            await asyncio.sleep(max(COUNT_INTERVAL, COUNT_SHARE * (loop.time() - began)))

@@ -1,0 +1,311 @@
+"""Observer of one server: collects its metrics for a scrape, and those of the other worker processes.
+
+Owns the counts of calls, an hour of samples of each queue, and the thread in which both are collected:
+one scrape at a time, however many ask. Knows nothing of permissions. A worker process that doesn't
+answer in time is left out, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol, TypeVar
+
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Queue
+from spoolrack_store.store_metrics import StoreMetrics
+
+from ..app.health import Health
+from ..system.cgroup import machine_memory, memory_limit
+from .call_metrics import CallMetrics
+from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
+from .exposition import written
+from .history import EVERY, History, Series, combined
+from .lease_consumers import has_unknown_consumers, known_leases, with_consumers
+from .metrics import Row
+from .worker_processes import CONSUMERS, HISTORY, METRIC_ROWS, PROCESS
+
+T = TypeVar("T")
+
+
+PROBE_TIMEOUT: Final = 1.0
+"""Seconds that a probe waits for the disk's facts."""
+
+
+class Processes(Protocol):
+    """The processes of one server."""
+
+    number: int
+    """Of this one."""
+
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
+        """Return the metrics of each other process; None: it didn't answer in time."""
+
+    async def others(self, what: str) -> dict[int, Any]:
+        """Return each sibling's answer to a question of `Observer.answer`; None: not in time."""
+
+
+class SingleProcess:
+    """A server of one process."""
+
+    number = 0
+
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
+        return {}
+
+    async def others(self, what: str) -> dict[int, Any]:
+        return {}
+
+
+class Credit(Protocol):
+    def credits(self) -> tuple[int, int]:
+        """Return the number of messages that all consumers may hold, and that they hold."""
+
+
+class WatermarkState(Protocol):
+    watermark: int | None
+
+    @property
+    def is_over(self) -> bool: ...
+
+    @property
+    def used(self) -> int: ...
+
+
+class Observer:
+    """The observer of one server. Lives in one event loop."""
+
+    def __init__(
+        self,
+        health: Health,
+        clock: Clock,
+        processes: Processes | None = None,
+        most_queues: int = MOST_QUEUES,
+        root: str = "",
+    ) -> None:
+        """`root` is shown as the folder that is served."""
+        self.operations = CallMetrics()
+        self._root = os.path.abspath(root) if root else ""
+        self._began = clock.monotonic()
+        self._history = History()
+        self._sampling: asyncio.Task[None] | None = None
+        self._health = health
+        self._clock = clock
+        self._processes = processes or SingleProcess()
+        self._most = most_queues
+        self._tally: StoreMetrics | None = None
+        self._describe: Callable[[str], Queue] | None = None
+        self._counter: FolderCounter | None = None
+        self._credit: Credit | None = None
+        self._memory: WatermarkState | None = None
+        self._is_over = False
+        self._gathering = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "spoolrack-metrics")
+
+    def begin(
+        self,
+        tally: StoreMetrics,
+        *,
+        reaps: bool,
+        describe: Callable[[str], Queue] | None = None,
+    ) -> None:
+        """Start observing an open store; `describe` returns a queue with its oldest leases."""
+        loop = asyncio.get_running_loop()
+        self._describe = describe
+        self._tally = tally
+        self._counter = FolderCounter(
+            tally, lambda count: loop.run_in_executor(self._thread, count), reaps=reaps
+        )
+        self._sampling = asyncio.create_task(self._sample_on())
+
+    def observe_flow(self, credit: Credit, memory: WatermarkState | None = None) -> None:
+        """Observe the consumers' credits and the memory's watermark, too."""
+        self._credit = credit
+        self._memory = memory
+
+    async def end(self) -> None:
+        """Stop observing, before the store closes."""
+        self._tally = self._credit = self._describe = None
+        self._is_over = True
+        if self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.gather(self._sampling, return_exceptions=True)
+        if self._counter is not None:
+            await self._counter.stop()
+        # A scrape in progress must not meet a closed store.
+        async with self._gathering:
+            self._thread.shutdown()
+
+    @property
+    def state(self) -> str:
+        return self._health.state
+
+    async def answer(self, what: str) -> Any:
+        """Return this process's answer to its siblings; see `worker_processes` for the questions."""
+        if what == METRIC_ROWS:
+            return await self.own()
+        if what == PROCESS:
+            return self.process()
+        if what.startswith(HISTORY):
+            # Nothing is kept of the queue: that is an answer, too.
+            return await self._beside(lambda: self._history.of(what.removeprefix(HISTORY))) or {}
+        if what.startswith(CONSUMERS):
+            return await self._beside(lambda: self._known_leases(what.removeprefix(CONSUMERS)))
+        raise AssertionError(what)
+
+    # Consumers of leases.
+
+    def _known_leases(self, queue: str) -> list[dict[str, Any]]:
+        if self._describe is None:
+            return []
+        try:
+            return known_leases(self._describe(queue))
+        except StoreError:
+            return []  # This process can't tell; the one that asks has its own answer.
+
+    async def with_consumers(self, queue: Queue) -> Queue:
+        """Return the queue with the consumers of its oldest leases that the other processes know."""
+        if not has_unknown_consumers(queue):
+            return queue
+        others = await self._processes.others(CONSUMERS + queue.name)
+        return with_consumers(queue, others.values())
+
+    # The last hour.
+
+    async def _sample_on(self) -> None:
+        while True:
+            await self.sample()
+            await asyncio.sleep((EVERY - self._clock.wall() % EVERY) / 1_000)
+
+    async def sample(self) -> None:
+        """Add a sample of all queues to the history."""
+        tally = self._tally
+        if tally is not None:
+            await self._beside(lambda: self._sample(tally))
+
+    def _sample(self, tally: StoreMetrics) -> None:
+        metrics = (queue for part in tally.queues() for queue in part)
+        self._history.sample(metrics, self._clock.wall(), self._clock.monotonic())
+
+    async def history(self, queue: str) -> Series:
+        """Return the last hour of a queue, with the rates of all processes of this server added up."""
+        others = await self._processes.others(HISTORY + queue)
+        return combined(await self._beside(lambda: self._history.of(queue)), others)
+
+    async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
+        """Return the ready messages over the last hour, of those of `queues` that had any."""
+        return await self._beside(lambda: self._history.trends(queues))
+
+    # The machine.
+
+    @property
+    def uptime(self) -> int:
+        """Milliseconds since this process began to serve."""
+        return self._clock.monotonic() - self._began
+
+    def process(self) -> dict[str, Any]:
+        """Return the id of this process, its memory in bytes and its uptime in milliseconds."""
+        rows = {name: value for name, _, value in collect_process()}
+        resident = rows.get("spoolrack_process_resident_memory_bytes")
+        return {"pid": os.getpid(), "resident": resident, "uptime": self.uptime}
+
+    async def resources(self) -> dict[str, Any]:
+        """Return the disk of the root and the memory of each process."""
+        others = await self._processes.others(PROCESS)
+        processes = {**others, self._processes.number: self.process()}
+        space = None if self._tally is None else await self._beside(self._tally.space)
+        disk = None
+        if space is not None:
+            files = None if space.files is None else {"free": space.files, "total": space.all_files}
+            refuses = self._tally is not None and self._tally.refuses_sends(space)
+            disk = {
+                "free": space.bytes,
+                "total": space.all_bytes,
+                "files": files,
+                "refuses_sends": refuses,
+            }
+        return {
+            "root": self._root,
+            "disk": disk,
+            "processes": [{"number": n, **(each or {})} for n, each in sorted(processes.items())],
+            "memory_limit": memory_limit(),
+            "machine_memory": machine_memory(),
+        }
+
+    async def refusals(self) -> list[str]:
+        """Return the resources at whose watermarks sends are refused: "disk", "memory".
+
+        A disk that doesn't answer for a second is left out, because probes wait for this.
+        """
+        found: list[str] = []
+        if self._tally is not None:
+            try:
+                async with asyncio.timeout(PROBE_TIMEOUT):
+                    space = await self._beside(self._tally.space)
+            except TimeoutError:
+                space = None
+            if space is not None and self._tally.refuses_sends(space):
+                found.append("disk")
+        if self._memory is not None and self._memory.is_over:
+            found.append("memory")
+        return found
+
+    # Scrapes.
+
+    async def own(self) -> list[Row]:
+        """Return the metrics of this process."""
+        async with self._gathering:
+            own = list(self._of_calls())
+            return own + await self._beside(self._of_store)
+
+    async def page(self, accept: str) -> tuple[bytes, str]:
+        """Return the answer to a scrape that accepts these types, and its content type."""
+        others = await self._processes.metric_rows()
+        async with self._gathering:
+            processes: dict[int, list[Row]] = {
+                number: [("spoolrack_process_answers", [], int(rows is not None)), *(rows or ())]
+                for number, rows in others.items()
+            }
+            own = [*self._of_calls(), ("spoolrack_process_answers", [], 1)]
+            return await self._beside(lambda: self._written(own, processes, accept))
+
+    async def _beside(self, look: Callable[[], T]) -> T:
+        """Return `look()`, run in the observer's thread; after the shutdown, in the caller's."""
+        if self._is_over:
+            return look()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, look)
+
+    def _written(
+        self, own: list[Row], processes: dict[int, list[Row]], accept: str
+    ) -> tuple[bytes, str]:
+        processes[self._processes.number] = [*own, *self._of_store()]
+        root: list[Row] = []
+        if self._tally is not None:
+            quarantined = None if self._counter is None else self._counter.quarantined
+            root = list(collect_root(self._tally, self._clock, quarantined, self._most))
+        return written(root, dict(sorted(processes.items())), accept)
+
+    def _of_calls(self) -> Iterator[Row]:
+        """Collect the metrics that live in the event loop."""
+        health = self._health
+        yield "spoolrack_serving", [], int(health.is_serving)
+        yield "spoolrack_draining", [], int(health.is_final)
+        if self._memory is not None:
+            yield "spoolrack_memory_watermark_bytes", [], self._memory.watermark or 0
+            yield "spoolrack_memory_used_bytes", [], self._memory.used
+            yield "spoolrack_memory_refuses_sends", [], int(self._memory.is_over)
+        yield from self.operations.rows()
+        if self._credit is not None:
+            limit, held = self._credit.credits()
+            yield "spoolrack_credits", [], limit
+            yield "spoolrack_credits_in_use", [], held
+
+    def _of_store(self) -> list[Row]:
+        rows = list(collect_process())
+        if self._tally is not None:
+            removed = None if self._counter is None else self._counter.removed
+            rows += collect_store(self._tally, self._most, removed)
+        return rows

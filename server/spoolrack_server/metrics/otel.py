@@ -1,0 +1,167 @@
+"""Spans of a server's calls, by OpenTelemetry, an extra: `pip install ".[otel]" in a clone`.
+
+A span continues the trace that came with its call. A call whose messages carry traces is linked to each
+of them, or is the child of a single one. Nothing is imported unless an endpoint for spans is set; an
+endpoint that can't be reached delays no call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from ..system.addresses import names_loopback
+from ..wire.contract import SERVED_METHODS
+from .instrumentation import Metadata
+from .trace_context import TRACEPARENT, context_in, is_traceparent
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Span
+    from opentelemetry.trace import TracerProvider as AnyProvider
+    from opentelemetry.util.types import AttributeValue
+
+REQUEST_ID: Final = "spoolrack.request_id"
+MESSAGES: Final = "messaging.batch.message_count"
+MAX_LINKS: Final = 32
+"""Of one request: of its messages' traces, the first ones."""
+FLUSH_TIMEOUT: Final = 3_000
+"""Milliseconds to give away what is still held, when the server stops."""
+
+
+class TracingUnavailable(Exception):
+    """Traces are requested, and a package is missing; the message names the remedy."""
+
+
+class OtelSpan:
+    """A span of OpenTelemetry."""
+
+    def __init__(self, span: Span, key: str) -> None:
+        self._span = span
+        self._key = key
+
+    def end(self, code: str, *, is_fault: bool) -> None:
+        from opentelemetry.trace import Status, StatusCode
+
+        self._span.set_attribute(self._key, int(code) if code.isdigit() else code)
+        if is_fault:
+            self._span.set_status(Status(StatusCode.ERROR, code))
+        self._span.end()
+
+
+class OtelTraces:
+    """The spans of one server."""
+
+    def __init__(self, provider: AnyProvider, owned: TracerProvider | None = None) -> None:
+        """An `owned` provider is shut down in the end."""
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        self._tracer = provider.get_tracer("spoolrack.server", version("spoolrack"))
+        self._owned = owned
+        self._propagator = TraceContextTextMapPropagator()
+
+    def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> OtelSpan:
+        service = SERVED_METHODS[method].containing_service.full_name
+        attributes: dict[str, AttributeValue] = {
+            "rpc.system": "grpc",
+            "rpc.service": service,
+            "rpc.method": method,
+            REQUEST_ID: request_id,
+        }
+        queue = getattr(request, "queue", None)
+        if isinstance(queue, str):
+            attributes |= {"messaging.system": "spoolrack", "messaging.destination.name": queue}
+        messages = getattr(request, "messages", None)
+        if messages is not None:
+            attributes[MESSAGES] = len(messages)
+        span = self._span(f"{service}/{method}", attributes, context_in(metadata), messages or ())
+        return OtelSpan(span, "rpc.response.status_code")
+
+    def http(self, method: str, route: str, path: str, headers: Metadata, request_id: str) -> OtelSpan:
+        attributes: dict[str, AttributeValue] = {
+            "http.request.method": method,
+            "url.path": path,
+            REQUEST_ID: request_id,
+        }
+        if route:
+            attributes["http.route"] = route
+        span = self._span(f"{method} {route}".strip(), attributes, context_in(headers), ())
+        return OtelSpan(span, "http.response.status_code")
+
+    def close(self) -> None:
+        if self._owned is not None:
+            self._owned.force_flush(FLUSH_TIMEOUT)
+            self._owned.shutdown()
+
+    def _span(
+        self,
+        name: str,
+        attributes: dict[str, AttributeValue],
+        carrier: dict[str, str],
+        messages: Iterable[Any],
+    ) -> Span:
+        from opentelemetry.context import Context
+        from opentelemetry.trace import Link, SpanKind, get_current_span
+
+        sent = [self._propagator.extract(each, Context()) for each in _carriers_of(messages)]
+        links = [Link(get_current_span(context).get_span_context()) for context in sent]
+        parent: Context = Context()
+        if carrier:
+            parent = self._propagator.extract(carrier, parent)
+        elif len(sent) == 1:
+            (parent,) = sent
+        return self._tracer.start_span(
+            name, parent, kind=SpanKind.SERVER, attributes=attributes, links=links
+        )
+
+
+def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
+    """Return the trace contexts of messages of the wire, each once."""
+    seen: set[str] = set()
+    for message in messages:
+        if len(seen) >= MAX_LINKS:
+            return
+        attributes = message.attributes
+        # To look into a map with [] would put it there.
+        if TRACEPARENT not in attributes:
+            continue
+        carrier = {
+            name: value.string_value for name, value in attributes.items() if name.startswith("trace")
+        }
+        parent = carrier[TRACEPARENT]
+        if parent not in seen and is_traceparent(parent):
+            seen.add(parent)
+            yield carrier
+
+
+def otlp_traces(url: str) -> OtelTraces:
+    """Return a tracer that exports to the OTLP endpoint `url`, over gRPC; `http` is without TLS.
+
+    Raises `TracingUnavailable`. OpenTelemetry's own environment variables configure the rest.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise TracingUnavailable(
+            f"{url} is no OTLP endpoint: give one like http://127.0.0.1:4317, or https://…"
+        )
+    try:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise TracingUnavailable(
+            f'Traces need OpenTelemetry ({error}): pip install ".[otel]" in a clone.'
+        ) from error
+    named = {"service.name": "spoolrack", "service.version": version("spoolrack")}
+    # The operator's environment takes precedence.
+    resource = Resource.create().merge(Resource(named)).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource)
+    # A collector on this machine is reached directly, whatever proxy the environment names.
+    direct: Any = (("grpc.enable_http_proxy", 0),) if names_loopback(parts.hostname or "") else None
+    exporter = OTLPSpanExporter(endpoint=url, insecure=parts.scheme == "http", channel_options=direct)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return OtelTraces(provider, provider)

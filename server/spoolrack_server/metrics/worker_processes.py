@@ -1,0 +1,99 @@
+"""The other worker processes of a server, which a worker process reaches through the supervisor.
+
+A scrape reaches the process that the kernel gives its connection to, and is answered for all of them:
+that process asks the supervisor, which asks the others. Each process keeps series of its own, and
+nothing is added up before Prometheus does, so that no counter ever decreases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from ..system.control_channel import ControlChannel
+from .metrics import Row, rows_from_json
+
+METRIC_ROWS: Final = "metric_rows"
+PROCESS: Final = "process"
+HISTORY: Final = "history "
+"""Followed by a queue's name."""
+CONSUMERS: Final = "consumers "
+"""Followed by a queue's name."""
+STATE: Final = "state"
+ANSWER_TIMEOUT: Final = 3.0
+"""Seconds that one process has for an answer. Prometheus gives a scrape ten."""
+
+
+class WorkerReport(Protocol):
+    """The facts that a worker process reports."""
+
+    @property
+    def state(self) -> str: ...
+
+    async def answer(self, what: str) -> Any:
+        """Return `METRIC_ROWS`, `PROCESS`, or the `HISTORY` or `CONSUMERS` of a queue to the other
+        processes."""
+
+
+class WorkerProcess:
+    """One worker process: it answers its supervisor, and requests the others' answers from it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._line: ControlChannel | None = None
+        self._watched: WorkerReport | None = None
+
+    def begin(self, line: ControlChannel) -> None:
+        self._line = line
+
+    def join(self, watched: WorkerReport) -> None:
+        """Start answering the supervisor."""
+        self._watched = watched
+
+    async def others(self, what: str) -> dict[int, Any]:
+        """Return the answer of each other process; None: it didn't answer in time."""
+        found = None if self._line is None else await self._line.ask(what, ANSWER_TIMEOUT + 1)
+        return {int(number): answer for number, answer in (found or {}).items()}
+
+    async def metric_rows(self) -> dict[int, list[Row] | None]:
+        return {
+            number: None if rows is None else rows_from_json(rows)
+            for number, rows in (await self.others(METRIC_ROWS)).items()
+        }
+
+    async def answer(self, what: str) -> Any:
+        """Answer the supervisor."""
+        if what == STATE:
+            return "starting" if self._watched is None else self._watched.state
+        return [] if self._watched is None else await self._watched.answer(what)
+
+
+class WorkerProcesses:
+    """The supervisor's control channels to all running worker processes."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, ControlChannel] = {}
+
+    def answers_to(self, number: int) -> Callable[[str], Any]:
+        """Return the handler of one worker's channel: it forwards questions to the others."""
+
+        async def serve(what: str) -> dict[int, Any]:
+            return await self._ask_all_but(number, what)
+
+        return serve
+
+    def add(self, number: int, line: ControlChannel) -> None:
+        self._lines[number] = line
+
+    def remove(self, number: int) -> None:
+        self._lines.pop(number, None)
+
+    async def states(self) -> dict[int, str | None]:
+        """Return the state of each running worker process; None: it doesn't answer."""
+        return await self._ask_all_but(None, STATE)
+
+    async def _ask_all_but(self, asker: int | None, what: str) -> dict[int, Any]:
+        asked = {number: line for number, line in self._lines.items() if number != asker}
+        told = await asyncio.gather(*(line.ask(what, ANSWER_TIMEOUT) for line in asked.values()))
+        return dict(zip(asked, told, strict=True))

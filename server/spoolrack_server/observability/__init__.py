@@ -1,1 +1,0 @@
-"""Observability of a server: metrics, health, request ids and traces."""

@@ -1,0 +1,1 @@
+"""The server as a process, and as several: start and stop, settings, signals, supervisor, workers."""

@@ -1,0 +1,397 @@
+"""A store with its fronts, in this process: gRPC for clients, HTTP for operators and browsers.
+
+Owns the order in which things start and stop. Knows nothing of signals, exit codes or terminals, so
+that tests and `spoolrack.testing` run the very server that `serve` does. Starting can fail: the root
+(`RootUnusable`, `RootInUse`, `UnknownFormat`) or an address (`AddressUnusable`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from spoolrack_store.model.background_work import BackgroundWork
+from spoolrack_store.model.clock import Clock, SystemClock
+from spoolrack_store.model.disk_watermark import DiskWatermark
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.store import Store
+
+from ..access.authorization import CallAuthorizer
+from ..access.security import LoadedSecurity, Security
+from ..app.concurrency import ConcurrencyLimit
+from ..app.health import Health
+from ..app.memory import MemoryLimiter
+from ..app.scheduler import Scheduler
+from ..metrics.error_log import ErrorLog
+from ..metrics.instrumentation import Instrumentation, Traces
+from ..metrics.observer import Observer, Processes
+from ..rpc.calls import ServerCalls
+from ..rpc.health_service import HealthService
+from ..rpc.queue_service import WRITES_ITSELF, QueueService
+from ..rpc.reflection import reflect
+from ..system.addresses import AddressUnusable, address_text, reserve
+from ..system.cgroup import memory_limit
+from ..system.limits import Limits
+from ..system.logs import Log, make_log
+from ..system.system_limits import connections_within
+from ..wire.contract import SERVED
+from .loop_driver import LoopDriver
+from .serve_settings import ServeSettings
+
+if TYPE_CHECKING:
+    # aiohttp takes a third of the time that a server takes to start: without HTTP it isn't loaded.
+    from ..http.gateway import Gateway
+    from ..http.probes import Probes
+    from ..http.request_bodies import HttpLimits
+    from ..sqs.sqs_endpoint import SqsEndpoint
+
+
+class Server:
+    """A server of one root. Lives in one event loop, and is started once.
+
+    async with Server(root) as server:
+        channel = grpc.aio.insecure_channel(server.grpc_address)
+    """
+
+    def __init__(
+        self,
+        settings: ServeSettings | str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        log: Log | None = None,
+        http_limits: HttpLimits | None = None,
+        background: BackgroundWork | None = None,
+        processes: Processes | None = None,
+        traces: Traces | None = None,
+        security: Security | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Take the settings, or a root that is served with default settings at free ports of loopback.
+
+        `http_limits` bounds slow HTTP clients. `background`, `security` and `limits` follow from the
+        settings unless they are given.
+        """
+        if not isinstance(settings, ServeSettings):
+            settings = ServeSettings(root=os.fspath(settings))
+        self._settings = settings
+        self.root = settings.root
+        self.host, self.grpc_port = settings.grpc
+        """`grpc_port` is the bound port once the server has started; `http_port` likewise."""
+        self.http_host: str = self.host
+        self.http_port: int | None = None
+        if settings.http is not None:
+            self.http_host, self.http_port = settings.http
+        self.sqs_host: str = self.host
+        self.sqs_port: int | None = None
+        if settings.sqs is not None:
+            self.sqs_host, self.sqs_port = settings.sqs
+        self._clock = clock or SystemClock()
+        self._random = random
+        self._log = log or make_log()
+        self._http_limits = http_limits
+        self._workers = ConcurrencyLimit(settings.workers)
+        self._background = background or BackgroundWork(unlinks=settings.reaper, ticks=settings.mover)
+        self._security = security or settings.security
+        self._limits = limits
+        self._access_files: LoadedSecurity | None = None
+        self._watching: list[asyncio.Task[None]] = []
+        self._health = Health()
+        self._health.is_starting = True
+        self.observer = Observer(
+            self._health, self._clock, processes, settings.metrics_queues, self.root
+        )
+        self._traces = traces
+        self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
+        self._probes = self._make_probes(settings.health)
+        self._memory = MemoryLimiter(self._log, settings.memory_watermark)
+        self._calls = ServerCalls(self._log, self._watch, memory=self._memory)
+        self._store: Store | None = None
+        self._service: QueueService | None = None
+        self._grpc: grpc.aio.Server | None = None
+        self._gateway: Gateway | None = None
+        self._sqs: SqsEndpoint | None = None
+
+    def _make_probes(self, address: tuple[str, int] | None) -> Probes | None:
+        if address is None:
+            return None
+        from ..http.probes import probes_of
+
+        return probes_of(self._health, *address, self._log)
+
+    @property
+    def grpc_address(self) -> str:
+        return address_text(self.host, self.grpc_port)
+
+    @property
+    def http_url(self) -> str | None:
+        if self.http_port is None:
+            return None
+        return self._url(self.http_host, self.http_port)
+
+    @property
+    def sqs_url(self) -> str | None:
+        return None if self.sqs_port is None else self._url(self.sqs_host, self.sqs_port)
+
+    def _url(self, host: str, port: int) -> str:
+        scheme = "http" if self._security.tls is None else "https"
+        return f"{scheme}://{address_text(host, port)}"
+
+    @property
+    def health_url(self) -> str | None:
+        return None if self._probes is None else f"http://{self._probes.address}"
+
+    @property
+    def store(self) -> Store:
+        """The server's store, while it runs."""
+        if self._store is None:
+            raise RuntimeError("the server doesn't run")
+        return self._store
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Return once calls are served; a failed start leaves nothing open."""
+        self._security.check((self.host, self.grpc_port))
+        for address in self._http_addresses():
+            self._security.check(address)
+        if self.sqs_port is not None:
+            self._security.check_sqs(self.sqs_host, self.sqs_port)
+        self._access_files = access_files = self._security.load(self._log)
+        limits = self._limits = self._limits or self._limits_within()
+        reserve(self.host, self.grpc_port, shares=self._settings.shares_ports).close()
+        for host, port in self._http_addresses():
+            reserve(host, port, shares=self._settings.shares_ports).close()
+        if self._probes is not None:
+            await self._probes.start()
+        # A clock that a test turns doesn't ring in our loop.
+        driver = LoopDriver(self._clock) if isinstance(self._clock, SystemClock) else None
+        try:
+            self._store = store = await asyncio.to_thread(self._open, driver)
+        except BaseException:
+            await self._close_last()
+            raise
+        try:
+            self._listen_to(store)
+            self.observer.begin(store.metrics, reaps=self._background.unlinks, describe=store.queue)
+            await self._start_grpc(store, access_files, limits)
+            await self._start_http(store, access_files)
+            await self._start_sqs(store, access_files)
+        except BaseException:
+            await self.stop(grace=0)
+            raise
+        self._health.is_starting = False
+        if self._settings.number == 0:
+            self._memory.warn_if_too_small(memory_limit())
+        self._log.info(
+            "serving",
+            root=self.root,
+            identity=store.root_id,
+            grpc=self.grpc_address,
+            http=self.http_url or "none",
+            sqs=self.sqs_url or "none",
+        )
+
+    def _limits_within(self) -> Limits:
+        """Return the limits of the settings, as far as the system allows them."""
+        wanted = self._settings.connections
+        connections = connections_within(
+            wanted, has_http=self.http_port is not None, has_sqs=self.sqs_port is not None
+        )
+        if connections < wanted:
+            self._log.warning(
+                "the limit of open files allows fewer connections at each port",
+                connections=connections,
+                wanted=wanted,
+            )
+        return Limits(connections=connections)
+
+    def _http_addresses(self) -> list[tuple[str, int]]:
+        """Return where HTTP and SQS are to be served."""
+        found = [] if self.http_port is None else [(self.http_host, self.http_port)]
+        return found if self.sqs_port is None else [*found, (self.sqs_host, self.sqs_port)]
+
+    def _open(self, driver: LoopDriver | None) -> Store:
+        return Store.open(
+            self.root,
+            clock=self._clock,
+            random=self._random,
+            background=self._background,
+            group_access=self._settings.group_access,
+            driver=driver,
+            watermark=DiskWatermark(
+                bytes=self._settings.min_free_space, files=self._settings.min_free_inodes
+            ),
+        )
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Drain, and return once all is closed; calls that haven't ended after `grace` seconds are
+        cancelled.
+
+        Drained means: health reports it, nothing is leased any more, new calls and streams end with a
+        status that says "try again", and the sends and deletes in flight are committed and answered.
+        """
+        store, self._store = self._store, None
+        if store is None:
+            return
+        grace = self._settings.grace if grace is None else grace
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace
+        for watching in self._watching:
+            watching.cancel()
+        self._health.finish("The server is shutting down.")
+        self._calls.refuse()
+        if self._gateway is not None:
+            self._gateway.refuse()
+        if self._sqs is not None:
+            self._sqs.refuse()
+        await asyncio.to_thread(store.drain)
+        if self._service is not None:
+            self._service.drain()
+        if self._grpc is not None:
+            await self._calls.quiet(grace)
+            await self._grpc.stop(max(0.0, end - loop.time()))
+            await self._calls.ended()
+        if self._service is not None:
+            await self._service.close()
+        if self._gateway is not None:
+            await self._gateway.stop(max(0.0, end - loop.time()))
+        if self._sqs is not None:
+            await self._sqs.stop(max(0.0, end - loop.time()))
+        await self.observer.end()
+        await asyncio.to_thread(store.close)
+        await self._close_last()
+        self._service = self._grpc = self._gateway = self._sqs = None
+        self._log.info("stopped", root=self.root)
+
+    async def _close_last(self) -> None:
+        if self._traces is not None:
+            await asyncio.to_thread(self._traces.close)
+        if self._probes is not None:
+            await self._probes.stop()
+
+    async def _start_grpc(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
+        admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
+        self._calls = ServerCalls(self._log, self._watch, admissions, self._memory, store.root_id)
+        self._service = QueueService(
+            store,
+            self._clock,
+            self._log,
+            self._workers,
+            self._watch,
+            self._memory.responses,
+            self.observer,
+        )
+        self.observer.observe_flow(self._service, self._memory)
+        # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
+        port = ("grpc.so_reuseport", int(self._settings.shares_ports))
+        self._grpc = server = grpc.aio.server(options=(*limits.grpc_options(), port))
+        server.add_generic_rpc_handlers(self._calls.handlers(self._service.parts, WRITES_ITSELF))
+        health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
+        names = [service.full_name for service in SERVED]
+        names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
+        reflect(server, names, admissions)
+        try:
+            if access_files.tls is None:
+                self.grpc_port = server.add_insecure_port(self.grpc_address)
+            else:
+                self.grpc_port = server.add_secure_port(self.grpc_address, access_files.tls.for_grpc())
+        except RuntimeError as error:
+            raise AddressUnusable(self.grpc_address, "another process was faster") from error
+        await server.start()
+        self._watching = [
+            asyncio.create_task(access_files.watch(self._recheck_permissions)),
+            asyncio.create_task(self._memory.watch()),
+            asyncio.create_task(Scheduler(store, self._clock, self._log).run()),
+        ]
+
+    def _recheck_permissions(self) -> None:
+        """Take in changed permissions."""
+        self._calls.recheck_permissions()
+        if self._gateway is not None:
+            self._gateway.recheck_permissions()
+        if self._sqs is not None:
+            self._sqs.recheck_permissions()
+
+    async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
+        if self.http_port is None:
+            return
+        from ..http.gateway import Gateway
+
+        self._gateway = Gateway(
+            store,
+            self._health,
+            self._clock,
+            self._log,
+            self._http_limits,
+            self._workers,
+            self._watch,
+            self.observer,
+            access_files.guard,
+            self._memory,
+        )
+        self.http_port = await self._listen(self._gateway, self.http_host, self.http_port, access_files)
+
+    async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
+        if self.sqs_port is None:
+            return
+        from ..sqs.signatures import Authenticator
+        from ..sqs.sqs_endpoint import endpoint as sqs_endpoint
+
+        self._sqs = sqs_endpoint(
+            store,
+            self._clock,
+            self._log,
+            self._http_limits,
+            self._workers,
+            self._watch,
+            access_files.guard,
+            self._memory,
+            Authenticator(access_files.sqs_keys, self._clock),
+            self._settings.sqs_url,
+        )
+        self.sqs_port = await self._listen(self._sqs, self.sqs_host, self.sqs_port, access_files)
+
+    async def _listen(
+        self, front: Gateway | SqsEndpoint, host: str, port: int, access_files: LoadedSecurity
+    ) -> int:
+        """Start to serve HTTP at an address; return the port."""
+        try:
+            return await front.start(
+                host,
+                port,
+                shares_port=self._settings.shares_ports,
+                tls=None if access_files.tls is None else access_files.tls.for_asyncio(),
+                limits=self._limits,
+            )
+        except OSError as error:
+            raise AddressUnusable(address_text(host, port), error.strerror or str(error)) from error
+
+    def _listen_to(self, store: Store) -> None:
+        loop = asyncio.get_running_loop()
+
+        def report(error: StoreError) -> None:
+            self._log.error("the store failed: restart the server", why=str(error))
+            self._health.fail(str(error))
+
+        def failed(error: StoreError) -> None:
+            # From a thread of the store.
+            loop.call_soon_threadsafe(report, error)
+
+        store.on_failure(failed)

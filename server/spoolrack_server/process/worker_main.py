@@ -1,0 +1,49 @@
+"""`python -m spoolrack_server.process.worker_main SETTINGS`: one worker process of a supervisor.
+
+It reports on standard output when it serves. Its standard input is the control channel to the
+supervisor: its end means that the supervisor is gone, and starts a drain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+
+from ..metrics.worker_processes import WorkerProcess
+from ..system.control_channel import ControlChannel
+from .serve import ListenAddresses, serve
+from .serve_settings import ServeSettings
+from .supervisor import READY
+
+
+def main() -> None:
+    settings = ServeSettings.from_json(json.loads(sys.argv[1]))
+    sys.exit(asyncio.run(_serve(settings)))
+
+
+async def _serve(settings: ServeSettings) -> int:
+    member = WorkerProcess(settings.number)
+    line = await ControlChannel.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), member.answer)
+    member.begin(line)
+    listening = asyncio.create_task(line.run())
+
+    def until_alone(end: Callable[[], None]) -> None:
+        listening.add_done_callback(lambda _: end())
+
+    try:
+        return await serve(settings, _report_ready, until_alone, member)
+    finally:
+        listening.cancel()
+        await asyncio.gather(listening, return_exceptions=True)
+
+
+def _report_ready(_: ListenAddresses) -> None:
+    os.write(sys.stdout.fileno(), READY)
+
+
+if __name__ == "__main__":
+    main()

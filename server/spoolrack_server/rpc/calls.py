@@ -1,0 +1,409 @@
+"""RPC plumbing: malformed requests are refused, and a handler's error becomes a status.
+
+Owns the registration of the services' methods and the work that is the same for all of them. A handler
+takes a request, awaits the store and returns a response or raises a `StoreError`. A request is read
+only after its caller is authenticated and authorized: to gRPC, each method has a stream of requests, of
+which all but the streaming ones read one. Any other exception is logged with its traceback and answered
+with `INTERNAL_ERROR`, and nothing of it leaks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from spoolrack_store.model.errors import Draining, InvalidRequest, RootDiffers, StoreError
+
+from ..access.authorization import AuthorizedCall, CallAuthorizer
+from ..app.memory import SMALL, MemoryLimiter
+from ..metrics.error_log import ErrorLog
+from ..metrics.instrumentation import FAULTS, Asked, Instrumentation
+from ..system.logs import Log
+from ..wire.contract import SERVED
+from ..wire.status import INTERNAL, Failure, failure_of
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
+Handler = Callable[[Any, Context], Awaitable[bytes | None]]
+
+QUIET: Final = 0.05
+"""Seconds without a new call after which gRPC is unlikely to have one queued."""
+LONGEST_QUIET: Final = 1.0
+"""Seconds after which a server that drains no longer waits for the quiet: some clients never pause."""
+
+ROOT_KEY: Final = "spoolrack-root"
+"""The metadata in which a call about reservations or stages may name the root that it is for."""
+_OF_ONE_ROOT: Final = frozenset({"ReservationService", "StagingService"})
+
+SENDS: Final = frozenset({"Send", "StreamSend", "Stage"})
+"""Methods whose requests bring messages: past the memory's watermark none is read."""
+
+
+class CallIsOver(Exception):
+    """The call ended, by its client or its connection, before the response was taken."""
+
+
+class ServerCalls:
+    """The start and end of all calls of one server. Lives in one event loop."""
+
+    def __init__(
+        self,
+        log: Log,
+        watch: Instrumentation | None = None,
+        admissions: CallAuthorizer | None = None,
+        memory: MemoryLimiter | None = None,
+        root_id: str = "",
+    ) -> None:
+        """Without `admissions` callers are not authenticated."""
+        self._root_id = root_id
+        self._log = log
+        self._memory = memory or MemoryLimiter(log)
+        self._watch = watch or Instrumentation(refusals=ErrorLog(log))
+        self._refusals = self._watch.refusals
+        self._admissions = admissions
+        self._running: set[asyncio.Task[Any]] = set()
+        self._refusing = False
+        self._last_begin = -QUIET
+
+    def refuse(self) -> None:
+        """Refuse new calls, with a retry delay."""
+        self._refusing = True
+        self._memory.refuse(Draining(), lambda reader: not reader.ends_itself)
+
+    def recheck_permissions(self) -> None:
+        """End the streams whose callers are no longer allowed, after a change of permissions."""
+        if self._admissions is not None:
+            self._admissions.recheck_permissions()
+
+    async def quiet(self, grace: float) -> None:
+        """Return once the calls in flight have ended, or `grace` seconds are over, and none comes in.
+
+        gRPC cancels the calls that it has taken and not yet handed over when a server stops, and a
+        client can't tell that nothing of them was done. So they are refused first, one by one; one that
+        comes at the very last moment may still be cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=grace)
+        end = loop.time() + LONGEST_QUIET
+        while (now := loop.time()) < min(end, self._last_begin + QUIET):
+            await asyncio.sleep(min(end, self._last_begin + QUIET) - now)
+
+    async def ended(self) -> None:
+        """Return once no handler runs any more: for a server that accepts no new calls."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+
+    def handlers(
+        self, parts: Sequence[object], writes_itself: frozenset[str]
+    ) -> tuple[grpc.GenericRpcHandler, ...]:
+        """Return the services, each method by its name in the contract, with the object that has it.
+
+        Those in `writes_itself` answer by `write` and return None, also where the contract has a single
+        response: on the wire, that is a stream of one. So they learn whether the transport took the
+        response; every streaming method does it anyway.
+        """
+        return tuple(self._service(service, parts, writes_itself) for service in SERVED)
+
+    def _service(
+        self, service: ServiceDescriptor, parts: Sequence[object], writes_itself: frozenset[str]
+    ) -> grpc.GenericRpcHandler:
+        found: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        for method in service.methods:
+            is_long = method.client_streaming or method.server_streaming or method.name in writes_itself
+            run = self._guarded(_method(parts, method.name), method, is_long=is_long)
+            make = (
+                grpc.stream_stream_rpc_method_handler
+                if is_long
+                else grpc.stream_unary_rpc_method_handler
+            )
+            found[method.name] = make(run)
+        return grpc.method_handlers_generic_handler(service.full_name, found)
+
+    def _guarded(self, method: Method, described: MethodDescriptor, *, is_long: bool) -> Handler:
+        name = described.name
+        streams = described.client_streaming or described.server_streaming
+        is_of_one_root = described.containing_service.name in _OF_ONE_ROOT
+
+        async def run(asked: Asked, context: Context) -> bytes | None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+            self._last_begin = asyncio.get_running_loop().time()
+            requests = Requests(self, self._memory, context, described)
+            try:
+                if self._refusing:
+                    raise Draining
+                with self._admitted(context, name, is_long=is_long) as admission:
+                    if is_of_one_root:
+                        self._require_root(context)
+                    requests.admission = admission
+                    requests.asked = asked
+                    if described.client_streaming:
+                        await method(requests, context)
+                        return None
+                    request = await self._only(requests)
+                    # Freed here: the request's memory isn't held while the handler runs.
+                    response = method(request, context)
+                    del request
+                    return self._respond(context, await response, task)
+            except StoreError as error:
+                # gRPC keeps what is raised next, and with it this: frames that hold the request.
+                error.__traceback__ = error.__context__ = None
+                await self._refuse(context, error, name)
+            except CallIsOver:
+                # grpc.aio expects this error once the caller is gone.
+                raise asyncio.CancelledError from None
+            except grpc.aio.AbortError:
+                raise
+            except Exception:  # noqa: BLE001 - the last handler before the client
+                self._log.exception("a call failed by a mistake of the server", method=name)
+                await _abort(context, INTERNAL)
+            finally:
+                requests.close()
+            return None
+
+        return self._watch.rpc(run, name, streams=streams)
+
+    def _require_root(self, context: Context) -> None:
+        """Raise `RootDiffers` for a call that names another root."""
+        for key, value in context.invocation_metadata() or ():
+            if key == ROOT_KEY and value != self._root_id:
+                raise RootDiffers(named=value, found=self._root_id)
+
+    async def _only(self, requests: Requests) -> Any:
+        """Return the request of a call that has one."""
+        request = await requests.first()
+        if request is None:
+            # Without one, nothing can be answered, and mostly the client is gone.
+            raise asyncio.CancelledError
+        if self._refusing:
+            raise Draining
+        return request
+
+    def _respond(
+        self, context: Context, response: Message | bytes | None, task: asyncio.Task[Any]
+    ) -> bytes | None:
+        """Return the bytes of a single response, which are counted until gRPC has taken them."""
+        if response is None:
+            return None
+        raw = response if isinstance(response, bytes) else response.SerializeToString()
+        if len(raw) > SMALL:
+            peer, responses = context.peer(), self._memory.responses
+            taken = responses.reserve(peer, len(raw))
+            task.add_done_callback(lambda _: responses.free(peer, taken))
+        return raw
+
+    @contextmanager
+    def _admitted(
+        self, context: Context, name: str, *, is_long: bool
+    ) -> Iterator[AuthorizedCall | None]:
+        """Authorize a call; raise `Unauthenticated` or `PermissionDenied`, also for a call that runs
+        and could not begin any more."""
+        if self._admissions is None:
+            yield None
+            return
+        with self._admissions.admitted(context, name, is_long=is_long) as admission:
+            try:
+                yield admission
+            except (asyncio.CancelledError, CallIsOver):
+                if admission.refused is None:
+                    raise
+                if admission.task is not None:
+                    admission.task.uncancel()
+                raise admission.refused from None
+
+    async def end(self, context: Context, error: StoreError, name: str) -> None:
+        """End a call from outside of its task, which then gets gRPC's `AbortError` at its next read."""
+        try:
+            await self._refuse(context, error, name)
+        except Exception:  # noqa: BLE001 - gRPC has several for a call that has ended, as it has now
+            return
+
+    async def _refuse(self, context: Context, error: StoreError, name: str) -> None:
+        failure = failure_of(error)
+        if failure is None:
+            self._log.error("an error that has no status", reason=error.reason, detail=str(error))
+            failure = INTERNAL
+        is_fault = failure.code.name in FAULTS
+        self._refusals.log(name, failure.reason, failure.message, is_fault=is_fault)
+        await _abort(context, failure)
+
+
+async def _abort(context: Context, failure: Failure) -> None:
+    """End the call with a failure, and with the trailers of every answer."""
+    told = context.trailing_metadata() or ()
+    await context.abort(failure.code, failure.message, (*failure.trailing_metadata(), *told))
+
+
+async def write(context: Context, response: bytes) -> None:
+    """Return once the transport has taken a `response`; `CallIsOver` if it never will.
+
+    When the call is cancelled meanwhile, what became of the response is still found out, because a
+    client often cancels a stream as soon as it has what it wants: `CancelledError` says that the
+    response was taken, and `CallIsOver` that it was not.
+    """
+    writing = asyncio.ensure_future(context.write(response))
+    cancelled: asyncio.CancelledError | None = None
+    try:
+        await outlast({writing})
+    except asyncio.CancelledError as error:
+        cancelled = error
+    if writing.cancelled() or writing.exception() is not None:
+        raise CallIsOver from cancelled or (None if writing.cancelled() else writing.exception())
+    if cancelled is not None:
+        raise cancelled
+
+
+async def outlast(tasks: Collection[asyncio.Future[None]]) -> None:
+    """Return when all `tasks` have ended; raise a cancellation after that.
+
+    For writes, which end by themselves: each was done already, or fails now that the call is over.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while pending := [task for task in tasks if not task.done()]:
+        try:
+            await asyncio.wait(pending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # Or asyncio would log it.
+    if cancelled is not None:
+        raise cancelled
+
+
+async def put(context: Context, response: bytes) -> None:
+    """Return once the transport has taken a `response`; `CallIsOver` if it never will.
+
+    Cheaper than `write`, for a handler that needn't know the outcome if the call is cancelled
+    meanwhile.
+    """
+    try:
+        await context.write(response)
+    except Exception as error:  # gRPC has several for a call that has ended
+        raise CallIsOver from error
+
+
+class Requests:
+    """The requests of one call, and their share of the memory for requests."""
+
+    def __init__(
+        self, calls: ServerCalls, memory: MemoryLimiter, context: Context, method: MethodDescriptor
+    ) -> None:
+        self._calls = calls
+        self._memory = memory
+        self._context = context
+        self._peer = context.peer()
+        """Asked once: gRPC has forgotten it when the call is over."""
+        self._kind = GetMessageClass(method.input_type)
+        self._name = method.name
+        self.sends = method.name in SENDS
+        self._held = 0
+        self.size = 0
+        """Bytes of the last request. Protobuf would serialize it to know them."""
+        self._ending: asyncio.Task[None] | None = None
+        self.is_reading = False
+        self.admission: AuthorizedCall | None = None
+        self.on_refusal: Callable[[StoreError], None] | None = None
+        """Ends a stream in its own way, after what it has taken is answered."""
+        self.asked: Asked | None = None
+        """Called with the request."""
+
+    @property
+    def ends_itself(self) -> bool:
+        return self.on_refusal is not None
+
+    def refuse(self, error: StoreError) -> None:
+        """End the call, unless the current request has arrived."""
+        if self.on_refusal is not None:
+            self.on_refusal(error)
+        elif self._ending is None:
+            self._ending = asyncio.create_task(self._end(error))
+
+    async def _end(self, error: StoreError) -> None:
+        if self.is_reading:
+            await self._calls.end(self._context, error, self._name)
+
+    def announce(self, request: Any) -> None:
+        """Pass the call's first request to the observer; None: its requests follow. Only the first call
+        has an effect."""
+        if self.asked is not None:
+            self.asked(request)
+            self.asked = None
+
+    async def first(self) -> Any | None:
+        """Return the first request; None if there is none. Raise the errors of `next`, `require` and
+        `reserve`.
+
+        A long call ends when its caller's permission does.
+        """
+        request = await self.next()
+        if request is not None:
+            self.require(request)
+            self.reserve()
+            if self.admission is not None:
+                self.admission.request = request
+            self.announce(request)
+        return request
+
+    def require(self, request: Any) -> None:
+        """Raise `PermissionDenied` for a request that must not be done."""
+        if self.admission is not None:
+            self.admission.require(request)
+
+    def reserve(self) -> int:
+        """Reserve the memory for the last request, and return the argument of `leave` when it is
+        answered. Raise `MemoryLimit` if there is no room."""
+        if self.size <= SMALL:
+            return 0
+        taken = self._memory.requests.reserve(self._peer, self.size)
+        self._held += taken
+        return taken
+
+    def leave(self, taken: int) -> None:
+        """Note that a request is answered."""
+        if taken:
+            self._held -= taken
+            self._memory.requests.free(self._peer, taken)
+
+    def close(self) -> None:
+        """Note that the call is over."""
+        self.leave(self._held)
+
+    async def next(self) -> Any | None:
+        """Return the next request; None when the client has ended its side. Raise `InvalidRequest` for
+        one that can't be read, `MemoryLimit`, and gRPC's `AbortError` once the call is refused."""
+        # Not by gRPC's own iterator: it costs more with each request.
+        self.is_reading = True
+        try:
+            raw = await self._memory.read(self, self._context)
+        finally:
+            self.is_reading = False
+        if raw is grpc.aio.EOF:
+            return None
+        self.size = len(raw)
+        try:
+            return self._kind.FromString(raw)
+        except DecodeError:
+            # Raised on, it would be logged as a mistake of ours and answered with a traceback's text.
+            raise _unreadable() from None
+
+
+def _method(parts: Sequence[object], name: str) -> Method:
+    (method,) = (getattr(part, name) for part in parts if hasattr(part, name))
+    found: Method = method
+    return found
+
+
+def _unreadable() -> InvalidRequest:
+    return InvalidRequest(
+        what="the request", value="the bytes sent", rule="must be the method's protobuf message"
+    )

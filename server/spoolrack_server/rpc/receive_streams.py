@@ -1,0 +1,234 @@
+"""Receive streams: messages as they become ready, and their consumer's deletes and lease changes.
+
+The first request says what to receive. A stream has a task that leases and writes frames of messages,
+and one that answers the requests that follow; both write to one call, which takes one response at a
+time. Requests may also report how many messages the client has begun. Memory is bounded by call: a
+stream holds two frames at most, one that the transport takes and the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import UNBOUNDED
+from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
+from spoolrack_store.model.operations import Receive
+from spoolrack_store.store import Store
+
+from ..access.consumers import consumer_of_call
+from ..app.store_access import FRAME_BYTES, SubmittedRequest
+from ..wire import convert
+from ..wire.encoding import ResponseTags
+from . import delete_requests, lease_change_requests
+from .calls import Context, Requests, outlast, put
+from .flow_control import FlowControl
+from .frames import FrameWriter
+from .streams import StreamOperation, Streams
+
+NAME: Final = "StreamReceive"
+
+_TAGS: Final = {
+    name: ResponseTags(b"\x18", response, b"\x22")
+    for name, response in (
+        ("delete", b"\x2a"),
+        ("change_visibility", b"\x32"),
+        ("release", b"\x3a"),
+        ("reject", b"\x42"),
+        (None, b""),
+    )
+}
+"""By what a request asks for, the tags of the fields of its `StreamReceiveResponse`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The first request of a stream, checked."""
+
+    queue: str
+    visibility: Millis | None
+    flow_control: FlowControl
+
+
+class ReceiveStreams:
+    """The receive streams of one server. Lives in one event loop."""
+
+    def __init__(self, store: Store, frames: FrameWriter, streams: Streams) -> None:
+        self._store = store
+        self._frames = frames
+        self._streams = streams
+        self._draining = False
+        self._flow_controls: set[FlowControl] = set()
+
+    def credits(self) -> tuple[int, int]:
+        """Return the number of messages that all streams may hold, and that they hold."""
+        held = [flow_control.credits for flow_control in self._flow_controls]
+        return sum(each.limit for each in held), sum(each.in_flight for each in held)
+
+    def drain(self) -> None:
+        """Lease nothing more, and end each stream once all its requests are answered."""
+        self._draining = True
+        for flow_control in self._flow_controls:
+            flow_control.stop()
+
+    async def serve(self, requests: Requests, context: Context) -> None:
+        """Serve a stream until its client disconnects, its queue is deleted or the server drains."""
+        first = await requests.first()
+        if first is None:
+            return
+        wanted = _wanted(first)
+        writes = asyncio.Lock()
+        receiving = asyncio.create_task(self._deliver(wanted, context, writes))
+        answering = asyncio.create_task(
+            self._streams.serve(requests, context, self._operation(wanted, writes))
+        )
+        tasks = receiving, answering
+        try:
+            # A client may end its side and go on receiving.
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            if not answering.done() and isinstance(error := receiving.exception(), StoreError):
+                requests.refuse(error)
+                await asyncio.wait({answering})
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            # A write that is cancelled couldn't give its leases back.
+            await outlast(tasks)
+
+    async def _deliver(self, wanted: _Wanted, context: Context, writes: asyncio.Lock) -> None:
+        """Lease messages and write them, as long as the flow control has credits."""
+        flow_control = wanted.flow_control
+        credits = flow_control.credits
+        consumer = consumer_of_call(context)
+        self._flow_controls.add(flow_control)
+        writing: deque[asyncio.Task[None]] = deque()
+        try:
+            # Shows a client of an empty queue that it is connected.
+            await context.send_initial_metadata(())
+            while True:
+                if len(writing) > 1:
+                    await asyncio.shield(writing[0])
+                    writing.popleft()
+                await flow_control.wait()
+                if self._draining:
+                    raise Draining
+                leased = await self._frames.lease(
+                    context,
+                    Receive(
+                        queue=wanted.queue,
+                        max_messages=min(credits.free, convert.MAX_COUNT),
+                        max_bytes=FRAME_BYTES,
+                        visibility=wanted.visibility,
+                        wait=None,
+                        credits=credits,
+                        consumer=consumer,
+                    ),
+                )
+                if leased is not None:
+                    # While it is written, the next receive waits in the store, where the next commit
+                    # finds it, and can lease messages that it sends.
+                    writing.append(asyncio.create_task(leased.hand_over(writes)))
+                    # Nothing of it is held while the next is awaited.
+                    del leased
+        finally:
+            try:
+                await outlast(writing)
+            finally:
+                # The leases live on until they are due, and their credits still wake the stream.
+                self._flow_controls.discard(flow_control)
+                flow_control.disable()
+
+    def _operation(self, wanted: _Wanted, writes: asyncio.Lock) -> StreamOperation:
+        """Return the operation of the requests that follow the first."""
+        queue, credits = wanted.queue, wanted.flow_control.credits
+
+        def note(request: rpc.StreamReceiveRequest) -> bool:
+            if request.begun <= 0:
+                return False
+            was_silent = credits.is_silent
+            credits.report(request.begun, _limit_of(request))
+            if was_silent:
+                # The receive that waits in the store passed over what has become ready meanwhile.
+                self._store.retry_receives()
+            return request.WhichOneof("request") is None and not request.queue
+
+        def content_of(request: rpc.StreamReceiveRequest) -> Any:
+            name = request.WhichOneof("request")
+            if name is None or request.queue:
+                return request
+            content = getattr(request, name)
+            content.queue = content.queue or queue
+            return content
+
+        async def begin(content: Any) -> SubmittedRequest:
+            if isinstance(content, rpc.StreamReceiveRequest):
+                rule = "only the first request of a stream says what to receive"
+                raise InvalidRequest(what="the request", value=content.queue, rule=rule)
+            if content.queue != queue:
+                rule = f"must be empty, or the stream's: {queue}"
+                raise InvalidRequest(what="queue", value=content.queue, rule=rule)
+            match content:
+                case rpc.DeleteRequest():
+                    return delete_requests.start(self._store, queue, content.targets)
+                case rpc.ChangeVisibilityRequest():
+                    return lease_change_requests.change_visibility(self._store, content)
+                case rpc.ReleaseRequest():
+                    return lease_change_requests.release(self._store, content)
+                case _:
+                    return lease_change_requests.reject(self._store, content)
+
+        async def write(context: Context, response: bytes) -> None:
+            async with writes:
+                await put(context, response)
+
+        return StreamOperation(
+            NAME,
+            begin,
+            content_of,
+            lambda request: _TAGS[request.WhichOneof("request")],
+            write,
+            note,
+            joins=False,
+        )
+
+
+def _limit_of(report: rpc.StreamReceiveRequest) -> int | None:
+    """Return how many messages may be in flight from now on; None: as many as before."""
+    return min(report.max_in_flight, convert.MAX_IN_FLIGHT) if report.max_in_flight > 0 else None
+
+
+def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:
+    """Validate a first request; raise the `StoreError` for a wrong one."""
+    if request.WhichOneof("request") is not None:
+        rule = "the first request of a stream says what to receive, and nothing else"
+        raise InvalidRequest(what="the request", value="", rule=rule)
+    limit = convert.number(
+        request.max_in_flight,
+        "max_in_flight",
+        default=convert.DEFAULT_IN_FLIGHT,
+        most=convert.MAX_IN_FLIGHT,
+    )
+    max_bytes = request.max_bytes_in_flight
+    if max_bytes < 0:
+        raise InvalidRequest(what="max_bytes_in_flight", value=max_bytes, rule="must not be negative")
+    if request.begun:
+        rule = "nothing is delivered yet when a stream's first request is sent"
+        raise InvalidRequest(what="begun", value=request.begun, rule=rule)
+    return _Wanted(
+        queue=convert.queue_name(request.queue),
+        visibility=convert.visibility(request),
+        flow_control=FlowControl(
+            limit,
+            max_bytes=max_bytes or UNBOUNDED,
+            concurrency=convert.number(
+                request.concurrency, "concurrency", default=0, most=convert.MAX_IN_FLIGHT
+            ),
+        ),
+    )

@@ -1,0 +1,43 @@
+"""The services of the contract, and their methods: names of methods are unique among all services.
+
+KEDA's service is served beside them, and no part of the contract.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from spoolrack.v1 import (
+    queue_service_pb2,
+    redrive_service_pb2,
+    reservation_service_pb2,
+    schedule_service_pb2,
+    staging_service_pb2,
+)
+
+from ..keda import externalscaler_pb2
+
+SERVICES: Final[tuple[ServiceDescriptor, ...]] = tuple(
+    service
+    for file in (
+        queue_service_pb2,
+        staging_service_pb2,
+        reservation_service_pb2,
+        redrive_service_pb2,
+        schedule_service_pb2,
+    )
+    for service in file.DESCRIPTOR.services_by_name.values()
+)
+METHODS: Final[Mapping[str, MethodDescriptor]] = {
+    method.name: method for service in SERVICES for method in service.methods
+}
+
+SERVED: Final[tuple[ServiceDescriptor, ...]] = (
+    *SERVICES,
+    externalscaler_pb2.DESCRIPTOR.services_by_name["ExternalScaler"],
+)
+SERVED_METHODS: Final[Mapping[str, MethodDescriptor]] = {
+    method.name: method for service in SERVED for method in service.methods
+}

@@ -1,0 +1,82 @@
+"""Stories whose messages have priorities and groups, and the order that receives are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.message_ids import index_of, sent_at
+from spoolrack_store.model.operations import Receive, Request, Send
+
+from tests.proof.crash.group_story import GroupStory
+from tests.support.engine_story import DEAD, SETTINGS, parse
+from tests.support.power_disk import Model
+
+AGING: Final = {"q": Millis(0), "r": Millis(1_500), DEAD: Millis(700)}
+
+
+class PriorityStory(GroupStory):
+    """A story in which most messages have priorities; groups are strict in one of the queues."""
+
+    strict: ClassVar = ("r",)
+    settings: ClassVar = {
+        queue: replace(
+            each, priority_aging=AGING[queue], group_order="strict" if queue == "r" else "fair"
+        )
+        for queue, each in SETTINGS.items()
+    }
+
+    def __init__(self, seed: int, model: Model, **rest: Any) -> None:
+        self.priorities: dict[str, int] = {}
+        """Of each message its priority."""
+        self.overtaken = 0
+        """Receives that got a message before an older one."""
+        super().__init__(seed, model, **rest)
+
+    def _request(self) -> Request[Any]:
+        request = super()._request()
+        if isinstance(request, Send):
+            share = self.random.choice((0.0, 0.5, 1.0))
+            request.priorities = {
+                position: self.random.choice((0, 1, 2, 9))
+                for position in range(len(request.bodies))
+                if self.random.random() < share
+            }
+        return request
+
+    def _sent(self, sender: str, id: str, request: Send, place: int) -> None:
+        super()._sent(sender, id, request, place)
+        self.priorities[id] = request.priorities.get(place, 0)
+
+    def _read(self, id: str) -> None:
+        super()._read(id)
+        for path in self._paths():
+            name = parse(path)
+            if name.stem.message_id(index_of(id) if name.stem.count else 0) == id:
+                self.priorities[id] = name.stem.priority
+                return
+
+    def _check_order(self, request: Receive, got: list[str], left: list[str], sent: set[str]) -> None:
+        super()._check_order(request, got, left, sent)
+        self.overtaken += bool(got and left and max(got) > min(left))
+
+    def _rank(self, id: str) -> Any:
+        queue = self.queue_of[id]
+        if queue in self.strict and self.groups[id]:
+            return id
+        aging, priority = AGING[queue], self.priorities[id]
+        return (sent_at(id) - priority * aging if aging else -priority), id
+
+
+def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int]:
+    """Run stories; return how many receives got a message before an older one, and how many crashes
+    there were."""
+    overtaken = crashes = 0
+    for seed in seeds:
+        story = PriorityStory(seed, model, **rest)
+        story.run(120)
+        overtaken += story.overtaken
+        crashes += story.crashes
+    return overtaken, crashes

@@ -1,0 +1,29 @@
+"""Queues are as they were promised through power cuts and deaths, and what was deleted with a queue
+never comes back."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.proof.crash.catalog_story import CatalogStory
+from tests.support.engine_story import seeds_of_run
+from tests.support.power_disk import Model
+
+SEEDS: Final = seeds_of_run(10)
+
+
+@pytest.mark.parametrize(("processes", "can_sync_all"), [(1, True), (1, False), (2, True), (3, True)])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_queues_are_found_as_they_were_promised(
+    model: Model, processes: int, can_sync_all: bool
+) -> None:
+    deleted = crashes = 0
+    for seed in SEEDS:
+        story = CatalogStory(seed, model, processes=processes, can_sync_all=can_sync_all)
+        story.run(100)
+        deleted += story.deleted
+        crashes += story.crashes
+    assert deleted > len(SEEDS)
+    assert crashes > len(SEEDS)

@@ -1,0 +1,92 @@
+"""The engine goes on when the disk refuses calls: each answer is right, nothing is lost, and the index
+is what the folders are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+from spoolrack_store.engine import recovery
+from spoolrack_store.engine.entries import Entry
+from spoolrack_store.engine.leaser import Leaser
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.engine.sharing import Sharing
+
+from tests.proof.crash.troubled_story import TroubledStory
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.support.power_disk import Model
+
+SEEDS: Final = seeds_of_run(5)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_a_request_that_the_disk_refuses_has_no_effect_and_stops_no_other(
+    model: Model, processes: int
+) -> None:
+    refused = 0
+    for seed in SEEDS:
+        story = TroubledStory(seed, model, processes=processes, cache_bytes=10_000 * (seed % 2))
+        story.has_hands = seed % 2 == 1
+        story.run(100)
+        refused += story.refused
+    assert refused > len(SEEDS)
+
+
+# Each condition is needed.
+
+
+def _untold(self: Leaser, leased: Sequence[Entry]) -> list[Entry]:
+    _hand_out(self, leased)
+    return []
+
+
+_hand_out = Leaser.hand_out
+
+PLANTED: dict[str, tuple[object, str, object]] = {
+    "a refused move that other processes take for made": (Moves, "_give_up", lambda self: None),
+    "a name listed and replayed taken for two": (
+        recovery,
+        "appear",
+        lambda moves, name: moves.index.appear(
+            name,
+            moves.commit,
+            due=0
+            if name.due is None
+            else moves.clock.monotonic() + max(0, name.due - moves.clock.wall()),
+        ),
+    ),
+    "a lease delivered that was not handed out": (Leaser, "hand_out", _untold),
+    "a move in doubt marked as made, as the lock can't be kept": (
+        Sharing,
+        "_release",
+        lambda self: (self._changes.finish(), _release(self)),
+    ),
+}
+_release = Sharing._release
+
+
+MOST_STORIES: Final = 400
+STARTS: Final = {
+    "a name listed and replayed taken for two": 91,
+    "a lease delivered that was not handed out": 33,
+    "a move in doubt marked as made, as the lock can't be kept": 307,
+    "a burial that is over and still counts": 307,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed_on_a_disk_that_refuses(
+    planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, name, broken = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises(Broken):
+        _tell(STARTS.get(planted, 0))
+
+
+def _tell(first: int) -> None:
+    for seed in seeds_from(first, MOST_STORIES):
+        TroubledStory(seed, Model.ANY_SUBSET, processes=1 + seed % 2).run(120)

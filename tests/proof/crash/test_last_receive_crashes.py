@@ -1,0 +1,54 @@
+"""A lease that is over is deleted or extended by its last receive, and by no earlier one, through power
+cuts and deaths, with one process and several; and each condition of that is needed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+from spoolrack_store.engine import leaser
+from spoolrack_store.model.names import Name
+from spoolrack_store.model.operations import LastReceive
+from spoolrack_store.model.transitions import State
+
+from tests.proof.crash.last_receive_story import tell
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.support.power_disk import Model
+
+SEEDS: Final = seeds_of_run(10)
+
+
+@pytest.mark.parametrize(("processes", "can_sync_all"), [(1, True), (1, False), (3, True)])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_the_last_receive_deletes_and_extends_through_crashes(
+    model: Model, can_sync_all: bool, processes: int
+) -> None:
+    late, crashes = tell(SEEDS, model, can_sync_all=can_sync_all, processes=processes)
+    assert min(late, crashes) > len(SEEDS)
+
+
+def _any_receive(name: Name, queue: str, last: LastReceive | None) -> bool:
+    return last is not None and name.queue == queue and name.state in (State.LEASED, State.READY)
+
+
+def _leases_alone(name: Name, queue: str, last: LastReceive | None) -> bool:
+    return name.state is State.LEASED and last == (name.receives, name.first)
+
+
+PLANTED = {"any receive is the last": _any_receive, "only a lease has a last receive": _leases_alone}
+
+
+MOST_STORIES: Final = 100
+STARTS: Final = {
+    "any receive is the last": 17,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_of_a_last_receive_is_needed(
+    planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaser, "_is_last", PLANTED[planted])
+    with pytest.raises(Broken, match=r"was refused|was taken"):
+        tell(seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET)

@@ -1,0 +1,229 @@
+"""Each condition of the reservations is needed: without it, a story of a crash ends badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from spoolrack_store.engine import leaser, reserver, sharing
+from spoolrack_store.engine.entries import Entry
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.engine.part import FILES
+from spoolrack_store.engine.reservation_index import HeldSet, ReservationIndex, SetState, StreamCommit
+from spoolrack_store.engine.reserver import Reserver
+from spoolrack_store.files import changes
+from spoolrack_store.model.reservation_names import ReservationName
+from spoolrack_store.model.transitions import State
+
+from tests.proof.crash.set_story import SetStory
+from tests.support.engine_story import Broken, seeds_from
+from tests.support.power_disk import Model
+
+MOST_STORIES = 600
+
+_mark = ReservationIndex.mark
+_finish = Reserver._finish
+_lease_again = Reserver._lease_again
+_rename = Reserver._rename
+_unlink_stale = Reserver._unlink_stale
+
+
+def _as_if_synced(self: Reserver, step: Callable[[], None]) -> None:
+    synced, self._moves.synced = self._moves.synced, self._moves.commit
+    step()
+    self._moves.synced = synced
+
+
+def _back_before_the_loss_is_durable(self: Reserver, held: HeldSet) -> None:
+    if held.state is not SetState.COMMITTED:
+        held.changed = 0
+    _finish(self, held)
+
+
+def _deleted_before_the_marker_is_durable(self: Reserver, held: HeldSet) -> None:
+    leases = list(self._moves.index.leases_of.get(held.record.token, ()))
+    if held.state is not SetState.COMMITTED or not leases:
+        _finish(self, held)
+        return
+    for entry in leases:
+        self._moves.delete(entry, entry.held)
+
+
+def _record_unlinked_with_the_deletes(self: Reserver, held: HeldSet) -> None:
+    if held.state is not SetState.COMMITTED:
+        _finish(self, held)
+        return
+    if self._is_durable(held):
+        _as_if_synced(self, lambda: _finish(self, held))
+
+
+def _record_unlinked_after_the_first_slice(self: Reserver, held: HeldSet) -> None:
+    _finish(self, held)
+    if held.state is SetState.COMMITTED and self._is_durable(held):
+        self._moves.unlink_file(held.path)
+        self.index.drop(held)
+
+
+def _markers_unlinked_too_early(self: Reserver) -> None:
+    _as_if_synced(self, lambda: _unlink_stale(self))
+
+
+def _leased_again_but_not_after_a_cut(self: Reserver, held: HeldSet) -> None:
+    if held.state is not SetState.COMMITTED:
+        _lease_again(self, held)
+
+
+def _renamed_before_it_is_durable(self: Reserver, held: HeldSet, name: ReservationName) -> None:
+    held.changed = 0
+    _rename(self, held, name)
+
+
+def _mark_with_the_lost_ones(self: ReservationIndex, stream: str, commit: StreamCommit) -> None:
+    _mark(self, stream, commit)
+    for number, held in self.of_stream(stream).items():
+        if number <= commit.sequence_number:
+            self.change(held, SetState.COMMITTED)
+
+
+def _counted(self: Reserver, entry: Entry) -> None:
+    self._moves.move(entry, entry.held, State.READY)
+
+
+PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
+    "a set's leases that end by the due in their names": (
+        leaser,
+        "is_set_token",
+        lambda token: False,
+        True,
+    ),
+    "messages that come back before the loss is durable": (
+        Reserver,
+        "_finish",
+        _back_before_the_loss_is_durable,
+        True,
+    ),
+    "messages deleted before the marker is durable": (
+        Reserver,
+        "_finish",
+        _deleted_before_the_marker_is_durable,
+        True,
+    ),
+    "a record unlinked with the deletes of its messages": (
+        Reserver,
+        "_finish",
+        _record_unlinked_with_the_deletes,
+        True,
+    ),
+    "an old marker unlinked before the new one is durable": (
+        Reserver,
+        "_unlink_stale",
+        _markers_unlinked_too_early,
+        True,
+    ),
+    "a part of a set taken for the set": (Reserver, "_has_slipped", lambda self, held: False, True),
+    "leases without a record that stay": (Reserver, "_undo_unnamed", lambda self: None, True),
+    "an undone set that is counted": (Reserver, "_unlease", _counted, True),
+    "a lost set that is committed with the others": (
+        ReservationIndex,
+        "mark",
+        _mark_with_the_lost_ones,
+        True,
+    ),
+    "messages of a lost set that stay ready while its commit is written": (
+        Reserver,
+        "_lease_again",
+        lambda self, held: None,
+        True,
+    ),
+    "messages of a committed set that a power cut has made ready": (
+        Reserver,
+        "_lease_again",
+        _leased_again_but_not_after_a_cut,
+        True,
+    ),
+    "records of other processes that are not read": (
+        Reserver,
+        "path_changed",
+        lambda self, path: None,
+        True,
+    ),
+    "a record renamed before it is durable, without syncfs": (
+        Reserver,
+        "_rename",
+        _renamed_before_it_is_durable,
+        False,
+    ),
+}
+
+
+STARTS: Final = {
+    "messages of a committed set that a power cut has made ready": 347,
+    "a record unlinked with the deletes of its messages": 22,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, broken, can_sync_all = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
+    processes = 2 if can_sync_all else 1
+    with pytest.raises(Broken):
+        _tell(STARTS.get(planted, 0), processes, can_sync_all)
+
+
+def _tell(first: int, processes: int, can_sync_all: bool, effort: int = FILES) -> None:
+    for seed in seeds_from(first, MOST_STORIES):
+        SetStory(
+            seed,
+            Model.ANY_SUBSET,
+            processes=processes,
+            can_sync_all=can_sync_all,
+            effort=effort,
+        ).run(120)
+
+
+PLANTED_IN_SLICES: Final[dict[str, tuple[object, str, Callable[..., object]]]] = {
+    "slices of a living process that another one undoes": (reserver, "mark_in", lambda token: ""),
+    "a set that has what was deleted between its slices": (
+        Reserver,
+        "_leave_out_unleased",
+        lambda self, partial_set: None,
+    ),
+    "slices that are counted as receives when they are undone": (Reserver, "_unlease", _counted),
+    "a record unlinked while messages of its set are to be deleted": (
+        Reserver,
+        "_finish",
+        _record_unlinked_after_the_first_slice,
+    ),
+    "messages of a set that come back before its loss is durable": (
+        Reserver,
+        "_finish",
+        _back_before_the_loss_is_durable,
+    ),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED_IN_SLICES)
+def test_each_condition_of_the_slices_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*PLANTED_IN_SLICES[planted])
+    with pytest.raises(Broken):
+        _tell(0, 2, True, effort=1)
+
+
+def test_a_process_that_others_overtook_reads_all_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(changes, "RING", 2_000)
+    relisted: list[int] = []
+    relist = sharing.list_root
+
+    def counted(moves: Moves, follow: Callable[[], None]) -> object:
+        relisted.extend([1] * bool(moves.index.batches))
+        return relist(moves, follow)
+
+    monkeypatch.setattr(sharing, "list_root", counted)
+    for seed in range(20):
+        SetStory(seed, Model.ANY_SUBSET, processes=3).run(120)
+    assert relisted

@@ -1,0 +1,168 @@
+"""Stages are published whole or not at all, through power cuts, and through deaths at any step, alone
+and beside other processes; and each condition of it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from spoolrack_store.engine import stages
+from spoolrack_store.engine.stages import Stages, _End, _OpenStage
+from spoolrack_store.files import changes
+from spoolrack_store.model.manifest import Manifest
+from spoolrack_store.model.stage_requests import Publish, Published
+
+from tests.proof.crash.stage_story import StageStory
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.support.power_disk import Model
+
+SEEDS: Final = seeds_of_run(10)
+MOST_STORIES = 400
+
+
+def _tell(seeds: range, model: Model, **named: bool | int) -> None:
+    crashes = arrived = dropped = published = repeated = taken = 0
+    for seed in seeds:
+        story = StageStory(seed, model, cache_bytes=10_000 * (seed % 2), **named)
+        story.run(100)
+        crashes += story.crashes
+        arrived += story.arrived
+        dropped += story.dropped
+        published += story.published
+        repeated += story.repeated
+        taken += story.taken
+    assert min(crashes, arrived, dropped, published, repeated) >= len(seeds)
+    assert taken
+
+
+@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_a_publication_is_whole_or_nothing(model: Model, can_sync_all: bool) -> None:
+    _tell(SEEDS, model, can_sync_all=can_sync_all)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_processes_that_share_a_root_share_its_stages(model: Model, processes: int) -> None:
+    _tell(SEEDS, model, processes=processes)
+
+
+@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
+def test_a_history_that_has_found_a_fault_is_told_again(model: Model) -> None:
+    StageStory(46, model, processes=3).run(100)
+
+
+def test_a_process_that_others_have_overtaken_reads_the_stages_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(changes, "RING", 2_000)
+    again: list[int] = []
+    recover = Stages.recover
+
+    def counted(self: Stages) -> None:
+        again.append(len(self._stages))
+        recover(self)
+
+    monkeypatch.setattr(Stages, "recover", counted)
+    for seed in range(20):
+        StageStory(seed, Model.ANY_SUBSET, processes=3).run(120)
+    assert any(again)
+
+
+# Planted bugs.
+
+_finish = Stages._finish
+_publish = Stages.publish
+_leave_end = Stages._leave_end
+_owns = stages._owns
+
+
+def _not_waiting_for_the_record(self: Stages) -> None:
+    for end in self._unfinished:
+        end.commit = 0
+    _advance(self)
+
+
+_advance = Stages.advance
+
+
+def _not_waiting_for_the_moves(self: Stages, end: _End) -> None:
+    if end.gone:
+        end.gone = self._moves.synced
+    _finish(self, end)
+    if end.gone and end.path in self._ends:
+        end.gone = self._moves.synced
+        _finish(self, end)
+
+
+def _taken_at_once(self: Stages, end: _End) -> None:
+    _leave_end(self, end)
+    for life in end.lives:
+        self._ended.pop(life, None)
+
+
+def _older_first(self: Stages, request: Publish) -> Published:
+    published = _publish(self, request)
+    for older in self._writers[request.writer][:-1]:
+        if older.gone and older.gone <= self._moves.synced:
+            self._moves.unlink_file(older.path)
+            self._leave_end(older)
+    return published
+
+
+def _unlinked_one_by_one(self: Stages, stage: _OpenStage) -> None:
+    for chunk in list(stage.chunks.values()):
+        self._moves.unlink_file(chunk.path)
+        self._leave_chunk(chunk)
+
+
+def _owned_by_this_process(request: Publish, last: Manifest, last_epoch: int) -> bool:
+    return _owns(request, replace(last, owner=""), last_epoch)
+
+
+PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "chunks moved before the manifest is durable": (Stages, "advance", _not_waiting_for_the_record),
+    "a record unlinked before its chunks are durably gone": (
+        Stages,
+        "_finish",
+        _not_waiting_for_the_moves,
+    ),
+    "an epoch forgotten before the next is durable": (Stages, "publish", _older_first),
+    "a manifest made before its chunks are durable": (
+        Stages,
+        "_sync_files",
+        lambda self, chunks: None,
+    ),
+    "a chunk kept that a power cut has torn": (Stages, "_is_whole", lambda self, chunk: True),
+    "a chunk kept that a death has torn": (stages, "_is_short", lambda chunk, size: False),
+    "a stage that begins a life whose record may come back": (Stages, "_leave_end", _taken_at_once),
+    "another process's files not heard of": (Stages, "path_changed", lambda self, path: None),
+    "a stage dropped without a record": (Stages, "_drop", _unlinked_one_by_one),
+    "the younger of two stages kept": (Stages, "_drop_doubles", lambda self: None),
+    "an owner forgotten with the process": (stages, "_owns", _owned_by_this_process),
+    "a chunk not compared": (Stages, "_holds", lambda self, chunk, request: True),
+}
+
+
+STARTS: Final = {
+    "a manifest made before its chunks are durable": 209,
+    "a stage that begins a life whose record may come back": 395,
+    "the younger of two stages kept": 108,
+}
+"""The stories that found them. After a change of the engine others may: all are told, these first."""
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, broken = PLANTED[planted]
+    monkeypatch.setattr(owner, name, broken)
+    with pytest.raises(Broken):
+        _tell_many(STARTS.get(planted, 0))
+
+
+def _tell_many(start: int) -> None:
+    for seed in seeds_from(start, MOST_STORIES):
+        for processes in (2, 1):
+            StageStory(seed, Model.ANY_SUBSET, processes=processes).run(120)

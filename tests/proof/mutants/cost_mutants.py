@@ -1,0 +1,164 @@
+"""Planted bugs that break no promise about messages: the store only asks too much of the disk, or works
+through what it need not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.proof.mutants.mutant import Mutant, edit
+
+_BUDGET: Final = (
+    "tests/budget/test_budget.py::test_each_operation_asks_of_the_system_what_the_budget_says",
+)
+_GROUPS: Final = ("tests/store/test_group_costs.py",)
+_CALLS: Final = ("tests/budget/test_calls.py",)
+
+COST_MUTANTS: Final = (
+    Mutant(
+        name="a-send-syncs-once-more",
+        breaks="a send waits for the disk no more often than its promise needs",
+        edits=edit(
+            "engine/sender.py:Sender.send",
+            "        self._room.refresh()\n",
+            '        self._room.refresh()\n        self._moves.disk.sync_folder("new")\n',
+        ),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="each-file-is-renamed-once-more",
+        breaks="a file is written under the name that it is found by",
+        edits=edit(
+            "engine/moves.py:Moves.make",
+            "partial(self.disk.create, path, parts, sync=False)",
+            'lambda: [self.disk.create(f"{path}+", parts, sync=False), '
+            'self.disk.rename_new(f"{path}+", path)][0]',
+        ),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="a-receive-lists-its-queue",
+        breaks="no operation lists a folder",
+        edits=edit(
+            "engine/leaser.py:Leaser.check",
+            "        visibility = request.visibility\n",
+            '        self._moves.disk.scan(f"queues/{record.name}")\n'
+            "        visibility = request.visibility\n",
+        ),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="each-body-is-looked-at-before-it-is-read",
+        breaks="a message's attributes are asked for once",
+        edits=edit(
+            "files/local_disk.py:LocalDisk._open_file",
+            "        file = self._calls.open(",
+            "        self.facts(path)\n        file = self._calls.open(",
+        ),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="a-snapshot-looks-at-each-file",
+        breaks="a snapshot asks for one link for each file",
+        edits=edit(
+            "files/hard_links.py:Links._add",
+            "                    linked += 1\n",
+            "                    linked += entry.stat().st_nlink > 0\n",
+        ),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="a-linked-body-is-not-synced",
+        breaks="the content of a linked file is on stable media when its send is answered",
+        edits=edit("files/local_disk.py:LocalDisk.link_from", "os.fsync(file)", "pass"),
+        caught_by=_BUDGET,
+    ),
+    Mutant(
+        name="a-snapshot-is-not-synced",
+        breaks="a snapshot is on stable media when it is answered",
+        edits=edit(
+            "files/hard_links.py:Links.finish",
+            "            if disk.can_sync_all:\n                disk.sync_all()\n            else:",
+            "            if not disk.can_sync_all:",
+        ),
+        caught_by=_BUDGET,
+    ),
+)
+"""The budget of system calls finds them."""
+
+STEP_MUTANTS: Final = (
+    Mutant(
+        name="a-change-offers-every-group",
+        breaks="a receive costs no more with more groups",
+        edits=edit(
+            "engine/index.py:GroupOrder.change",
+            "        groups = entry.batch.groups\n",
+            "        for group in self._groups.values():\n"
+            "            self._offer(group)\n"
+            "        groups = entry.batch.groups\n",
+        ),
+        caught_by=_GROUPS,
+    ),
+    Mutant(
+        name="a-blocked-group-has-turns",
+        breaks="a receive costs no more with more blocked messages",
+        edits=edit(
+            "engine/index.py:GroupOrder._offer",
+            "        if not offered:\n",
+            "        if not group.waiting:\n",
+        ),
+        caught_by=_GROUPS,
+    ),
+    Mutant(
+        name="a-group-keeps-its-turn",
+        breaks="small groups wait no longer beside a large one",
+        edits=edit(
+            "engine/index.py:GroupOrder.runs",
+            "                        taken += got\n"
+            "                        self._turns.move_to_end(group)\n",
+            "                        taken += got\n",
+        ),
+        caught_by=_GROUPS,
+    ),
+    Mutant(
+        name="every-part-is-asked",
+        breaks="a send asks nothing of parts that have nothing pending",
+        edits=edit(
+            "engine/engine.py:Engine.next_work",
+            "compress(self._parts, map(any, self._pending))",
+            "self._parts",
+        ),
+        caught_by=_CALLS,
+    ),
+    Mutant(
+        name="a-poll-asks-the-parts-twice",
+        breaks="a lone operation calls no more functions of the store than its ceiling",
+        edits=edit(
+            "committer.py:Committer._next_work",
+            "        waits, due = self._engine.next_work(now)\n",
+            "        waits, _ = self._engine.next_work(now)\n"
+            "        _, due = self._engine.next_work(now)\n",
+        ),
+        caught_by=_CALLS,
+    ),
+    Mutant(
+        name="a-receive-waits-by-a-commit",
+        breaks="a receive of a queue without ready messages takes no commit to wait",
+        edits=edit(
+            "committer.py:Committer._next_work",
+            "                self._park_idle()\n",
+            "                pass\n",
+        ),
+        caught_by=_CALLS,
+    ),
+    Mutant(
+        name="an-invalid-receive-waits",
+        breaks="an invalid receive is refused, and doesn't wait for a message",
+        edits=edit(
+            "engine/engine.py:Engine.has_nothing_for",
+            "            self._leaser.check(request)\n",
+            "            pass\n",
+        ),
+        caught_by=_CALLS,
+    ),
+)
+"""The counts of executed lines, of crossed modules and of calls find them."""

@@ -1,0 +1,90 @@
+"""Planted bugs, and their application to a copy of the store, or of Spark's side. It never touches the
+checkout. A bug names a function and a text in it, so that other code may change."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+STORE: Final = Path("server") / "spoolrack_store"
+"""From a checkout, or a copy of one."""
+SPARK: Final = Path("client") / "spoolrack" / "spark"
+
+AUDIT: Final = (
+    "tests/proof/audit/test_audit_server.py"
+    "::test_no_answer_leaves_before_its_syncs_and_no_body_is_touched_twice"
+)
+"""Alone: its neighbours plant bugs themselves."""
+
+
+class DoesNotApply(ValueError):
+    """The function isn't there, or doesn't hold the text exactly once: the code has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    at: str
+    """A module of the package and a function in it, as in `engine/recovery.py:_finish` or
+    `sink.py:Writer.write`."""
+    old: str
+    """Occurs in the function exactly once."""
+    new: str
+    package: Path = STORE
+
+    @property
+    def file(self) -> str:
+        return self.at.partition(":")[0]
+
+    def applied_to(self, text: str) -> str:
+        """Return the module's `text` with the edit; raise `DoesNotApply`."""
+        first, last = _lines_of(text, self.at.partition(":")[2], self.at)
+        lines = text.splitlines(keepends=True)
+        function = "".join(lines[first:last])
+        if function.count(self.old) != 1:
+            raise DoesNotApply(f"{self.at} holds this {function.count(self.old)} times:\n{self.old}")
+        return "".join([*lines[:first], function.replace(self.old, self.new), *lines[last:]])
+
+
+def _lines_of(text: str, function: str, at: str) -> tuple[int, int]:
+    """Return where the lines of a function begin and end."""
+    nodes: list[ast.AST] = [ast.parse(text)]
+    for name in function.split("."):
+        nodes = [
+            child
+            for node in nodes
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            and child.name == name
+        ]
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.FunctionDef | ast.AsyncFunctionDef):
+        raise DoesNotApply(f"there are {len(nodes)} functions {at}")
+    end = nodes[0].end_lineno
+    assert end is not None
+    return nodes[0].lineno - 1, end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    name: str
+    breaks: str
+    """The promise that it breaks."""
+    edits: tuple[Edit, ...]
+    caught_by: tuple[str, ...]
+    """Tests that run first: quick, and expected to fail."""
+    ancestor: str | None = None
+    """The ancestor with this known fault."""
+
+    def mutated(self, checkout: Path) -> dict[Path, str]:
+        """Return the files as they are with the bug in them, by their paths; raises `DoesNotApply`."""
+        texts: dict[Path, str] = {}
+        for edit in self.edits:
+            path = checkout / edit.package / edit.file
+            texts[path] = edit.applied_to(texts[path] if path in texts else path.read_text())
+        return texts
+
+
+def edit(at: str, old: str, new: str, *, package: Path = STORE) -> tuple[Edit, ...]:
+    """Return the edits of a mutant that has one."""
+    return (Edit(at=at, old=old, new=new, package=package),)
