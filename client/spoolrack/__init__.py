@@ -53,8 +53,12 @@ from ._values import (
     QueueCounts,
     QueueInfo,
     Seconds,
+    SendOptions,
     SendResult,
+    StagedOptions,
+    StreamOptions,
 )
+from .aio._worker import WorkerOptions
 from .errors import SpoolrackError
 
 __all__ = [
@@ -96,13 +100,17 @@ __all__ = [
     "Schedule",
     "Schedules",
     "Seconds",
+    "SendOptions",
     "SendResult",
     "Settings",
     "SpoolrackError",
     "StageInfo",
     "StageResult",
+    "StagedOptions",
     "Staging",
+    "StreamOptions",
     "Worker",
+    "WorkerOptions",
     "__version__",
     "connect",
     "errors",
