@@ -75,6 +75,15 @@ async def test_a_report_has_no_response_and_ends_the_silence_of_a_stream(
     assert [message.receive_count for message in again] == [2, 1, 1, 1]
 
 
+async def test_a_report_changes_how_many_messages_may_be_in_flight(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2", b"3")
+    stream = await opened(client, concurrency=1, max_in_flight=1)
+    await next_messages(stream, 1)
+    await stream.write(rpc.StreamReceiveRequest(begun=1, max_in_flight=3))
+    assert [message.body for message in await next_messages(stream, 2)] == [b"2", b"3"]
+
+
 async def test_a_report_travels_with_a_request(client: Client, clock: ManualClock) -> None:
     await client.create()
     await client.send(b"1", b"2", b"3", b"4")
