@@ -1,4 +1,4 @@
-"""Reports of what a stream has handed out: few, the last one sure, and nothing to an older server."""
+"""Reports of what a stream has handed out: few, and the last one sure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import spoolrack
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.empty_pb2 import Empty
 from spoolrack import aio
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -23,27 +24,42 @@ Talk = Callable[[Iterator[rpc.StreamReceiveRequest]], Iterator[rpc.StreamReceive
 
 
 @contextlib.contextmanager
-def receiving(talk: Talk, *, deletes_wait_for: threading.Event | None = None) -> Iterator[str]:
-    """Serve streams of receives by `talk`; yield the server's address. Without an event there are no
-    deletes."""
+def receiving(
+    talk: Talk,
+    released: list[rpc.MessageRelease] | None = None,
+    *,
+    deletes_wait_for: threading.Event | None = None,
+) -> Iterator[str]:
+    """Serve streams of receives by `talk`, releases, and with an event deletes; yield the server's
+    address."""
     server = grpc.server(ThreadPoolExecutor(8))
 
     def serve(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         context.send_initial_metadata(())
         yield from talk(requests)
 
-    handler = grpc.stream_stream_rpc_method_handler(
+    def release(request: rpc.ReleaseRequest, context: grpc.ServicerContext) -> rpc.ReleaseResponse:
+        if released is not None:
+            released.extend(request.releases)
+        return rpc.ReleaseResponse(results=[rpc.ReleaseResult() for _ in request.releases])
+
+    receive = grpc.stream_stream_rpc_method_handler(
         serve,
         rpc.StreamReceiveRequest.FromString,
         rpc.StreamReceiveResponse.SerializeToString,
     )
-    handlers = {"StreamReceive": handler}
 
     def delete(request: rpc.DeleteRequest, context: grpc.ServicerContext) -> rpc.DeleteResponse:
         assert deletes_wait_for is not None
         deletes_wait_for.wait(60)
         return rpc.DeleteResponse(results=[rpc.DeleteResult() for _ in request.targets])
 
+    handlers = {
+        "StreamReceive": receive,
+        "Release": grpc.unary_unary_rpc_method_handler(
+            release, rpc.ReleaseRequest.FromString, rpc.ReleaseResponse.SerializeToString
+        ),
+    }
     if deletes_wait_for is not None:
         handlers["Delete"] = grpc.unary_unary_rpc_method_handler(
             delete, rpc.DeleteRequest.FromString, rpc.DeleteResponse.SerializeToString
@@ -59,25 +75,29 @@ def receiving(talk: Talk, *, deletes_wait_for: threading.Event | None = None) ->
 
 def frame(first: int, count: int) -> rpc.StreamReceiveResponse:
     messages = [pb.Message(id=f"{n}", body=b"x", receipt=f"{n}") for n in range(first, first + count)]
-    return rpc.StreamReceiveResponse(messages=messages, visibility_timeout=Duration(seconds=3_600))
+    received = rpc.ReceiveResponse(messages=messages, visibility_timeout=Duration(seconds=3_600))
+    return rpc.StreamReceiveResponse(received=received)
 
 
 class Listener:
     """Delivers `COUNT` messages, and hears the reports."""
 
     def __init__(self) -> None:
-        self.first: rpc.StreamReceiveRequest | None = None
+        self.first: rpc.ReceiveStart | None = None
         self.begun: list[int] = []
         self.in_flight: list[int] = []
         self.has_ended = threading.Event()
 
     def talk(self, requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
-        self.first = next(requests)
+        self.first = next(requests).start
         yield frame(0, COUNT)
         try:
             for request in requests:
-                self.begun.append(request.begun)
-                self.in_flight.append(request.max_in_flight)
+                if request.HasField("stop"):
+                    yield rpc.StreamReceiveResponse(stopped=Empty())
+                else:
+                    self.begun.append(request.begun)
+                    self.in_flight.append(request.max_in_flight)
         finally:
             self.has_ended.set()
 
@@ -154,18 +174,30 @@ def test_handlers_go_on_while_deletes_are_under_way_and_their_messages_take_no_p
     assert listener.first.concurrency == 2
 
 
-def test_an_older_server_that_refuses_reports_goes_on_delivering() -> None:
-    def talk(requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
-        next(requests)
-        yield frame(0, 1)
-        next(requests)
-        response = rpc.StreamReceiveResponse()
-        response.error.code = grpc.StatusCode.INVALID_ARGUMENT.value[0]
-        yield response
-        yield frame(1, 1)
-        for _ in requests:
-            pass
+def late(requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
+    """Deliver a message at once, and two when the client stops the stream."""
+    next(requests)
+    yield frame(0, 1)
+    assert any(request.HasField("stop") for request in requests)
+    yield frame(1, 2)
+    yield rpc.StreamReceiveResponse(stopped=Empty())
 
-    with receiving(talk) as url, spoolrack.connect(url, retry=ONCE) as client:
-        stream = client.queue("jobs").messages()
-        assert [next(stream).id, next(stream).id] == ["0", "1"]
+
+def test_a_closed_stream_releases_the_messages_that_were_on_their_way() -> None:
+    released: list[rpc.MessageRelease] = []
+    with receiving(late, released) as url, spoolrack.connect(url, retry=ONCE) as client:
+        with client.queue("jobs").messages() as stream:
+            assert next(stream).id == "0"
+        assert list(stream) == []
+    assert [(each.receipt, each.uncounted) for each in released] == [("1", True), ("2", True)]
+
+
+async def test_a_closed_stream_of_tasks_releases_them_too() -> None:
+    released: list[rpc.MessageRelease] = []
+    with receiving(late, released) as url:
+        async with (
+            aio.connect(url, retry=ONCE) as client,
+            client.queue("jobs").messages() as stream,
+        ):
+            assert (await anext(stream)).id == "0"
+    assert [(each.receipt, each.uncounted) for each in released] == [("1", True), ("2", True)]
