@@ -76,7 +76,8 @@ class ChannelCalls(Protocol):
         stop: Any,
     ) -> ReportingFrames:
         """Open a call that takes reports after its first `request`. `report_of` makes the request of a
-        report, `stop` is the last one; `method_of_one` is the same method, for a single request."""
+        report, `stop` is the last one; `method_of_one` is the same method, for a single
+        request."""
 
     async def close(self) -> None: ...
 
@@ -381,11 +382,11 @@ class ReportingTaskFrames(TaskFrames):
     async def _write(self, first: Any) -> None:
         try:
             await self._call.write(first)
-            sent: Any = None
+            sent = 0
             while not self._ended.is_set():
                 await self._some.wait()
                 self._some.clear()
-                if self._newest != sent:
+                if self._newest > sent:
                     sent = self._newest
                     await self._call.write(self._report_of(sent))
                     with contextlib.suppress(TimeoutError):

@@ -216,7 +216,9 @@ class GrpcTransport:
                 stub.StreamReceive,
                 stub.one_request.StreamReceive,
                 rpc.StreamReceiveRequest(start=start),
-                lambda told: rpc.StreamReceiveRequest(begun=told[0], max_in_flight=told[1]),
+                lambda told: rpc.StreamReceiveRequest(
+                    report=rpc.ReceiveReport(begun=told[0], max_in_flight=told[1])
+                ),
                 rpc.StreamReceiveRequest(stop=Empty()),
             )
         )
