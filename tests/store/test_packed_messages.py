@@ -5,6 +5,7 @@ nothing else about it changes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from spoolrack_store.engine import recovery
@@ -22,6 +23,7 @@ from spoolrack_store.model.transitions import State
 
 from tests.support.dead_letter_rig import LEASE, Rig
 from tests.support.recount import drifts, paths_in
+from tests.support.steps import steps_of
 
 COUNT = 40
 BODIES = [b"%d" % number for number in range(COUNT)]
@@ -135,12 +137,50 @@ def test_a_priority_overtakes_packed_messages(packed: tuple[Rig, list[str]]) -> 
     assert [each.body for each in messages_of(rig.receive(most=3))] == [b"urgent", b"0", b"1"]
 
 
-def test_groups_and_packed_messages_share_a_queue(packed: tuple[Rig, list[str]]) -> None:
-    rig, _ = packed
-    rig.ask(Send(queue="q", bodies=[b"grouped"], groups={0: "g"}))
+@pytest.mark.parametrize("order", ["fair", "strict"])
+def test_groups_and_packed_messages_share_a_queue(packed: tuple[Rig, list[str]], order: str) -> None:
+    rig, ids = packed
+    rig.set("q", QueueSettings(messages_per_file=1, group_order=order))
+    rig.ask(Send(queue="q", bodies=[b"grouped", b"urgent"], groups={0: "g", 1: "g"}, priorities={1: 5}))
     _rest(rig)
+    assert _packed_ids(rig) == ids
     got = [each.body for _ in range(50) for each in messages_of(rig.receive(most=1))]
-    assert sorted(got) == sorted([*BODIES, b"grouped"])
+    rest = [body for body in got if body in BODIES]
+    assert rest == BODIES
+    # Taking turns, the group has its first message among the first three.
+    assert set(got[:3]) & {b"grouped", b"urgent"}
+    assert sorted(got) == sorted(
+        [*BODIES, b"grouped", b"urgent"] if order == "fair" else [*BODIES, b"grouped"]
+    )
+
+
+@pytest.mark.parametrize("others", [{"groups": {0: "g"}}, {"priorities": {0: 5}}])
+def test_a_start_packs_messages_beside_those_with_a_group_or_a_priority(
+    packed: tuple[Rig, list[str]], others: dict[str, Any]
+) -> None:
+    rig, ids = packed
+    rig.ask(Send(queue="q", bodies=[b"other"], **others))
+    _rest(rig)
+    rig = rig.restart("p10")
+    _rest(rig)
+    assert _packed_ids(rig) == ids
+    got = [each.body for _ in range(50) for each in messages_of(rig.receive(most=1))]
+    assert [body for body in got if body != b"other"] == BODIES
+
+
+@pytest.mark.parametrize("others", [{"groups": {0: "g"}}, {"priorities": {0: 5}}])
+def test_the_first_message_with_a_group_or_a_priority_costs_the_same_whatever_waits(
+    others: dict[str, Any],
+) -> None:
+    def steps(backlog: int) -> int:
+        rig = Rig(LONE)
+        rig.send(*[b"x"] * backlog)
+        rig = rig.restart()
+        _rest(rig)
+        other = Send(queue="q", bodies=[b"other"], **others)
+        return steps_of(lambda: [rig.ask(other), rig.ask(), rig.receive(most=1)])
+
+    assert steps(800) <= steps(40) + 50
 
 
 def test_a_process_that_lists_again_keeps_what_is_packed(packed: tuple[Rig, list[str]]) -> None:

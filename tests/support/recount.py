@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from itertools import chain
 
 from spoolrack_store.engine.entries import Entry
-from spoolrack_store.engine.index import COUNTED, CountsByAge, GroupOrder, Index, QueueIndex
+from spoolrack_store.engine.index import (
+    COUNTED,
+    CountsByAge,
+    EntryOrder,
+    GroupOrder,
+    Index,
+    PriorityOrder,
+    QueueIndex,
+)
 from spoolrack_store.model.members import lowest
 from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.names import Name, parse
@@ -65,7 +73,7 @@ def _compare_queue(
     assert callable(compare)
     counts, sent = dict.fromkeys(COUNTED, 0), CountsByAge()
     firsts: dict[State, set[str]] = {state: set() for state in COUNTED}
-    priorities: set[str] = set()
+    levels: dict[int, set[str]] = {0: set()}
     size = 0
     for each, held in there:
         if each.state not in counts:
@@ -77,8 +85,8 @@ def _compare_queue(
             size += stem.counted
         if each.state is State.READY:
             sent.add(sent_at(stem.id), held.bit_count())
-            if queue.priorities is not None:
-                priorities.add(queue.priorities._key(stem.priority, first))
+            if not stem.is_grouped:
+                levels.setdefault(stem.priority, set()).add(first)
     for entry in entries:
         held = entry.held if entry.name.state in counts else 0
         compare(f"the messages of {entry.name.path}", entry.counted, held)
@@ -91,10 +99,17 @@ def _compare_queue(
         compare(f"{name}'s {state.value} order", list(order.names), sorted(firsts[state]))
         compare(f"the length of {name}'s {state.value} order", len(order.names), len(firsts[state]))
     if queue.priorities is not None:
-        compare(f"{name}'s order of priorities", list(queue.priorities.names), sorted(priorities))
+        kept = {priority: list(order.names) for priority, order in queue.priorities.levels.items()}
+        counted = {priority: sorted(levels.get(priority, ())) for priority in kept}
+        compare(f"{name}'s order of priorities", kept, counted)
     if queue.groups is not None:
-        anew = GroupOrder(entry for entry in entries if entry.counted)
-        anew._is_strict, anew._aging = queue.groups._is_strict, queue.groups._aging
+        packed = counts[State.READY] - sum(
+            e.counted.bit_count() for e in entries if e.name.state is State.READY
+        )
+        anew = GroupOrder(PriorityOrder(EntryOrder()), packed)
+        for entry in entries:
+            anew.change(entry, 0, entry.counted)
+        anew._is_strict = queue.groups._is_strict
         for group in anew._groups.values():
             anew._offer(group)
         compare(f"{name}'s available messages", queue.groups.available, anew.available)

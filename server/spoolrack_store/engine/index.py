@@ -11,7 +11,8 @@ waiting message costs its name and one reference. Pure.
 A packed message is a lone ready one behind `UNPACKED` others, or in a listing: the index keeps the
 path of its only name, and its place in the order of its queue. So a deep backlog takes few bytes, and
 the collector of garbage sees none of it. Its objects are made when something asks for it, and it is
-packed again if it stays. Packing is safe between commits alone, while no part holds an entry.
+packed again if it stays. Packing is safe between commits alone, while no part holds an entry. It has
+no group and no priority: the first message with one of them unpacks nothing.
 
 Ready messages are leased in an order. Without groups it is the order of the sends. With groups, those
 that have something to lease take turns, in the order in which they were leased from last, and each
@@ -21,7 +22,8 @@ else it takes from all groups alike. Messages without a group are a group of the
 blocks.
 
 Once a queue had a message with a priority, its ready messages are leased in the order of
-`PriorityOrder`; so are those of each group, but for the groups of a strict queue.
+`PriorityOrder`; so are those of each group, but for the groups of a strict queue. It begins with a copy
+of the order of the sends, whose references take a millisecond for each half a million.
 
 Costs: a message that appears or disappears costs what its group and its entry take, whatever else
 waits; a receive costs the groups that it takes from.
@@ -33,6 +35,7 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from operator import itemgetter
@@ -75,6 +78,12 @@ class SortedNames:
     def __iter__(self) -> Iterator[str]:
         for chunk in self._chunks:
             yield from chunk
+
+    def copy(self) -> SortedNames:
+        """Return a list of the same names."""
+        made = SortedNames()
+        made._chunks, made._count = [chunk.copy() for chunk in self._chunks], self._count
+        return made
 
     def add(self, name: str) -> bool:
         """Add `name`; return False if it is there already."""
@@ -175,54 +184,45 @@ class EntryOrder:
         if first == was:
             return
         if was:
-            self._remove(self._key(stem.priority, was), entry)
+            self._remove(was, entry)
         if first:
-            key = self._key(stem.priority, first)
-            if self.names.add(key):
-                self._by_first[key] = entry
+            if self.names.add(first):
+                self._by_first[first] = entry
             else:
-                self.at(key)
-                self._doubles.setdefault(key, []).append(entry)
+                self.at(first)
+                self._doubles.setdefault(first, []).append(entry)
 
-    def _remove(self, key: str, entry: Entry) -> None:
-        doubles = self._doubles.get(key)
+    def _remove(self, first: str, entry: Entry) -> None:
+        doubles = self._doubles.get(first)
         if doubles is None:
-            self.names.remove(key)
-            del self._by_first[key]
+            self.names.remove(first)
+            del self._by_first[first]
             return
-        if self._by_first[key] is entry:
-            self._by_first[key] = doubles.pop()
+        if self._by_first[first] is entry:
+            self._by_first[first] = doubles.pop()
         else:
             doubles.remove(entry)
         if not doubles:
-            del self._doubles[key]
+            del self._doubles[first]
 
     def extend(self, ids: Sequence[str]) -> None:
         """Add packed messages, in order."""
-        self.names.extend([self._key(0, id) for id in ids])
+        self.names.extend(ids)
 
     def hide(self, entry: Entry) -> None:
         """Forget the entry of a message that is packed now."""
-        del self._by_first[self._key(0, entry.batch.stem.id)]
+        del self._by_first[entry.batch.stem.id]
 
     def show(self, entry: Entry) -> None:
         """Know the entry of a message that was packed."""
-        self._by_first[self._key(0, entry.batch.stem.id)] = entry
+        self._by_first[entry.batch.stem.id] = entry
 
-    def _key(self, priority: int, id: str) -> str:
-        """Return the text that is in the order of the messages, and ends in the id."""
-        return id
-
-    def copy_from(self, other: EntryOrder) -> None:
-        """Copy the entries of another order."""
-        self._by_first, self._doubles = {}, {}
-        keys: list[str] = []
-        for was, entry in other.sightings(""):
-            key = self._key(0 if entry is None else entry.batch.stem.priority, was[-ID_LENGTH:])
-            keys.append(key)
-            if entry is not None and self._by_first.setdefault(key, entry) is not entry:
-                self._doubles.setdefault(key, []).append(entry)
-        self.names = SortedNames(dict.fromkeys(keys))
+    def copy(self) -> EntryOrder:
+        """Return an order of the same entries."""
+        made = EntryOrder(self._unpack)
+        made.names, made._by_first = self.names.copy(), self._by_first.copy()
+        made._doubles = {first: doubles.copy() for first, doubles in self._doubles.items()}
+        return made
 
     def first(self) -> str | None:
         """Return the id of the first message."""
@@ -233,7 +233,7 @@ class EntryOrder:
         entry = self._by_first.get(first)
         if entry is None:
             assert self._unpack is not None
-            entry = self._unpack(first[-ID_LENGTH:])
+            entry = self._unpack(first)
         return entry
 
     def since(self, id: str) -> Iterator[tuple[str, Entry]]:
@@ -274,36 +274,68 @@ class EntryOrder:
             stem = entry.batch.stem
             # Only what has an id between two messages of one file divides it: a part of it that came
             # back.
-            if ahead is not None and stem.count and batch_of(ahead[-ID_LENGTH:]) == stem.id:
+            if ahead is not None and stem.count and batch_of(ahead) == stem.id:
                 run = below(members, index_of(ahead))
                 if run != members:
                     rest = members & ~run
-                    id = stem.message_id(lowest(rest))
-                    heappush(split, (self._key(stem.priority, id), entry, rest))
+                    heappush(split, (stem.message_id(lowest(rest)), entry, rest))
                     members = run
             members &= ~but.get(entry, 0)
             if members:
                 yield entry, members
 
 
-class PriorityOrder(EntryOrder):
+class PriorityOrder:
     """Entries in the order of their priorities, the oldest of one priority first.
 
-    With an `aging` a message stands where it would without a priority if it had been sent so much
-    earlier for each step of its priority: so a lower one is overtaken for a bounded time only. All
-    messages of a file have one priority and one time, so a message that waits costs nothing.
+    Each priority has an order of its own, and a receive merges them: another `aging` moves nothing.
+    With one a message stands where it would without a priority if it had been sent so much earlier for
+    each step of its priority: so a lower one is overtaken for a bounded time only. All messages of a
+    file have one priority and one time.
     """
 
-    __slots__ = ("aging",)
+    __slots__ = ("levels",)
 
-    def __init__(self, unpack: Callable[[str], Entry] | None = None, *, aging: int = 0) -> None:
-        """`aging` in milliseconds; 0: a higher priority is always first."""
-        super().__init__(unpack)
-        self.aging = aging
+    def __init__(self, plain: EntryOrder) -> None:
+        """`plain` are the entries of priority 0."""
+        self.levels = {0: plain}
 
-    def _key(self, priority: int, id: str) -> str:
-        rank = sent_at(id) + (MAX_PRIORITY - priority) * (self.aging or _ALWAYS)
-        return f"{rank:014x}{id}"
+    def change(self, entry: Entry, before: int, after: int) -> None:
+        """Move an entry from the place of its members `before` to that of `after`."""
+        level = self.levels.get(entry.batch.stem.priority)
+        if level is None:
+            level = self.levels[entry.batch.stem.priority] = EntryOrder()
+        level.change(entry, before, after)
+
+    def first(self) -> str | None:
+        """Return the id of the oldest message."""
+        return min(filter(None, (level.first() for level in self.levels.values())), default=None)
+
+    def runs(
+        self, but: Mapping[Entry, int], members_of: Callable[[Entry], int], aging: int | None
+    ) -> Runs:
+        """Yield messages in order, as `EntryOrder.runs` does.
+
+        `aging` in milliseconds; 0: a higher priority is always first; None: the oldest message is.
+        """
+        if len(self.levels) == 1:
+            return self.levels[0].runs(but, members_of)
+        levels = [level.runs(but, members_of) for level in self.levels.values()]
+        return _merged(levels, partial(_place_of, aging))
+
+
+def _merged(runs: Iterable[Runs], place_of: Callable[[tuple[Entry, int]], tuple[int, str]]) -> Runs:
+    yield from heapq.merge(*runs, key=place_of)
+
+
+def _place_of(aging: int | None, run: tuple[Entry, int]) -> tuple[int, str]:
+    """Return the place of a run among those of other priorities."""
+    entry, members = run
+    stem = entry.batch.stem
+    id = stem.message_id(lowest(members))
+    if aging is None:
+        return 0, id
+    return sent_at(id) + (MAX_PRIORITY - stem.priority) * (aging or _ALWAYS), id
 
 
 _ALWAYS: Final = 1 << 48
@@ -315,11 +347,11 @@ class _Group:
 
     __slots__ = ("claimed", "hidden", "name", "offered", "ready", "waiting")
 
-    def __init__(self, name: str, ready: EntryOrder) -> None:
+    def __init__(self, name: str, ready: PriorityOrder) -> None:
         self.name = name
         self.ready = ready
         self.hidden = EntryOrder()
-        """Leased and delayed messages."""
+        """Leased and delayed messages; of the messages without a group none, as they block nothing."""
         self.waiting = 0
         """Messages that are ready."""
         self.offered = 0
@@ -331,52 +363,47 @@ class _Group:
     def end(self) -> str | None:
         """The id of the message before which the group is open, if the order is strict; None: it is
         open to its last."""
-        return self.hidden.first() if self.name else None
+        return self.hidden.first()
 
     @property
     def is_blocked(self) -> bool:
         end, ready = self.end, self.ready.first()
         return end is not None and ready is not None and end <= ready
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.waiting or self.hidden)
-
 
 class GroupOrder:
     """The groups of one queue."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        """`entries` are all that the queue counts."""
-        self._groups: dict[str, _Group] = {}
+    def __init__(self, ready: PriorityOrder, waiting: int) -> None:
+        """`ready` are the queue's ready messages, so many: none of them has a group."""
+        self._rest = _Group("", ready)
+        """The messages without a group."""
+        self._groups = {"": self._rest}
         self._turns: OrderedDict[_Group, None] = OrderedDict()
         """Groups that have something to lease, the one whose turn it is first."""
         self._is_strict = False
-        self._aging: int | None = None
-        """None: no message had a priority."""
+        self._aging: int = 0
         self.available = 0
         """Messages of these groups that are ready."""
-        for entry in entries:
-            self.change(entry, 0, entry.counted)
+        self.add_packed(waiting)
 
-    def be_set(self, settings: QueueSettings, *, has_priorities: bool) -> None:
-        """Apply the queue's settings: a change takes one pass."""
+    def add_packed(self, count: int) -> None:
+        """Count packed messages that are in the order now."""
+        self._rest.waiting += count
+        self._offer(self._rest)
+
+    def be_set(self, settings: QueueSettings) -> None:
+        """Apply the queue's settings: a change takes one pass of the groups."""
+        self._aging = settings.priority_aging
         is_strict = settings.group_order == "strict"
-        aging = settings.priority_aging if has_priorities else None
-        if (is_strict, aging) == (self._is_strict, self._aging):
-            return
-        self._is_strict, self._aging = is_strict, aging
-        for group in self._groups.values():
-            if has_priorities:
-                was, group.ready = group.ready, self._order_of(group.name)
-                group.ready.copy_from(was)
-            self._offer(group)
+        if is_strict != self._is_strict:
+            self._is_strict = is_strict
+            for group in self._groups.values():
+                self._offer(group)
 
-    def _order_of(self, name: str) -> EntryOrder:
-        """Return an order for the ready messages of a group; a strict one has that of the sends."""
-        if self._aging is None or (self._is_strict and name):
-            return EntryOrder()
-        return PriorityOrder(aging=self._aging)
+    def _aging_of(self, group: _Group) -> int | None:
+        """Return the aging of a group's priorities; None: it is in the order of the sends."""
+        return None if self._is_strict and group.name else self._aging
 
     def change(self, entry: Entry, was: int, held: int) -> None:
         """Update an entry from the members `was` to `held`."""
@@ -394,14 +421,14 @@ class GroupOrder:
     def _change(self, entry: Entry, name: str, was: int, held: int) -> None:
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = _Group(name, self._order_of(name))
+            group = self._groups[name] = _Group(name, PriorityOrder(EntryOrder()))
         if entry.name.state is State.READY:
             group.ready.change(entry, was, held)
             group.waiting += held.bit_count() - was.bit_count()
-        else:
+        elif name:
             group.hidden.change(entry, was, held)
         self._offer(group)
-        if group.is_empty:
+        if name and not (group.waiting or group.hidden):
             del self._groups[name]
 
     def _offer(self, group: _Group) -> None:
@@ -449,7 +476,7 @@ class GroupOrder:
     def _turn(self, group: _Group, share: int, but: Mapping[Entry, int]) -> Runs:
         """Yield runs of up to `share` messages of a group."""
         end = group.end if self._is_strict else None
-        for entry, ready in group.ready.runs(but, self._members(group)):
+        for entry, ready in group.ready.runs(but, self._members(group), self._aging_of(group)):
             members = ready if end is None else _before(entry, ready, end)
             if not members:
                 return
@@ -526,17 +553,19 @@ class QueueIndex:
     """The messages of one queue."""
 
     __slots__ = (
-        *("_unpack", "bytes", "counts", "entered", "groups", "left", "orders", "priorities", "ready"),
+        *("bytes", "counts", "entered", "groups", "left", "orders", "plain", "priorities", "ready"),
         "sent",
     )
 
     def __init__(self, unpack: Callable[[str], Entry] | None = None) -> None:
-        self._unpack = unpack
         self.ready = EntryOrder(unpack)
+        self.plain: EntryOrder | None = None
+        """The ready messages without a group and a priority, once the queue had others."""
+        self.priorities: PriorityOrder | None = None
+        """The ready messages in the order of their priorities, once the queue had a message with one,
+        and none with a group."""
         self.groups: GroupOrder | None = None
         """Whose turn it is, once the queue had a message with a group."""
-        self.priorities: PriorityOrder | None = None
-        """The ready entries in the order of their priorities, once the queue had a message with one."""
         self.counts = dict.fromkeys(COUNTED, 0)
         self.bytes = 0
         """Of all messages that are counted."""
@@ -558,14 +587,21 @@ class QueueIndex:
         return chain(*self.orders.values())
 
     def order_by_priority(self) -> None:
-        """Order the ready messages by their priorities from now on."""
-        self.priorities = PriorityOrder(self._unpack)
-        self.priorities.copy_from(self.ready)
+        """Order the ready messages by their priorities from now on; none has one so far."""
+        self.plain = self.ready.copy()
+        self.priorities = PriorityOrder(self.plain)
+
+    def order_by_group(self) -> None:
+        """Let groups take turns from now on; no message has one so far."""
+        if self.priorities is None:
+            self.order_by_priority()
+        assert self.priorities is not None
+        self.groups, self.priorities = GroupOrder(self.priorities, self.counts[State.READY]), None
 
     @property
     def ready_orders(self) -> tuple[EntryOrder, ...]:
         """The orders in which a packed message stands."""
-        return (self.ready,) if self.priorities is None else (self.ready, self.priorities)
+        return (self.ready,) if self.plain is None else (self.ready, self.plain)
 
     def head(self, state: State = State.READY) -> Entry | None:
         """Return the entry that holds the oldest message in a state."""
@@ -583,7 +619,7 @@ class QueueIndex:
         """Return the number of messages that a receive could lease."""
         if self.groups is None:
             return self.counts[State.READY]
-        self.groups.be_set(settings, has_priorities=self.priorities is not None)
+        self.groups.be_set(settings)
         return self.groups.available
 
     def runs(self, room: int, but: Mapping[Entry, int], settings: QueueSettings, commit: int) -> Runs:
@@ -593,14 +629,11 @@ class QueueIndex:
         meanwhile.
         """
         if self.groups is not None:
-            self.groups.be_set(settings, has_priorities=self.priorities is not None)
+            self.groups.be_set(settings)
             return self.groups.runs(room, but, commit)
-        if self.priorities is None:
-            return self.ready.runs(but, _held)
-        if self.priorities.aging != settings.priority_aging:
-            self.priorities.aging = settings.priority_aging
-            self.priorities.copy_from(self.ready)
-        return self.priorities.runs(but, _held)
+        if self.priorities is not None:
+            return self.priorities.runs(but, _held, settings.priority_aging)
+        return self.ready.runs(but, _held)
 
 
 class Index:
@@ -792,7 +825,6 @@ class Index:
                 and stem.is_plain
                 and entry.held
                 and name.version == batch.top
-                and queue.groups is None
                 and stem.id not in self._doubles
                 and batch_of(stem.id) + "n" not in self._by_id
             ):
@@ -807,8 +839,6 @@ class Index:
         """Take in the names of a listing of the queue's folder, in order, those that can be packed;
         return their ids, and the other names."""
         packed, by_id, index = self._packed, self._by_id, self.queue(queue)
-        if index.groups is not None:
-            return (), names
         others: list[str] = []
         ids: list[str] = []
         size = 0
@@ -830,6 +860,8 @@ class Index:
             index.counts[State.READY] += len(ids)
             for order in index.ready_orders:
                 order.extend(ids)
+            if index.groups is not None:
+                index.groups.add_packed(len(ids))
             index.sent.add_all(ids)
             self.changed.add(queue)
         return ids, others
@@ -956,6 +988,11 @@ class Index:
         queue = self.queue(name.queue)
         stem = entry.batch.stem
         was = entry.counted
+        if queue.groups is None and held:
+            if stem.is_grouped:
+                queue.order_by_group()
+            elif stem.priority and queue.priorities is None and name.state is State.READY:
+                queue.order_by_priority()
         queue.counts[name.state] += held.bit_count() - was.bit_count()
         if held:
             queue.bytes += entry.batch.counted_bytes_of(held)
@@ -978,12 +1015,8 @@ class Index:
             queue.sent.add(sent_at(stem.id), held.bit_count() - was.bit_count())
             if queue.priorities is not None:
                 queue.priorities.change(entry, was, held)
-            elif stem.priority and held:
-                queue.order_by_priority()
         if queue.groups is not None:
             queue.groups.change(entry, was, held)
-        elif stem.is_grouped and held:
-            queue.groups = GroupOrder(queue.entries)
 
 
 def _held(entry: Entry) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine import sender
-from spoolrack_store.engine.index import EntryOrder, GroupOrder, PriorityOrder
+from spoolrack_store.engine.index import GroupOrder, PriorityOrder
 from spoolrack_store.model.batch_file import stem_of
 from spoolrack_store.model.names import Stem
 
@@ -38,25 +38,28 @@ def _sends_lose_it(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(sender, "stem_of", _without_priority)
 
 
+def _with_aging(patched: pytest.MonkeyPatch, other: Callable[[int | None], int | None]) -> None:
+    honest = PriorityOrder.runs
+    patched.setattr(
+        PriorityOrder,
+        "runs",
+        lambda self, but, members_of, aging: honest(self, but, members_of, other(aging)),
+    )
+
+
 def _never_ages(patched: pytest.MonkeyPatch) -> None:
     """Deliver a higher priority always first."""
-    honest = PriorityOrder._key
-
-    def key(self: PriorityOrder, priority: int, id: str) -> str:
-        self.aging = 0
-        return honest(self, priority, id)
-
-    patched.setattr(PriorityOrder, "_key", key)
+    _with_aging(patched, lambda aging: None if aging is None else 0)
 
 
 def _orders_strict_groups(patched: pytest.MonkeyPatch) -> None:
     """Order a strict group by its priorities, too."""
-    patched.setattr(GroupOrder, "_order_of", lambda self, name: PriorityOrder(aging=self._aging or 0))
+    patched.setattr(GroupOrder, "_aging_of", lambda self, group: self._aging)
 
 
 def _keeps_the_sends_order(patched: pytest.MonkeyPatch) -> None:
     """Priorities change nothing."""
-    patched.setattr(PriorityOrder, "_key", EntryOrder._key)
+    _with_aging(patched, lambda aging: None)
 
 
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

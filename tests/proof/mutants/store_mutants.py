@@ -1215,8 +1215,8 @@ STORE_MUTANTS: Final = (
         breaks="the oldest lease of a queue is known",
         edits=edit(
             "engine/index.py:EntryOrder._remove",
-            "        if doubles is None:\n            self.names.remove(key)\n",
-            "        if doubles is None:\n            self.names.remove(key[:-1])\n",
+            "        if doubles is None:\n            self.names.remove(first)\n",
+            "        if doubles is None:\n            self.names.remove(first[:-1])\n",
         ),
         caught_by=(_STORIES,),
     ),
@@ -1276,6 +1276,16 @@ STORE_MUTANTS: Final = (
             "id in packed",
         ),
         caught_by=(_STORIES,),
+    ),
+    Mutant(
+        name="groups-and-priorities-forget-what-a-start-packs",
+        breaks="a message without a group or a priority is received beside others",
+        edits=edit(
+            "engine/index.py:QueueIndex.ready_orders",
+            "(self.ready,) if self.plain is None else (self.ready, self.plain)",
+            "(self.ready,)",
+        ),
+        caught_by=(_PACKED,),
     ),
     Mutant(
         name="ids-may-fall-below-those-of-packed-messages",
@@ -1445,7 +1455,7 @@ STORE_MUTANTS: Final = (
         breaks="nothing of a strict group is leased behind what is leased or delayed",
         edits=edit(
             "engine/index.py:_Group.end",
-            "        return self.hidden.first() if self.name else None\n",
+            "        return self.hidden.first()\n",
             "        return None\n",
         ),
         caught_by=(
