@@ -121,6 +121,7 @@ async def test_dead_letters_go_back_and_a_redrive_is_seen_and_cancelled(
 
 REFUSED: list[tuple[str, str, Any, str]] = [
     ("POST", "queues/q/redrives", {"rate": 1}, "the field"),
+    ("POST", "queues/q/redrives", {"queue": "other"}, "queue"),
     ("POST", "queues/q/redrives", {"message_ids": "x"}, "id"),
     ("POST", "queues/q/redrives", {"message_ids": [1]}, "message_ids"),
     ("POST", "queues/q/redrives", {"destination": ["x"]}, "destination"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -17,7 +18,6 @@ from ..system.logs import Log
 from ..wire.json_form import Request, parsed
 from . import request_bodies
 from .http_errors import SettingsTooLarge
-from .json_requests import object_in
 from .request_bodies import HttpLimits, UploadMemory
 
 JSON: Final = "application/json"
@@ -66,15 +66,18 @@ class HttpContext:
             raise InvalidRequest(
                 what="Content-Type", value=request.content_type, rule=f"must be {JSON}"
             )
-        return object_in(raw)
+        return _object_in(raw)
 
     async def asked(
         self, request: web.Request, kind: type[Request], *, without: Collection[str] = ()
     ) -> Request:
         """Return the contract's request in the body, the query and the path together; the names in
         `without` are none of its fields. Raise `InvalidRequest`."""
-        content = {**await self.json(request), **request.query, **request.match_info}
-        return parsed(content, kind, without=without)
+        content, named = await self.json(request), {**request.query, **request.match_info}
+        if twice := sorted(content.keys() & named.keys()):
+            rule = "goes into the path or the query alone"
+            raise InvalidRequest(what=twice[0], value=str(content[twice[0]]), rule=rule)
+        return parsed(content | named, kind, without=without)
 
     def drain(self) -> None:
         """End the waits of requests."""
@@ -89,3 +92,14 @@ class HttpContext:
 
 def answer(content: Mapping[str, Any], *, status: int = 200, **headers: str) -> web.Response:
     return web.json_response(content, status=status, headers={**PRIVATE, **headers})
+
+
+def _object_in(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; raise `InvalidRequest` for anything else."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
+    if not isinstance(found, dict):
+        raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
+    return found

@@ -1,4 +1,4 @@
-"""The endpoints of measurements: the server, its machine, the last hour of queues, their ages.
+"""The endpoints of monitoring: health, metrics, the server, its machine, and queues over time.
 
 Owns the bounds of each answer, so that an open page costs the same with ten messages and with a
 million. A queue that the caller may not monitor is left out of lists, and refused by name.
@@ -6,6 +6,7 @@ million. A queue that the caller may not monitor is left out of lists, and refus
 
 from __future__ import annotations
 
+from importlib import resources
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from ..wire.json_form import time_text
 from .context import HttpContext, answer
 from .request_checks import CALLER
 
+WORTH_PACKING: Final = 16 * 1024
+"""Bytes of metrics."""
 MOST_QUEUES: Final = 1_000
 """In one answer; `contains` finds others."""
 BUCKETS: Final = 11
@@ -28,13 +31,46 @@ BUCKETS: Final = 11
 
 
 class MonitoringEndpoints:
-    """The handlers of measurements. Lives in one event loop."""
+    """The handlers of monitoring. Lives in one event loop."""
 
     def __init__(self, context: HttpContext, health: Health, observer: Observer) -> None:
         self._context = context
         self._queues = context.app.queues
         self._health = health
         self._observer = observer
+
+    # Health, metrics and the description.
+
+    async def health(self, request: web.Request) -> web.StreamResponse:
+        if self._health.why is None:
+            return web.json_response({"status": "SERVING", **await self._refusals()})
+        return web.json_response({"status": "NOT_SERVING", "why": self._health.why}, status=503)
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"status": "LIVE"})
+
+    async def ready(self, request: web.Request) -> web.StreamResponse:
+        if self._health.is_serving:
+            return web.json_response({"status": "READY", **await self._refusals()})
+        return web.json_response({"status": "NOT_READY", "why": self._health.state}, status=503)
+
+    async def _refusals(self) -> dict[str, list[str]]:
+        """Return why sends are refused, if they are. The server is ready: receives and deletes go
+        on."""
+        found = await self._observer.refusals()
+        return {"refuses_sends": found} if found else {}
+
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        page, content_type = await self._observer.page(request.headers.get("Accept", ""))
+        response = web.Response(body=page, headers={"Content-Type": content_type})
+        if len(page) >= WORTH_PACKING:
+            response.enable_compression()
+        return response
+
+    async def openapi(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text=openapi(), content_type="application/json")
+
+    # Measurements.
 
     async def server(self, request: web.Request) -> web.StreamResponse:
         caller, why = request[CALLER], self._health.why
@@ -102,3 +138,8 @@ def _bounds(first: str) -> list[Millis]:
     if first not in ("1", "15", "300"):
         raise InvalidRequest(what="first", value=first, rule="must be 1, 15 or 300 seconds")
     return [Millis(int(first) * 1_000 << n) for n in range(BUCKETS)]
+
+
+def openapi() -> str:
+    """Return the OpenAPI 3.1 description of the endpoints, which is maintained by hand."""
+    return resources.files(__package__).joinpath("openapi.json").read_text()

@@ -14,8 +14,10 @@ from typing import Any, Final
 from aiohttp import web
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest, InvalidSetting, QueueExists, QueueNotFound
 from spoolrack_store.model.operations import Queue
+from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from ..app.bounds import queue_name
 from ..app.caller import Caller, Permission
@@ -24,7 +26,6 @@ from ..wire import convert
 from ..wire.json_form import rendered
 from . import headers
 from .context import JSON, HttpContext, answer
-from .json_requests import changes_in, declared
 from .request_checks import CALLER
 
 _FIELDS: Final = frozenset(
@@ -101,7 +102,8 @@ class QueueEndpoints:
         version = headers.required_version(request.headers)
         # As with softlayer/mq, another body means nothing.
         asked = await self._context.json(request) if request.content_type == JSON else {}
-        settings, labels = declared(asked)
+        named, labels = _named(asked)
+        settings = QueueSettings().changed(named)
         if version is not None:
             replacement = QueueChanges(
                 settings=asdict(settings), labels=labels, replaces_labels=True, if_version=version
@@ -118,11 +120,8 @@ class QueueEndpoints:
     async def patch(self, request: web.Request) -> web.StreamResponse:
         """Change the settings and the labels that are named; a label that is null goes."""
         version = headers.required_version(request.headers)
-        asked = await self._context.json(request)
-        labels = asked.pop("labels", {})
-        if not isinstance(labels, dict):
-            raise InvalidSetting(name="labels", value=labels, rule="must be an object")
-        changes = QueueChanges(settings=changes_in(asked), labels=labels, if_version=version or 0)
+        settings, labels = _named(await self._context.json(request))
+        changes = QueueChanges(settings=settings, labels=labels, if_version=version or 0)
         return await self._update(request, changes)
 
     async def _update(self, request: web.Request, changes: QueueChanges) -> web.StreamResponse:
@@ -165,3 +164,24 @@ def _picked(content: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]])
             value = content[name]
             found[name] = {part: value.get(part) for part in parts} if parts and value else value
     return found
+
+
+def _named(asked: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
+    """Return the settings that a body names, by the store's names with spans in milliseconds, and its
+    labels. Raise `InvalidSetting`."""
+    labels = asked.get("labels", {})
+    if not isinstance(labels, dict):
+        raise InvalidSetting(name="labels", value=labels, rule="must be an object")
+    settings = {
+        name: _millis(name, value) if name in SCHEMA and SCHEMA[name].is_span else value
+        for name, value in asked.items()
+        if name != "labels"
+    }
+    return settings, labels
+
+
+def _millis(name: str, seconds: object) -> Millis:
+    # An infinite span, or none at all, would not come through the store's bounds as an integer.
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) < 1e15:
+        raise InvalidSetting(name=name, value=seconds, rule="must be a number of seconds")
+    return Millis(round(seconds * 1_000))

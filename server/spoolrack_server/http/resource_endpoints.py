@@ -6,14 +6,17 @@ contract's, with what the caller may do with it: its permissions on all queues o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
-from google.protobuf.message import Message
+from google.protobuf.message import Message as Contract
 from spoolrack.v1 import redrive_service_pb2 as redrive_rpc
 from spoolrack.v1 import reservation_service_pb2 as reservation_rpc
 from spoolrack.v1 import schedule_service_pb2 as schedule_rpc
 from spoolrack.v1 import staging_service_pb2 as staging_rpc
+from spoolrack_store.model.operations import Message
 from spoolrack_store.model.redrive_requests import Redrive
 from spoolrack_store.model.reservation_requests import Reservation
 from spoolrack_store.model.stage_requests import StageInfo
@@ -121,6 +124,7 @@ class ReservationEndpoints:
         self._context = context
         self._reservations = context.app.reservations
         self._root_id = context.app.access.store.root_id
+        self._read = context.app.access.read
 
     async def list_reservations(self, request: web.Request) -> web.StreamResponse:
         asked = await self._context.asked(request, reservation_rpc.ListReservationsRequest)
@@ -180,9 +184,10 @@ class ReservationEndpoints:
             mark_read=asked.mark_read,
         )
         page = await anext(pages, None)
-        messages = () if page is None else page.messages
-        shown = [rendered(convert.message(each), without=("receipt",)) for each in messages]
-        return answer({"messages": shown, "next_index": page and page.following})
+        if page is None:
+            return answer({"messages": [], "next_index": None})
+        shown = await self._read(partial(_messages, page.messages))
+        return answer({"messages": shown, "next_index": page.following})
 
     async def commit(self, request: web.Request) -> web.StreamResponse:
         asked = await self._context.asked(request, reservation_rpc.CommitReservationsRequest)
@@ -243,6 +248,11 @@ class RedriveEndpoints:
         return answer(_redrive(request[CALLER], ended))
 
 
+def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    # As many as fit into a page: not in the event loop.
+    return [rendered(convert.message(each), without=("receipt",)) for each in messages]
+
+
 def _stage(caller: Caller, each: StageInfo) -> dict[str, Any]:
     return _shown(caller, convert.stage(each), *each.messages)
 
@@ -251,6 +261,6 @@ def _redrive(caller: Caller, each: Redrive) -> dict[str, Any]:
     return _shown(caller, convert.redrive(each), each.queue)
 
 
-def _shown(caller: Caller, resource: Message, *queues: str) -> dict[str, Any]:
+def _shown(caller: Caller, resource: Contract, *queues: str) -> dict[str, Any]:
     permissions = [each.value for each in caller.permissions(*queues)]
     return {**rendered(resource), "permissions": permissions}

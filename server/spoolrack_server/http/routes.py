@@ -13,7 +13,6 @@ from ..app.reservations import Reservations
 from ..app.schedules import Schedules
 from ..app.stages import Stages
 from ..metrics.observer import Observer
-from .admin_endpoints import AdminEndpoints
 from .context import HttpContext
 from .message_endpoints import MessageEndpoints
 from .monitoring_endpoints import MonitoringEndpoints
@@ -30,25 +29,25 @@ PAGE = ("page_size", "page_token")
 
 
 def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence[Route]:
-    pages, queues = AdminEndpoints(health, observer), QueueEndpoints(context)
+    queues, monitoring = QueueEndpoints(context), MonitoringEndpoints(context, health, observer)
     messages, schedules = MessageEndpoints(context), ScheduleEndpoints(context)
     stages, reservations = StageEndpoints(context), ReservationEndpoints(context)
-    redrives, measured = RedriveEndpoints(context), MonitoringEndpoints(context, health, observer)
+    redrives = RedriveEndpoints(context)
     queue = "/-/queues/{queue}"
     schedule = f"{queue}/schedules/{{schedule}}"
     reservation = "/-/reservations/{stream}/{sequence_number}"
     receive, monitor = Permission.RECEIVE, Permission.MONITOR
     # A page is served, too, while the server drains and after a failure, when an operator needs it.
     return (
-        Route("GET", "/-/health", pages.health, is_page=True, is_open=True),
-        Route("HEAD", "/-/health", pages.health, is_page=True, is_open=True),
-        Route("GET", "/-/health/live", pages.live, is_page=True, is_open=True),
-        Route("HEAD", "/-/health/live", pages.live, is_page=True, is_open=True),
-        Route("GET", "/-/health/ready", pages.ready, is_page=True, is_open=True),
-        Route("HEAD", "/-/health/ready", pages.ready, is_page=True, is_open=True),
-        Route("GET", "/-/metrics", pages.metrics, monitor, is_page=True),
-        Route("GET", "/-/openapi.json", pages.openapi, is_page=True),
-        Route("HEAD", "/-/openapi.json", pages.openapi, is_page=True),
+        Route("GET", "/-/health", monitoring.health, is_page=True, is_open=True),
+        Route("HEAD", "/-/health", monitoring.health, is_page=True, is_open=True),
+        Route("GET", "/-/health/live", monitoring.live, is_page=True, is_open=True),
+        Route("HEAD", "/-/health/live", monitoring.live, is_page=True, is_open=True),
+        Route("GET", "/-/health/ready", monitoring.ready, is_page=True, is_open=True),
+        Route("HEAD", "/-/health/ready", monitoring.ready, is_page=True, is_open=True),
+        Route("GET", "/-/metrics", monitoring.metrics, monitor, is_page=True),
+        Route("GET", "/-/openapi.json", monitoring.openapi, is_page=True),
+        Route("HEAD", "/-/openapi.json", monitoring.openapi, is_page=True),
         # Queues.
         Route(
             "GET",
@@ -163,15 +162,15 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
         Route("GET", "/-/redrives/{id}", redrives.get, Redrives.get, is_page=True),
         Route("POST", "/-/redrives/{id}/cancel", redrives.cancel, Redrives.cancel),
         # Measurements.
-        Route("GET", "/-/server", measured.server, is_page=True),
-        Route("GET", "/-/server/resources", measured.resources, monitor, is_page=True),
+        Route("GET", "/-/server", monitoring.server, is_page=True),
+        Route("GET", "/-/server/resources", monitoring.resources, monitor, is_page=True),
         Route(
-            "GET", "/-/trends", measured.trends, Queues.names, is_page=True, parameters=("contains",)
+            "GET", "/-/trends", monitoring.trends, Queues.names, is_page=True, parameters=("contains",)
         ),
         Route(
             "GET",
             "/-/ages",
-            measured.ages,
+            monitoring.ages,
             Queues.names,
             is_page=True,
             parameters=("contains", "first"),
@@ -179,10 +178,10 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
         Route(
             "GET",
             f"{queue}/ages",
-            measured.queue_ages,
+            monitoring.queue_ages,
             Queues.counts,
             is_page=True,
             parameters=("first",),
         ),
-        Route("GET", f"{queue}/history", measured.history, Queues.counts, is_page=True),
+        Route("GET", f"{queue}/history", monitoring.history, Queues.counts, is_page=True),
     )
