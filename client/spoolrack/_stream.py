@@ -1,7 +1,8 @@
 """A stream of messages that reconnects.
 
 A reader in the background takes the messages as the server delivers them (within the stream's credits),
-so that at the end those that were not handed out can be released, which counts as no receive. It opens
+so that at the end those that were not handed out can be released, which counts as no receive: it stops
+the stream, and reads what is on its way. It opens
 the stream again after a failure that may pass. Messages that wait here are kept leased.
 
 The server takes a message for begun once it may be handed out: that follows from the concurrency of the
@@ -231,13 +232,14 @@ class EnvelopeStream:
             self._arrived_before, self._reported = self._arrived, 0
             closing = self._closing.is_set()
         if closing:
-            deliveries.cancel()
+            deliveries.stop()
         return deliveries
 
     async def _accept(self, envelopes: Sequence[Envelope]) -> None:
         self._leases.add(envelopes)
         self._arrived += len(envelopes)
-        if not self._buffer.put(envelopes):
+        # A message that arrives while the stream is being closed is handed out to no caller.
+        if self._closing.is_set() or not self._buffer.put(envelopes):
             await self._release(envelopes)
         elif self._on_arrival is not None:
             self._on_arrival()
@@ -264,10 +266,13 @@ class EnvelopeStream:
                 )
 
     async def close(self) -> None:
-        """End the stream, and release the messages that wait in it. Idempotent."""
+        """End the stream, and release the messages that wait in it or are on their way. Idempotent."""
         self.abandon_now()
-        if self._reader is not None:
-            await self._reader.join(CLOSE_TIMEOUT * 2)
+        if self._reader is not None and not await self._reader.join(CLOSE_TIMEOUT):
+            # The server doesn't answer.
+            if self._deliveries is not None:
+                self._deliveries.cancel()
+            await self._reader.join(CLOSE_TIMEOUT)
         await self._acks.join(CLOSE_TIMEOUT * 2)
         self._context.open.discard(self)
 
@@ -289,7 +294,7 @@ class EnvelopeStream:
         if not self._until_dropped:
             self._leases.stop()
         if deliveries is not None:
-            deliveries.cancel()
+            deliveries.stop()
         if self._reader is None:
             self._buffer.close()
 

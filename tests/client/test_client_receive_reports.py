@@ -1,4 +1,4 @@
-"""Reports of what a stream has handed out: few, the last one sure, and nothing to an older server."""
+"""Reports of what a stream has handed out: few, and the last one sure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import spoolrack
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.empty_pb2 import Empty
 from spoolrack import aio
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -49,23 +50,27 @@ def receiving(talk: Talk) -> Iterator[str]:
 
 def frame(first: int, count: int) -> rpc.StreamReceiveResponse:
     messages = [pb.Message(id=f"{n}", body=b"x", receipt=f"{n}") for n in range(first, first + count)]
-    return rpc.StreamReceiveResponse(messages=messages, visibility_timeout=Duration(seconds=3_600))
+    received = rpc.ReceiveResponse(messages=messages, visibility_timeout=Duration(seconds=3_600))
+    return rpc.StreamReceiveResponse(received=received)
 
 
 class Listener:
     """Delivers `COUNT` messages, and hears the reports."""
 
     def __init__(self) -> None:
-        self.first: rpc.StreamReceiveRequest | None = None
+        self.first: rpc.ReceiveStart | None = None
         self.begun: list[int] = []
         self.has_ended = threading.Event()
 
     def talk(self, requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
-        self.first = next(requests)
+        self.first = next(requests).start
         yield frame(0, COUNT)
         try:
             for request in requests:
-                self.begun.append(request.begun)
+                if request.HasField("stop"):
+                    yield rpc.StreamReceiveResponse(stopped=Empty())
+                else:
+                    self.begun.append(request.begun)
         finally:
             self.has_ended.set()
 
@@ -115,20 +120,3 @@ def test_a_worker_says_how_many_handlers_it_has_and_reports_nothing() -> None:
         assert listener.has_ended.wait(60)
     assert listener.first is not None
     assert (listener.first.concurrency, listener.begun) == (3, [])
-
-
-def test_an_older_server_that_refuses_reports_goes_on_delivering() -> None:
-    def talk(requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
-        next(requests)
-        yield frame(0, 1)
-        next(requests)
-        response = rpc.StreamReceiveResponse()
-        response.error.code = grpc.StatusCode.INVALID_ARGUMENT.value[0]
-        yield response
-        yield frame(1, 1)
-        for _ in requests:
-            pass
-
-    with receiving(talk) as url, spoolrack.connect(url, retry=ONCE) as client:
-        stream = client.queue("jobs").messages()
-        assert [next(stream).id, next(stream).id] == ["0", "1"]

@@ -47,8 +47,13 @@ class Deliveries(Protocol):
     def connected(self) -> bool:
         """Return whether the server has accepted the stream."""
 
+    def stop(self) -> None:
+        """Ask for no more messages: `next` returns those that are on their way, and then raises
+        `ClientClosed`. May be repeated, from any thread."""
+
     def cancel(self) -> None:
-        """End the stream, and a waiting `next`. May be repeated, from any thread."""
+        """End the stream, and a waiting `next`: messages on their way stay leased. May be repeated,
+        from any thread."""
 
 
 class Pages(Protocol):

@@ -107,6 +107,8 @@ class FolderDeliveries:
         if under_way is not None:
             under_way.cancel()
 
+    stop = cancel  # A receive that can't be cancelled any more is returned.
+
 
 class FolderTransport:
     """`transports.ClientTransport` over one root."""

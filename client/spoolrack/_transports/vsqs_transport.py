@@ -89,6 +89,8 @@ class VsqsDeliveries:
         self._stop.told = True
         self._calls.wake()
 
+    stop = cancel  # Messages that are leased by then are returned.
+
 
 class VsqsTransport:
     """`transports.ClientTransport` over one folder."""

@@ -56,6 +56,10 @@ class Credits:
         self._silent_below = 0
         """A report must pass this number to end the silence; 0: there is none."""
 
+    def disconnect(self) -> None:
+        """Call `on_return` no more: the consumer has gone, and its leases may go on."""
+        self._on_return = _ignore
+
     @property
     def free(self) -> int:
         """Messages that may still be leased; 0 also if no byte is free, or the consumer is silent."""
@@ -117,3 +121,7 @@ class Credits:
         self._reported = max(self._reported, begun)
         self._silent_below = 0
         self._on_return()
+
+
+def _ignore() -> None:
+    pass
