@@ -142,5 +142,5 @@ async def test_the_request_of_the_sqs_scaler_is_answered_with_the_three_counts(
 def test_the_table_names_the_metadata_of_the_scaler() -> None:
     section = PAGE[PAGE.index("| metadata | |") :]
     named = set(re.findall(r"^\| `(\w+)` \|", section[: section.index("\n\n")], re.MULTILINE))
-    source = (CHECKOUT / "server" / "spoolrack_server" / "external_scaler.py").read_text()
+    source = (CHECKOUT / "server" / "spoolrack_server" / "rpc" / "external_scaler.py").read_text()
     assert named == set(re.findall(r'metadata(?:\.get\(|, )"(\w+)"', source))
