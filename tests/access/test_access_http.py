@@ -279,7 +279,7 @@ async def test_a_page_about_all_queues_needs_a_permission_at_all_of_them(files: 
         tokens=files.write_tokens("owner", "alice"),
         permissions=files.write_permissions("owner monitor *", "alice monitor a* b*"),
     )
-    entrance = RequestChecks(security.load(make_log()).guard)
+    entrance = RequestChecks(security.load(make_log()).access_control)
 
     async def page(request: web.Request) -> web.StreamResponse:
         return web.Response()

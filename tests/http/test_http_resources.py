@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from spoolrack_server.app.loop_answers import answer as outcome
+from spoolrack_server.app.store_access import answer as outcome
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
