@@ -157,10 +157,11 @@ class ReceiveStreams:
         queue, credits = wanted.queue, wanted.flow_control.credits
 
         def note(request: rpc.StreamReceiveRequest) -> bool:
-            if request.begun < 1:
+            report = request.report
+            if report.begun < 1:
                 return False
             was_silent = credits.is_silent
-            credits.report(request.begun)
+            credits.report(report.begun, _limit_of(report))
             if was_silent:
                 # The receive that waits in the store passed over what has become ready meanwhile.
                 self._store.retry_receives()
@@ -181,7 +182,7 @@ class ReceiveStreams:
                     return _stopped(receiving)
                 rule = (
                     "must be one that follows the first: delete, extend, release, reject, stop, or "
-                    "begun from 1 on"
+                    "a report from begun 1 on"
                 )
                 raise InvalidRequest(what="the frame", value=name or "none", rule=rule)
             if content.queue != queue:
@@ -218,6 +219,11 @@ def _stopped(receiving: asyncio.Task[None]) -> SubmittedRequest:
     ended: Future[None] = Future()
     receiving.add_done_callback(lambda _: ended.set_result(None))
     return SubmittedRequest([ended], bytes)
+
+
+def _limit_of(report: rpc.ReceiveReport) -> int | None:
+    """Return how many messages may be in flight from now on; None: as many as before."""
+    return min(report.max_in_flight, convert.MAX_IN_FLIGHT) if report.max_in_flight > 0 else None
 
 
 def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:

@@ -78,7 +78,7 @@ def test_an_id_is_forgotten_after_the_window(client: spoolrack.Client, world: Wo
 
 
 def test_the_window_is_a_setting_of_the_queue(client: spoolrack.Client) -> None:
-    assert client.create_queue("jobs").settings.deduplication_window == 300.0
+    assert client.create_queue("jobs").info().settings.deduplication_window == 300.0
     changed = client.update_queue("jobs", deduplication_window=3_600)
     assert changed.settings.deduplication_window == 3_600.0
     reset = client.update_queue("jobs", deduplication_window=None)
