@@ -1262,10 +1262,20 @@ STORE_MUTANTS: Final = (
         caught_by=(_STORIES,),
     ),
     Mutant(
-        name="packs-what-a-purge-holds",
+        name="a-purge-goes-on-with-what-is-sent",
         breaks="a purge deletes what was there when it began",
-        edits=edit("engine/engine.py:Engine._apply", " and not self._remover.purges", ""),
-        caught_by=("tests/proof/crash/test_everything_crashes.py",),
+        edits=edit("engine/remover.py:Remover.purge", "each[0] <= job.end", "True"),
+        caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a-purge-looks-for-a-batch-by-its-first-message",
+        breaks="a purge deletes what was there when it began",
+        edits=edit(
+            "engine/remover.py:Remover.purge",
+            'last[:-INDEX_DIGITS] + "f" * INDEX_DIGITS',
+            "last",
+        ),
+        caught_by=(_BOUNDED,),
     ),
     Mutant(
         name="a-listing-packs-what-has-another-name",
@@ -1506,7 +1516,7 @@ STORE_MUTANTS: Final = (
         name="a-paused-queue-takes-sends",
         breaks="a send to a queue whose sending is paused stores nothing",
         edits=edit(
-            "engine/sender.py:Sender._admit",
+            "engine/sender.py:Sender._check",
             "        record.require_sending()\n",
             "",
         ),
