@@ -6,33 +6,15 @@ import asyncio
 import threading
 
 import pytest
-from spoolrack import Client, aio
-from spoolrack._runtime import Tasks, Threads
 from spoolrack.errors import ClientClosed
 
 from tests.client.client_rig import until, until_async
-from tests.client.memory import Memory
-from tests.client.memory_transport import MemoryDeliveries, MemoryTransport
+from tests.client.lossy_root import LossyRoot
 
 
-class Broken(MemoryTransport):
-    """Its streams fail as only a defect does, at the next step after one was opened."""
-
-    def stream(
-        self,
-        queue: str,
-        *,
-        max_in_flight: int,
-        max_bytes_in_flight: int,
-        visibility_timeout: float | None,
-        concurrency: int,
-    ) -> MemoryDeliveries:
-        raise OverflowError(f"{max_in_flight} is too much for this machine")
-
-
-def test_a_defect_of_the_reader_reaches_all_threads_that_wait() -> None:
-    runtime = Threads()
-    client = Client(aio.Client(Broken(Memory(), runtime), runtime))
+def test_a_defect_of_the_reader_reaches_all_threads_that_wait(root: LossyRoot) -> None:
+    root.fail("stream", *[OverflowError("too much") for _ in range(2)])
+    client = root.client()
     stream = client.queue("jobs").messages()
     heard: list[BaseException] = []
 
@@ -50,18 +32,17 @@ def test_a_defect_of_the_reader_reaches_all_threads_that_wait() -> None:
         client.queue("jobs").work(print)
 
 
-async def test_a_defect_of_the_reader_reaches_all_tasks_that_wait() -> None:
-    runtime = Tasks()
-    async with aio.Client(Broken(Memory(), runtime), runtime) as client:
+async def test_a_defect_of_the_reader_reaches_all_tasks_that_wait(root: LossyRoot) -> None:
+    root.fail("stream", OverflowError("too much"))
+    async with root.aio_client() as client:
         stream = client.queue("jobs").messages()
         waiting = [asyncio.create_task(anext(stream)) for _ in range(3)]  # type: ignore[arg-type]
         done, _ = await asyncio.wait(waiting, timeout=10)
         assert [type(task.exception()) for task in done] == [OverflowError] * 3
 
 
-async def test_a_cancelled_reader_wakes_the_next_one() -> None:
-    runtime = Tasks()
-    async with aio.Client(MemoryTransport(Memory(), runtime), runtime) as client:
+async def test_a_cancelled_reader_wakes_the_next_one(root: LossyRoot) -> None:
+    async with root.aio_client() as client:
         await client.create_queue("jobs")
         stream = client.queue("jobs").messages()
         waiting = asyncio.create_task(anext(stream))  # type: ignore[arg-type]

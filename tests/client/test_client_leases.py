@@ -14,9 +14,8 @@ from spoolrack._leases import Leases, next_round
 from spoolrack._runtime import Threads, run
 from spoolrack.errors import Unreachable
 
-from tests.client.client_rig import MemoryTime, memory_client, until
-from tests.client.memory import Memory
-from tests.client.memory_transport import MemoryTransport
+from tests.client.client_rig import until
+from tests.client.lossy_root import LossyRoot, RootTime
 
 
 @given(visibility=st.floats(0.001, 43_200), seed=st.integers())
@@ -26,117 +25,103 @@ def test_a_lease_survives_one_round_of_extensions_that_fails(visibility: float, 
 
 
 @pytest.fixture
-def memory() -> Memory:
-    memory = Memory()
-    with memory_client(memory) as client:
+def stocked(root: LossyRoot) -> LossyRoot:
+    """The root, with three messages."""
+    with root.client() as client:
         client.create_queue("jobs")
         client.queue("jobs").send_many(str(number) for number in range(3))
-    return memory
+    return root
 
 
-def leases_of(memory: Memory) -> Leases:
+def leases_of(root: LossyRoot) -> Leases:
     runtime = Threads()
     # A visibility timeout that never comes near: the test makes the rounds itself.
-    return Leases(ClientContext(MemoryTransport(memory, runtime), runtime), "jobs", 3_600.0)
+    return Leases(ClientContext(root.transport(runtime), runtime), "jobs", 3_600.0)
 
 
-def test_all_leases_are_extended_in_one_call(memory: Memory) -> None:
-    leases = leases_of(memory)
-    leases.add(memory.lease("jobs", 3, 30))
-    memory.advance(29_000)
+def test_all_leases_are_extended_in_one_call(stocked: LossyRoot) -> None:
+    leases = leases_of(stocked)
+    leases.add(stocked.lease("jobs", 3, 30))
+    stocked.advance(29_000)
     run(leases.extend_all(30.0))
     leases.stop()
-    assert memory.calls[-1] == ("change_visibility", 3)
-    memory.advance(29_000)
-    assert memory.lease("jobs", 3, 30) == []
+    assert stocked.calls[-1] == ("change_visibility", 3)
+    stocked.advance(29_000)
+    assert stocked.lease("jobs", 3, 30) == []
 
 
-def test_a_lease_that_was_dropped_is_extended_no_more(memory: Memory) -> None:
-    leases = leases_of(memory)
-    held = memory.lease("jobs", 3, 30)
+def test_a_lease_that_was_dropped_is_extended_no_more(stocked: LossyRoot) -> None:
+    leases = leases_of(stocked)
+    held = stocked.lease("jobs", 3, 30)
     leases.add(held)
     leases.drop(held[1].receipt)
     run(leases.extend_all(60.0))
     leases.stop()
-    memory.advance(30_000)
-    assert [envelope.id for envelope in memory.lease("jobs", 3, 30)] == [held[1].id]
+    stocked.advance(30_000)
+    assert [envelope.id for envelope in stocked.lease("jobs", 3, 30)] == [held[1].id]
 
 
-def test_a_lease_that_was_lost_is_known_and_not_tried_again(memory: Memory) -> None:
-    leases = leases_of(memory)
-    (lost,) = memory.lease("jobs", 1, 10)
-    (kept,) = memory.lease("jobs", 1, 30)
+def test_a_lease_that_was_lost_is_known_and_not_tried_again(stocked: LossyRoot) -> None:
+    leases = leases_of(stocked)
+    (lost,) = stocked.lease("jobs", 1, 10)
+    (kept,) = stocked.lease("jobs", 1, 30)
     leases.add([lost, kept])
-    memory.advance(10_000)
+    stocked.advance(10_000)
     run(leases.extend_all(30.0))
     run(leases.extend_all(30.0))
     leases.stop()
-    assert memory.calls[-1] == ("change_visibility", 1)
+    assert stocked.calls[-1] == ("change_visibility", 1)
     assert leases.hand_out([lost, kept], keep=True) == [kept]
     assert leases.hand_out([kept], keep=False) == [kept]
 
 
-def test_a_round_that_fails_loses_no_lease(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
-    leases = leases_of(memory)
-    leases.add(memory.lease("jobs", 3, 30))
-    memory.failures.extend(Unreachable() for _ in range(100_000))
+def test_a_round_that_fails_loses_no_lease(
+    stocked: LossyRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    leases = leases_of(stocked)
+    leases.add(stocked.lease("jobs", 3, 30))
+    stocked.failures.extend(Unreachable() for _ in range(100_000))
     run(leases.extend_all(0.01))
     assert "3 leases of jobs could not be extended" in caplog.text
-    memory.failures.clear()
+    stocked.failures.clear()
     run(leases.extend_all(60.0))
     leases.stop()
-    memory.advance(59_000)
-    assert memory.lease("jobs", 3, 30) == []
+    stocked.advance(59_000)
+    assert stocked.lease("jobs", 3, 30) == []
 
 
-def test_a_message_that_waited_too_long_in_a_stream_is_not_handed_out() -> None:
-    memory = Memory()
-    with memory_client(memory) as client:
-        client.create_queue("jobs")
-        jobs = client.queue("jobs")
-        jobs.send_many(["a", "b"])
-        with jobs.messages(max_in_flight=2, visibility_timeout=30) as stream:
-            first = next(stream)
-            memory.advance(30_000)
-            until(lambda: memory.boxes["jobs"].messages[first.id].receives == 2)
-            run(stream._core._leases.extend_all(30.0))
-            # The second's first lease is lost: only its second one comes.
-            seen = [next(stream), next(stream)]
-            assert [(message.text, message.receive_count) for message in seen] == [("a", 2), ("b", 2)]
-
-
-def test_a_prefetched_message_with_an_expired_lease_is_not_handed_out_after_a_stop() -> None:
-    memory = Memory()
-    with memory_client(memory, runtime=MemoryTime(memory)) as client:
+def test_a_prefetched_message_with_an_expired_lease_is_not_handed_out_after_a_stop(
+    root: LossyRoot,
+) -> None:
+    with root.client(runtime=RootTime(root)) as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
         jobs.send_many(["a", "b"])
         with jobs.messages(max_in_flight=2, visibility_timeout=30) as stream:
             next(stream)
             # No round of extensions has failed: there was none.
-            memory.advance(30_000)
+            root.advance(30_000)
             seen = [next(stream), next(stream)]
             assert [(message.text, message.receive_count) for message in seen] == [("a", 2), ("b", 2)]
 
 
-def test_an_extended_lease_holds_for_as_long_as_a_new_one(memory: Memory) -> None:
-    runtime = MemoryTime(memory)
-    leases = Leases(ClientContext(MemoryTransport(memory, runtime), runtime), "jobs", 30.0)
-    (held,) = memory.lease("jobs", 1, 30)
+def test_an_extended_lease_holds_for_as_long_as_a_new_one(stocked: LossyRoot) -> None:
+    runtime = RootTime(stocked)
+    leases = Leases(ClientContext(stocked.transport(runtime), runtime), "jobs", 30.0)
+    (held,) = stocked.lease("jobs", 1, 30)
     leases.add([held])
-    memory.advance(20_000)
+    stocked.advance(20_000)
     run(leases.extend_all(30.0))
     leases.stop()
-    memory.advance(29_000)
+    stocked.advance(29_000)
     assert leases.hand_out([held], keep=True) == [held]
-    memory.advance(1_000)
+    stocked.advance(1_000)
     assert leases.hand_out([held], keep=True) == []
     assert leases.hand_out([held], keep=True) == [held], "it is forgotten"
 
 
-def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs() -> None:
-    memory = Memory()
-    with memory_client(memory, runtime=MemoryTime(memory)) as client:
+def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs(root: LossyRoot) -> None:
+    with root.client(runtime=RootTime(root)) as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
         jobs.send("a")
@@ -145,32 +130,32 @@ def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs()
         def work_on(message: spoolrack.Message) -> None:
             for _ in range(3):
                 # An extension since the last step: two may have come before it.
-                before = len(extensions())
-                until(lambda before=before: len(extensions()) > before)
-                memory.advance(40)
+                before = extensions()
+                until(lambda before=before: extensions() > before)
+                root.advance(40)
             done.append(message.receive_count)
 
-        def extensions() -> list[tuple[str, int]]:
-            return [call for call in memory.calls if call[0] == "change_visibility"]
+        def extensions() -> int:
+            return root.answers.count("change_visibility")
 
         worker = jobs.worker(work_on, concurrency=1, visibility_timeout=0.05)
         thread = threading.Thread(target=worker.run)
         thread.start()
-        until(lambda: not memory.boxes["jobs"].messages)
+        until(lambda: not list(jobs.peek()))
         worker.stop()
         thread.join(60)
         assert done == [1]
 
 
 def test_a_worker_whose_client_is_closed_before_its_delete_logs_no_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    root: LossyRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def delete(*arguments: object, **options: object) -> None:
         raise spoolrack.errors.ClientClosed("it was closed")
 
     monkeypatch.setattr("spoolrack.aio.Queue.delete", delete)
     failed: list[Exception] = []
-    with memory_client(Memory()) as client:
+    with root.client() as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
         sent = jobs.send("a")
@@ -184,27 +169,25 @@ def test_a_worker_whose_client_is_closed_before_its_delete_logs_no_error(
     assert (warning.levelname, warning.exc_info, failed) == ("WARNING", None, [])
 
 
-def test_a_broken_connection_breaks_no_stream() -> None:
-    memory = Memory()
-    with memory_client(memory) as client:
+def test_a_broken_connection_breaks_no_stream(root: LossyRoot) -> None:
+    with root.client() as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
         with jobs.messages() as stream:
             for number in range(5):
                 jobs.send(str(number))
                 assert next(stream).text == str(number)
-                memory.break_connections()
+                root.break_connections()
 
 
-def test_a_stream_that_has_failed_hands_out_what_it_holds_and_then_says_why() -> None:
-    memory = Memory()
-    with memory_client(memory) as client:
+def test_a_stream_that_has_failed_hands_out_what_it_holds_and_then_says_why(root: LossyRoot) -> None:
+    with root.client() as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
         jobs.send_many(["a", "b"])
         stream = jobs.messages()
         assert next(stream).text == "a"
-        memory.break_connections(spoolrack.errors.InternalError("broken for good"))
+        root.break_connections(spoolrack.errors.InternalError("broken for good"))
         until(lambda: stream._core._buffer._closed)
         assert next(stream).text == "b"
         for _ in range(2):

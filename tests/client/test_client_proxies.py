@@ -20,7 +20,8 @@ from spoolrack.errors import (
 )
 from spoolrack.testing import RunningServer, running_server
 
-from tests.client.client_rig import QUICK, until
+from tests.client.client_rig import until
+from tests.client.lossy_root import QUICK
 from tests.client.odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
 from tests.support.breaking_proxy import (
     Answer,

@@ -24,10 +24,10 @@ from spoolrack.errors import (
     Unreachable,
 )
 
-from tests.client.client_rig import memory_client
-from tests.client.memory import Memory
+from tests.client.lossy_root import LossyRoot
 
 POLICY = RetryPolicy()
+GONE = "01890a5d-ac96-774b-bcce-000000000000"
 SOON = timedelta(milliseconds=200)
 
 
@@ -81,29 +81,26 @@ def test_attempts_are_counted() -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable(), Draining(), QueueFull(retry_delay=timedelta(0))])
-def test_a_call_succeeds_when_the_trouble_passes(error: SpoolrackError) -> None:
-    memory = Memory()
-    with memory_client(memory) as client:
+def test_a_call_succeeds_when_the_trouble_passes(root: LossyRoot, error: SpoolrackError) -> None:
+    with root.client() as client:
         client.create_queue("jobs")
-        memory.failures.extend([error, error])
+        root.failures.extend([error, error])
         assert client.queue("jobs").send("a")
-        assert memory.calls[1:] == [("send", 1)] * 3
+        assert root.calls[1:] == [("send", 1)] * 3
 
 
 @pytest.mark.parametrize("error", [OutcomeUnknown(), InvalidMessage(), Timeout(), StaleReceipt()])
-def test_a_call_that_can_not_be_helped_is_made_once(error: SpoolrackError) -> None:
-    memory = Memory()
-    with memory_client(memory) as client:
+def test_a_call_that_can_not_be_helped_is_made_once(root: LossyRoot, error: SpoolrackError) -> None:
+    with root.client() as client:
         client.create_queue("jobs")
-        memory.failures.append(error)
+        root.failures.append(error)
         with pytest.raises(type(error)):
             client.queue("jobs").send("a")
-        assert memory.calls[1:] == [("send", 1)]
+        assert root.calls[1:] == [("send", 1)]
 
 
-def test_the_error_that_outlasts_the_timeout_is_raised_itself() -> None:
-    memory = Memory()
-    with memory_client(memory) as client:
+def test_the_error_that_outlasts_the_timeout_is_raised_itself(root: LossyRoot) -> None:
+    with root.client() as client:
         client.create_queue("jobs", max_messages=1)
         jobs = client.queue("jobs")
         jobs.send("a")
@@ -111,17 +108,16 @@ def test_the_error_that_outlasts_the_timeout_is_raised_itself() -> None:
             jobs.send("b", timeout=0.5)
 
 
-def test_a_repeated_deletion_that_finds_nothing_has_succeeded() -> None:
+def test_a_repeated_deletion_that_finds_nothing_has_succeeded(root: LossyRoot) -> None:
     """The first one may have taken place before its connection broke."""
-    memory = Memory()
-    with memory_client(memory) as client:
+    with root.client() as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
         with pytest.raises(MessageNotFound):
-            jobs.delete_by_id("gone")
-        memory.failures.append(Unreachable())
-        jobs.delete_by_id("gone")
+            jobs.delete_by_id(GONE)
+        root.failures.append(Unreachable())
+        jobs.delete_by_id(GONE)
         with pytest.raises(QueueNotFound):
             client.delete_queue("other")
-        memory.failures.append(Unreachable())
+        root.failures.append(Unreachable())
         client.delete_queue("other")

@@ -17,7 +17,6 @@ from tests.support.run_processes import Crew, Served
 LONG = 900
 """Seconds that a test may take: the first one of a language builds it."""
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-Restartable = Callable[..., Served]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

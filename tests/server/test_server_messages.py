@@ -126,13 +126,6 @@ async def test_a_poll_without_a_wait_answers_at_once_and_one_with_a_wait_when_it
     assert (await call).messages == []
 
 
-async def test_a_waiting_poll_gets_what_is_sent_meanwhile(client: Client) -> None:
-    await client.create()
-    call = client.stub.Receive(rpc.ReceiveRequest(queue="q", wait=LONG))
-    await client.send(b"here")
-    assert [message.body for message in (await call).messages] == [b"here"]
-
-
 @pytest.mark.parametrize(
     "request_",
     [
@@ -238,18 +231,6 @@ async def test_each_rejection_has_a_result_and_a_record(client: Client) -> None:
     letter = (await client.stub.GetMessage(request)).message
     (record,) = letter.dead_letter_records
     assert (record.source_queue, record.reason, record.explanation) == ("q", "rejected", "no customer")
-
-
-async def test_a_queue_without_dead_letters_refuses_all_rejections(client: Client) -> None:
-    await client.create()
-    await client.send(b"1")
-    (leased,) = await client.receive()
-    rejections = [rpc.MessageRejection(receipt=leased.receipt)]
-    refusal = await refused(client.stub.Reject(rpc.RejectRequest(queue="q", rejections=rejections)))
-    assert (refusal.code, refusal.reason) == (
-        grpc.StatusCode.FAILED_PRECONDITION,
-        "NO_DEAD_LETTER_QUEUE",
-    )
 
 
 async def test_an_extension_tells_the_new_end_and_a_release_puts_the_message_back(

@@ -8,9 +8,8 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.manual_clock import ManualClock
 
-from tests.support.server_rig import GONE, Client, refused
+from tests.support.server_rig import Client, refused
 
 
 async def test_a_queue_tells_its_settings_defaults_included(client: Client) -> None:
@@ -23,16 +22,6 @@ async def test_a_queue_tells_its_settings_defaults_included(client: Client) -> N
     assert created.HasField("create_time")
     found = await client.stub.GetQueue(rpc.GetQueueRequest(name="jobs"))
     assert found.queue == created
-
-
-async def test_creating_a_queue_again_finds_it_unless_the_settings_differ(client: Client) -> None:
-    created = await client.create(max_messages=5)
-    assert await client.create(max_messages=5) == created
-    no = await refused(client.create(max_messages=6))
-    assert (no.code, no.reason) == (grpc.StatusCode.ALREADY_EXISTS, "QUEUE_EXISTS")
-    assert no.retry_millis is None
-    assert no.metadata["queue"] == "q"
-    assert "max_messages" in no.message
 
 
 async def test_an_update_changes_what_its_mask_names_and_no_more(client: Client) -> None:
@@ -124,48 +113,6 @@ async def test_a_page_that_cannot_be_is_refused(
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
-async def test_a_deleted_queue_is_gone_with_all_its_messages(client: Client) -> None:
-    await client.create()
-    await client.send(b"1", b"2")
-    await client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q"))
-    no = await refused(client.counts())
-    assert no.reason in GONE
-    assert (await client.stub.ListQueues(rpc.ListQueuesRequest())).queues == []
-
-
-async def test_a_purge_takes_ready_leased_and_delayed_messages(client: Client) -> None:
-    await client.create()
-    await client.send(b"1", b"2")
-    await client.receive()
-    delayed = pb.OutgoingMessage(body=b"3", delay=Duration(seconds=60))
-    await client.stub.Send(rpc.SendRequest(queue="q", messages=[delayed]))
-    assert (await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))).purged_count == 3
-    counts = await client.counts()
-    assert (counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count) == (
-        0,
-        0,
-        0,
-        0,
-    )
-
-
-async def test_counts_tell_the_states_the_bytes_and_the_oldest_age(
-    client: Client, clock: ManualClock
-) -> None:
-    await client.create()
-    await client.send(b"12", b"34")
-    await client.receive()
-    clock.advance(2_500)
-    counts = await client.counts()
-    assert (counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count) == (
-        1,
-        1,
-        0,
-        4,
-    )
-    assert counts.oldest_age.ToMilliseconds() == 2_500
-
-
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a\0b", "x" * 81, "x" * 5_000_000])
 async def test_a_bad_queue_name_is_refused_by_every_method(client: Client, name: str) -> None:
     calls = [
@@ -187,7 +134,3 @@ async def test_a_bad_queue_name_is_refused_by_every_method(client: Client, name:
     for call in calls:
         no = await refused(call)
         assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_QUEUE_NAME")
-
-
-def _four(counts: pb.QueueCounts) -> tuple[int, int, int, int]:
-    return counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count

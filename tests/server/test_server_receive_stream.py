@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.process.server import Server
 from spoolrack_server.rpc.queue_service import QueueService
@@ -41,41 +40,6 @@ class Nobody:
 NOBODY: Any = Nobody()
 
 
-async def test_a_stream_brings_what_is_there_and_what_comes_in_order(client: Client) -> None:
-    await client.create()
-    await client.send(b"1", b"2")
-    stream = client.stream()
-    assert [message.body for message in await next_messages(stream, 2)] == [b"1", b"2"]
-    await client.send(b"3")
-    assert [message.body for message in await next_messages(stream, 1)] == [b"3"]
-
-
-async def test_a_stream_never_holds_more_than_its_credits(client: Client) -> None:
-    await client.create()
-    await client.send(*[b"%d" % n for n in range(10)])
-    stream = client.stream(3)
-    held = await next_messages(stream, 3)
-    seen = [message.body for message in held]
-    while len(seen) < 10:
-        assert (await client.counts()).leased_count == 3
-        assert await client.delete(held.pop(0).receipt) == []
-        (message,) = await next_messages(stream, 1)
-        held.append(message)
-        seen.append(message.body)
-    assert seen == [b"%d" % n for n in range(10)]
-
-
-async def test_a_stream_never_holds_more_than_its_bytes_and_one_message(client: Client) -> None:
-    await client.create()
-    await client.send(*[b"%d" % n * 10 for n in range(6)])
-    stream = client.stream(max_bytes_in_flight=35)
-    held = await next_messages(stream, 3)
-    held += await next_messages(stream, 1)
-    assert (await client.counts()).leased_count == 4
-    assert await client.delete(*[message.receipt for message in held]) == []
-    assert [message.body[:1] for message in await next_messages(stream, 2)] == [b"4", b"5"]
-
-
 async def test_a_delete_over_another_connection_gives_the_credit_back(
     server: Server, client: Client
 ) -> None:
@@ -96,17 +60,6 @@ async def test_a_release_gives_the_credit_back(client: Client) -> None:
     await client.release(first.receipt)
     (again,) = await next_messages(stream, 1)
     assert (again.body, again.receive_count) == (b"1", 2)
-
-
-async def test_an_expiry_gives_the_credit_back(client: Client, clock: ManualClock) -> None:
-    await client.create()
-    await client.send(b"1", b"2")
-    stream = client.stream(1, visibility_timeout=Duration(seconds=5))
-    (first,) = await next_messages(stream, 1)
-    clock.advance(5_001)
-    (again,) = await next_messages(stream, 1)
-    assert (again.id, again.receive_count) == (first.id, 2)
-    assert again.receipt != first.receipt
 
 
 async def test_a_purge_gives_the_credits_back(client: Client) -> None:

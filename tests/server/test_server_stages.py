@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import staging_service_pb2 as rpc
 from spoolrack_store.manual_clock import ManualClock
 
-from tests.support.server_rig import MANY_LOOKS, Client, refused, served
+from tests.support.server_rig import Client, refused
 
 DAY = 24 * 3600
 
@@ -48,49 +46,6 @@ async def bodies(client: Client, queue: str = "q") -> list[bytes]:
     return [message.body for message in await client.receive(1_000, queue=queue)]
 
 
-async def test_staged_messages_are_invisible_until_they_are_published(
-    client: Client, clock: ManualClock
-) -> None:
-    await client.create()
-    now = clock.wall()
-    staged = await stage(client, b"1", b"2")
-    assert (staged.message_count, staged.duplicate) == (2, False)
-    assert staged.expire_time.ToMilliseconds() == now + DAY * 1_000
-    await stage(client, b"3", chunk=1)
-    assert await bodies(client) == []
-    counts = await client.counts()
-    assert (counts.ready_count, counts.delayed_count, counts.byte_count) == (0, 0, 0)
-    published = await publish(client, "s")
-    assert (published.message_count, published.duplicate, published.last_epoch) == (3, False, 0)
-    assert await bodies(client) == [b"1", b"2", b"3"]
-    assert await listed(client) == {}
-
-
-async def test_a_published_message_is_as_it_was_staged(client: Client) -> None:
-    await client.create()
-    message = pb.OutgoingMessage(body=b"\0body\xff")
-    message.attributes["text"].string_value = "ä"
-    message.attributes["binary"].binary_value = b"\xff"
-    await client.stub.Stage(rpc.StageRequest(stage="s", queue="q", messages=[message]))
-    await publish(client, "s")
-    (found,) = await client.receive()
-    assert found.body == message.body
-    assert dict(found.attributes) == dict(message.attributes)
-    assert found.receive_count == 1
-    assert await client.delete(found.receipt) == []
-
-
-async def test_a_chunk_that_is_there_is_answered_and_not_stored_again(client: Client) -> None:
-    await client.create()
-    first = await stage(client, b"1", b"2", chunk=7)
-    again = await stage(client, b"1", b"2", chunk=7, time_to_live=Duration(seconds=5))
-    assert (again.message_count, again.duplicate) == (2, True)
-    assert again.expire_time == first.expire_time
-    assert await listed(client) == {"s": {"q": 2}}
-    await publish(client, "s")
-    assert await bodies(client) == [b"1", b"2"]
-
-
 async def test_another_chunk_under_a_number_is_refused_with_its_name(client: Client) -> None:
     await client.create()
     await stage(client, b"1", chunk=7)
@@ -113,98 +68,11 @@ async def test_an_older_epoch_with_a_digest_is_refused_with_the_last_one(client:
     assert await listed(client) == {"s": {"q": 1}}
 
 
-async def test_stages_appear_together_in_several_queues(client: Client) -> None:
-    for queue in ("a", "b"):
-        await client.create(queue)
-    await stage(client, b"1", name="one", queue="a")
-    await stage(client, b"2", name="one", chunk=1, queue="b")
-    await stage(client, b"3", name="two", queue="b")
-    await stage(client, b"4", name="three", queue="b")
-    assert (await publish(client, "one", "two")).message_count == 3
-    assert await bodies(client, "a") == [b"1"]
-    assert await bodies(client, "b") == [b"2", b"3"]
-    assert await listed(client) == {"three": {"b": 1}}
-
-
-async def test_an_epoch_publishes_once_and_an_older_one_never(client: Client) -> None:
-    await client.create()
-    await stage(client, b"1", name="one")
-    assert (await publish(client, "one", epoch=5)).message_count == 1
-    await stage(client, b"2", name="two")
-    for epoch in (5, 4, 0):
-        again = await publish(client, "two", epoch=epoch)
-        assert (again.message_count, again.duplicate, again.last_epoch) == (0, True, 5)
-    # The published stage is gone, and the repetition doesn't need it.
-    assert (await publish(client, "one", epoch=5)).duplicate
-    assert (await publish(client, "two", epoch=0, writer="other")).message_count == 1
-    assert await bodies(client) == [b"1", b"2"]
-
-
-async def test_a_publication_of_nothing_is_remembered(client: Client) -> None:
-    assert not (await publish(client, epoch=3)).duplicate
-    again = await publish(client, epoch=3)
-    assert (again.duplicate, again.last_epoch) == (True, 3)
-
-
-async def test_if_one_stage_is_missing_nothing_is_published(client: Client) -> None:
-    await client.create()
-    await stage(client, b"1", name="there")
-    request = rpc.PublishRequest(writer="w", stages=["there", "missing"])
-    no = await refused(client.stub.Publish(request))
-    assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "STAGE_NOT_FOUND")
-    assert no.metadata == {"stage": "missing"}
-    assert await bodies(client) == []
-    assert (await publish(client, "there")).message_count == 1
-    assert await bodies(client) == [b"1"]
-
-
 async def test_a_stage_that_is_named_twice_appears_once(client: Client) -> None:
     await client.create()
     await stage(client, b"1")
     assert (await publish(client, "s", "s")).message_count == 1
     assert await bodies(client) == [b"1"]
-
-
-async def test_an_abort_tells_how_many_it_dropped_and_a_repetition_none(client: Client) -> None:
-    await client.create()
-    await stage(client, b"1", b"2")
-    await stage(client, b"3", chunk=1)
-    abort = rpc.AbortStageRequest(stage="s")
-    assert (await client.stub.AbortStage(abort)).message_count == 3
-    assert (await client.stub.AbortStage(abort)).message_count == 0
-    no = await refused(client.stub.Publish(rpc.PublishRequest(writer="w", stages=["s"])))
-    assert no.reason == "STAGE_NOT_FOUND"
-    # The name is free again.
-    assert not (await stage(client, b"4")).duplicate
-    await publish(client, "s")
-    assert await bodies(client) == [b"4"]
-
-
-async def test_a_stage_not_published_in_time_is_gone(client: Client, clock: ManualClock) -> None:
-    await client.create()
-    await stage(client, b"1", time_to_live=Duration(seconds=10))
-    await stage(client, b"2", name="long")
-    clock.advance(10_001)
-    for _ in range(MANY_LOOKS):
-        if await listed(client) == {"long": {"q": 1}}:
-            break
-    else:
-        raise AssertionError("it never expires")
-    no = await refused(client.stub.Publish(rpc.PublishRequest(writer="w", stages=["s"])))
-    assert no.reason == "STAGE_NOT_FOUND"
-    assert (await publish(client, "long")).message_count == 1
-
-
-async def test_a_delay_counts_from_the_publication(client: Client, clock: ManualClock) -> None:
-    await client.create()
-    message = pb.OutgoingMessage(body=b"late", delay=Duration(seconds=10))
-    await client.stub.Stage(rpc.StageRequest(stage="s", queue="q", messages=[message]))
-    clock.advance(60_000)
-    await publish(client, "s")
-    assert (await client.counts()).delayed_count == 1
-    assert await bodies(client) == []
-    clock.advance(10_001)
-    assert await bodies(client) == [b"late"]
 
 
 async def test_one_message_that_cannot_be_stored_fails_the_chunk_and_is_named(client: Client) -> None:
@@ -232,30 +100,6 @@ async def test_one_message_that_cannot_be_stored_fails_the_chunk_and_is_named(cl
     assert not (await stage(client, b"good")).duplicate
 
 
-async def test_a_queue_that_is_not_there_takes_no_stage(client: Client) -> None:
-    message = pb.OutgoingMessage(body=b"x")
-    no = await refused(client.stub.Stage(rpc.StageRequest(stage="s", queue="q", messages=[message])))
-    assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND")
-    assert await listed(client) == {}
-
-
-async def test_a_publication_that_a_queue_has_no_room_for_publishes_nothing(client: Client) -> None:
-    await client.create("full", max_messages=1)
-    await client.create()
-    await stage(client, b"1", queue="q")
-    await stage(client, b"2", b"3", chunk=1, queue="full")
-    no = await refused(client.stub.Publish(rpc.PublishRequest(writer="w", stages=["s"])))
-    assert (no.code, no.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL")
-    assert no.retry_millis
-    assert await bodies(client) == []
-    await client.stub.UpdateQueue(
-        queues.UpdateQueueRequest(
-            queue=pb.Queue(name="full", settings=pb.QueueSettings(max_messages=2))
-        )
-    )
-    assert (await publish(client, "s")).message_count == 3
-
-
 async def test_stages_are_listed_by_name_a_page_at_a_time(client: Client, clock: ManualClock) -> None:
     await client.create()
     await client.create("r")
@@ -276,32 +120,6 @@ async def test_stages_are_listed_by_name_a_page_at_a_time(client: Client, clock:
     assert [stage.name for stage in found] == ["9", "B", "_c", "a-1", "d"]
     assert (found[-1].chunk_count, dict(found[-1].message_counts)) == (2, {"q": 2, "r": 1})
     assert found[-1].expire_time.ToMilliseconds() == clock.wall() + DAY * 1_000
-
-
-async def test_ten_thousand_messages_appear_at_once(client: Client) -> None:
-    await client.create()
-    for chunk in range(10):
-        await stage(client, *[b"%d" % (chunk * 1_000 + n) for n in range(1_000)], chunk=chunk)
-    assert (await publish(client, "s")).message_count == 10_000
-    found: list[bytes] = []
-    while more := await bodies(client):
-        found += more
-    assert found == [b"%d" % n for n in range(10_000)]
-
-
-async def test_stages_and_epochs_outlive_a_restart(tmp_path: Path) -> None:
-    clock = ManualClock()
-    async with served(tmp_path, clock) as (_, client):
-        await client.create()
-        await stage(client, b"1", name="one")
-        await stage(client, b"2", name="two")
-        await publish(client, "one", epoch=1)
-    async with served(tmp_path, clock) as (_, client):
-        assert await listed(client) == {"two": {"q": 1}}
-        assert (await publish(client, "one", epoch=1)).duplicate
-        assert (await stage(client, b"2", name="two")).duplicate
-        assert (await publish(client, "two", epoch=2)).message_count == 1
-        assert await bodies(client) == [b"1", b"2"]
 
 
 async def test_a_publication_whose_client_leaves_publishes_all_or_nothing(client: Client) -> None:

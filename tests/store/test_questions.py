@@ -57,11 +57,6 @@ def all_of(rig: FrontRig, limit: int, *states: State, most: int | None = None) -
     return found
 
 
-def the_file(rig: FrontRig, pattern: str) -> Path:
-    (found,) = rig.path.glob(pattern)
-    return found
-
-
 def test_pages_hold_each_message_once_and_in_order_whatever_state_it_is_in(rig: FrontRig) -> None:
     ids = rig.send(*[b"%d" % number for number in range(20)])
     ids += rig.send(b"alone")

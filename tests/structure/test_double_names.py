@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
-import pytest
 from spoolrack.v1 import (
     queue_pb2,
     queue_service_pb2,
@@ -100,55 +99,3 @@ def test_a_name_is_one_class_and_one_module() -> None:
         f"{wrong}: keep the name where a user meets it, and rename the other one by what sets it apart "
         "(BatchFile, Redriver). This file's first paragraph says which double names are right."
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "paths"),
-    [
-        ("Batch", ["client/spoolrack/aio/_batch.py", "client/spoolrack/_blocking/batch.py"]),
-        ("DiskFull", ["client/spoolrack/errors.py", "server/spoolrack_store/model/errors.py"]),
-        (
-            "Message",
-            [
-                "client/spoolrack/aio/_message.py",
-                "client/spoolrack/_blocking/message.py",
-                "server/spoolrack_store/model/operations.py",
-            ],
-        ),
-        ("Queue", ["client/spoolrack/_x_values.py", "client/spoolrack/vsqs/queue.py"]),
-        ("Leaser", ["server/spoolrack_store/engine/leaser.py"]),
-        (
-            "Stages",
-            ["server/spoolrack_server/app/stages.py", "server/spoolrack_store/engine/stages.py"],
-        ),
-    ],
-)
-def test_mirrors_pairs_and_prescribed_names_are_allowed(name: str, paths: list[str]) -> None:
-    assert is_allowed(name, paths)
-
-
-@pytest.mark.parametrize(
-    ("name", "paths"),
-    [
-        (
-            "Batch",
-            [
-                "client/spoolrack/aio/_batch.py",
-                "client/spoolrack/_blocking/batch.py",
-                "server/spoolrack_store/model/batch_file.py",
-            ],
-        ),
-        (
-            "Redrives",
-            ["client/spoolrack/aio/_redrives.py", "server/spoolrack_store/engine/redriver.py"],
-        ),
-        ("Page", ["client/spoolrack/aio/_pagination.py", "client/spoolrack/aio/_peek.py"]),
-        (
-            "Chunk",
-            ["server/spoolrack_store/model/names.py", "server/spoolrack_store/model/manifest.py"],
-        ),
-        ("State", ["client/spoolrack/vsqs/queue.py", "server/spoolrack_store/model/transitions.py"]),
-    ],
-)
-def test_any_other_double_name_is_refused(name: str, paths: list[str]) -> None:
-    assert not is_allowed(name, paths)

@@ -13,22 +13,6 @@ from spoolrack_store.files.local_disk import LocalDisk
 
 Result = TypeVar("Result")
 
-CHANGES = frozenset(
-    {
-        "make_folder",
-        "create",
-        "link",
-        "rename",
-        "rename_new",
-        "unlink",
-        "remove_folder",
-        "set_aside",
-        "sync_file",
-        "sync_folder",
-        "sync_all",
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -52,10 +36,6 @@ class Fault:
     met: int = 0
 
 
-class Killed(BaseException):
-    """The process died here. Not an `Exception`: nothing of ours may catch it."""
-
-
 class FaultyDisk(LocalDisk):
     """As thread-safe as any local disk."""
 
@@ -64,8 +44,6 @@ class FaultyDisk(LocalDisk):
         self.calls: list[Call] = []
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
-        self._dies_after: int | None = None
-        self._torn = False
         self._held: list[tuple[Callable[[Call], bool], threading.Event, threading.Event]] = []
 
     # Calls of tests.
@@ -92,14 +70,6 @@ class FaultyDisk(LocalDisk):
         """End all faults."""
         with self._lock:
             self._faults.clear()
-
-    def die_after(self, changes: int | None, *, torn: bool = False) -> None:
-        """Let so many changes happen, and `Killed` come instead of the next; None: never.
-
-        With `torn`, a file that is being created then is left with half of its content.
-        """
-        self._dies_after = changes
-        self._torn = torn
 
     def hold(self, name: str, path: str = "") -> tuple[threading.Event, threading.Event]:
         """Stop a thread before the call: the first event says that it stands there, the second, to be
@@ -129,13 +99,7 @@ class FaultyDisk(LocalDisk):
         super().make_folder(path)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
-        try:
-            self._do("create", path)
-        except Killed:
-            if self._torn:
-                content = b"".join(parts)
-                super().create(path, [content[: len(content) // 2]], sync=False)
-            raise
+        self._do("create", path)
         if sync:
             try:
                 self._do("sync_new", path)
@@ -210,10 +174,6 @@ class FaultyDisk(LocalDisk):
     def _do(self, name: str, *paths: str) -> None:
         call = Call(name, paths)
         with self._lock:
-            if self._dies_after is not None and name in CHANGES:
-                if self._dies_after == 0:
-                    raise Killed(str(call))
-                self._dies_after -= 1
             self.calls.append(call)
             failing = next((fault for fault in self._faults if self._is_met(fault, call)), None)
             held = [(reached, advance) for matches, reached, advance in self._held if matches(call)]

@@ -225,24 +225,6 @@ class MemoryDisk:
         return self._folder(folder), name
 
 
-class LockingDisk(MemoryDisk):
-    """One that has locks for folders, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._locks: dict[Folder, File] = {}
-
-    def lock(self, path: str) -> MemoryLock | None:
-        node = self.node(path)
-        if not isinstance(node, Folder):
-            return super().lock(path)
-        held = self._locks.setdefault(node, File(b""))
-        if held.lock is not None:
-            return None
-        held.lock = MemoryLock(held)
-        return held.lock
-
-
 def _kind_of(node: Node) -> FileKind:
     if isinstance(node, File):
         return FileKind.FILE

@@ -134,11 +134,6 @@ class PowerDisk(MemoryDisk):
 
     # Effects of a fault.
 
-    @property
-    def given_up(self) -> set[bytes]:
-        """The contents of files of which a sync has failed."""
-        return {file.content for file in self._given_up}
-
     def give_up(self, path: str | None) -> None:
         """Fail a sync of the file at `path`, or of everything: its data is never written any more,
         though a read finds it until the power is cut."""

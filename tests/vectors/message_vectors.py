@@ -41,7 +41,6 @@ TEXTS: Final = {
     "prefix": "jo",
 }
 
-Choices = dict[str, int]
 """Which member of each oneof is set, by the oneof's full name."""
 
 

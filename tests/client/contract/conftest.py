@@ -17,9 +17,6 @@ import spoolrack
 from spoolrack import aio, vsqs
 from spoolrack.testing import manual_clock, open_root, running_server
 
-from tests.client.client_rig import memory_aio_client, memory_client
-from tests.client.memory import Memory
-
 
 @dataclass(frozen=True, kw_only=True)
 class World:
@@ -32,16 +29,6 @@ class World:
 
     def advance(self, seconds: float) -> None:
         self.advance_millis(round(seconds * 1_000))
-
-
-@contextlib.contextmanager
-def memory_world() -> Iterator[World]:
-    memory = Memory()
-    yield World(
-        connect=lambda: memory_client(memory),
-        connect_aio=lambda: memory_aio_client(memory),
-        advance_millis=memory.advance,
-    )
 
 
 @contextlib.contextmanager
@@ -88,20 +75,9 @@ def vsqs_world() -> Iterator[World]:
         )
 
 
-WORLDS = {"memory": memory_world, "grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
+WORLDS = {"grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
     "file": {"calls of limited size"},
-    "memory": {
-        "cancelled calls",
-        "groups",
-        "obstacles",
-        "priorities",
-        "last receives",
-        "limits of bytes in flight",
-        "uncounted prefetch",
-        "validation",
-        "back-off of expired leases",
-    },
     "vsqs": {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),

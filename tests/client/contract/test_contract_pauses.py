@@ -46,7 +46,6 @@ def test_a_lease_is_kept_and_ended_while_receiving_is_paused(client: Client, job
     assert (jobs.info().counts.ready_count, jobs.info().counts.leased_count) == (1, 0)
 
 
-@pytest.mark.needs("obstacles")
 def test_a_queue_tells_what_holds_its_messages_back(client: Client, jobs: Queue) -> None:
     assert (list(jobs.info().obstacles), list(jobs.info().oldest_leases)) == ([], [])
     client.update_queue("jobs", group_order="strict", max_messages=4)
@@ -68,7 +67,6 @@ def test_a_queue_tells_what_holds_its_messages_back(client: Client, jobs: Queue)
     assert lease.received_at == message.first_received_at
 
 
-@pytest.mark.needs("obstacles")
 def test_the_oldest_leases_tell_the_process_that_received_them(client: Client, jobs: Queue) -> None:
     ids = [jobs.send(f"{number}") for number in range(2)]
     jobs.receive(1)
@@ -83,7 +81,6 @@ def test_the_oldest_leases_tell_the_process_that_received_them(client: Client, j
         assert each.received_at == each.first_received_at
 
 
-@pytest.mark.needs("obstacles")
 def test_a_list_of_queues_tells_no_leases(client: Client, jobs: Queue) -> None:
     jobs.send("a")
     jobs.receive(1)
@@ -91,7 +88,6 @@ def test_a_list_of_queues_tells_no_leases(client: Client, jobs: Queue) -> None:
     assert [list(each.oldest_leases) for each in client.list_queues()] == [[]]
 
 
-@pytest.mark.needs("obstacles")
 def test_a_reservation_that_holds_messages_is_told_by_its_stream(client: Client, jobs: Queue) -> None:
     jobs.send("a")
     jobs.reserve("nightly", 0, visibility_timeout=600)

@@ -106,7 +106,6 @@ def test_a_release_without_a_delay_of_its_own_takes_the_queues_back_off(
         world.advance(0.1)
 
 
-@pytest.mark.needs("back-off of expired leases")
 def test_an_expired_lease_is_followed_by_the_back_off_where_the_queue_says_so(
     world: World, client: Client
 ) -> None:

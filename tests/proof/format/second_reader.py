@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -659,3 +660,36 @@ class Root:
             for index in name.members:
                 found.setdefault(name.message_id(index), []).append(contents[index])
         return found
+
+
+# The log of moves.
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A record of `CHANGES`."""
+
+    kind: int
+    source: str
+    target: str
+    due: int
+
+
+class Changes:
+    """`CHANGES` as it was read: its header, and the records from the beginning of the log."""
+
+    def __init__(self, content: bytes) -> None:
+        _, self.head, self.done, poison, *_ = struct.unpack_from("<8sQQQQQQ", content)
+        self.is_poisoned = poison != 0
+        names = content[56:4096].partition(b"\0")[0]
+        self.members = names.decode().split("\n")[:-1]
+        self._ring = content[4096:]
+
+    def records(self) -> Iterator[tuple[int, Change]]:
+        """Yield each record with its count. The ring must not have wrapped."""
+        at = 0
+        while at < self.head:
+            length, kind, due = struct.unpack_from("<IBQ", self._ring, at)
+            source, target = self._ring[at + 13 : at + length].decode().split("\n")
+            yield at, Change(kind, source, target, due)
+            at += length

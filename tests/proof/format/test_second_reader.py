@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +29,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests import CHECKOUT
+from tests.proof.format import second_reader
 from tests.proof.format.histories import DEDUPLICATION_IDS, History, OpenStore, copy_of
 from tests.proof.format.second_reader import Root, key_of, parse_record, unsealed
 from tests.support.listing import messages_in
@@ -223,3 +227,12 @@ def test_a_deduplication_id_is_taken_until_the_window_is_over(tmp_path: Path) ->
     clock.advance(1)
     assert Root(tmp_path).first_sent("q", "order", clock.wall()) is None
     assert opened.do(send).results != [first]
+
+
+def test_the_second_reader_imports_nothing_of_the_store() -> None:
+    tree = ast.parse(inspect.getsource(second_reader))
+    imported = {
+        each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names
+    }
+    imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names

@@ -11,7 +11,6 @@ _BUDGET: Final = (
     "tests/budget/test_budget.py::test_each_operation_asks_of_the_system_what_the_budget_says",
 )
 _GROUPS: Final = ("tests/store/test_group_costs.py",)
-_MODULES: Final = ("tests/budget/test_modules.py",)
 _CALLS: Final = ("tests/budget/test_calls.py",)
 
 COST_MUTANTS: Final = (
@@ -128,7 +127,7 @@ STEP_MUTANTS: Final = (
             "compress(self._parts, map(any, self._pending))",
             "self._parts",
         ),
-        caught_by=_MODULES,
+        caught_by=_CALLS,
     ),
     Mutant(
         name="a-poll-asks-the-parts-twice",
