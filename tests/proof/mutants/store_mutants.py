@@ -1265,7 +1265,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="a-send-overtakes-the-rest-of-another",
-        breaks="the messages of a queue are in the order of the requests, however many files these need",
+        breaks="the messages of a queue are in the order of the requests, whatever files these need",
         edits=edit(
             "engine/sender.py:Sender._admit",
             "        if begun is not None and begun[0] is not request:\n            return UNFINISHED",
@@ -1285,7 +1285,7 @@ STORE_MUTANTS: Final = (
     ),
     Mutant(
         name="unfinished-requests-stand-behind-those-that-came-meanwhile",
-        breaks="the messages of a queue are in the order of the requests, however many files these need",
+        breaks="the messages of a queue are in the order of the requests, whatever files these need",
         edits=edit(
             "committer.py:Committer._finish",
             "self._waiting[:0] = unfinished",
