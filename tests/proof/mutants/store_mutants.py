@@ -1261,7 +1261,7 @@ STORE_MUTANTS: Final = (
             "        if name.stem.id in self._packed:\n            self._unpack(name.stem.id)\n",
             "",
         ),
-        caught_by=(_STORIES,),
+        caught_by=(_PACKED,),
     ),
     Mutant(
         name="a-send-overtakes-the-rest-of-another",
