@@ -418,12 +418,19 @@ class Committer:
         if not outcomes:
             return
         self._engine.moves.statistics.commit(synced.requests, outcomes, synced.began)
+        unfinished: list[QueuedRequest[Any]] = []
         for waiter, outcome in zip(synced.waiters, outcomes, strict=True):
-            if waiter.place is None:
-                self._resolve(waiter, outcome)
-            elif outcome:
+            if waiter.place is not None:
+                if not outcome:
+                    continue
                 self._parking.leave(waiter.request.queue, waiter.place)
+            if outcome is UNFINISHED:
+                unfinished.append(self._going_on(waiter))
+            else:
                 self._resolve(waiter, outcome)
+        if unfinished:
+            with self._guard:
+                self._waiting[:0] = unfinished  # Before what came meanwhile, to the same queue.
 
     def _begin(self, waiting: Sequence[QueuedRequest[Any]], draining: bool) -> list[QueuedRequest[Any]]:
         """Return the requests of this commit. Receives whose messages are on their way back are left to
@@ -462,9 +469,7 @@ class Committer:
 
     def _resolve(self, waiter: QueuedRequest[Any], outcome: Outcome) -> None:
         request, future = waiter.request, waiter.future
-        if outcome is UNFINISHED:
-            self._continue(waiter)
-        elif isinstance(request, Waiting):
+        if isinstance(request, Waiting):
             if outcome or request.wait == 0:
                 self._answer_receive(request, future, outcome)
             else:
@@ -474,15 +479,14 @@ class Committer:
         else:
             future.set_result(outcome)
 
-    def _continue(self, waiter: QueuedRequest[Any]) -> None:
-        """Let the next commit do more of a request. It is done to its end; if its caller is gone, it is
-        undone then."""
+    def _going_on(self, waiter: QueuedRequest[Any]) -> QueuedRequest[Any]:
+        """Return a request of which the next commit does more. It is done to its end; if its caller is
+        gone, it is undone then."""
         if not waiter.has_begun and not waiter.future.set_running_or_notify_cancel():
             waiter.future = Future()
             waiter.future.cancel()
         waiter.has_begun = waiter.has_waited = True
-        with self._guard:
-            self._waiting.append(waiter)
+        return waiter
 
     def _park(self, waiter: QueuedRequest[Waiting]) -> None:
         left = waiter.request.queue, self._parking.park(waiter)

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 from spoolrack_store.engine import leaser, part
+from spoolrack_store.engine.sender import MOST_FILES
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis
 from spoolrack_store.model.operations import Delete, Receive, Send
 from spoolrack_store.model.schedule_requests import CreateSchedule
@@ -164,10 +165,11 @@ def _orphans(count: int) -> tuple[Rig, int]:
     """Let a process die that has answered sends, and not published them."""
     rig = Rig({"q": QueueSettings(messages_per_file=1)})
     other = rig.join("p2")
-    work = other.engine.apply([Send(queue="q", bodies=[b"x"] * count)])
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
+    for left in range(count, 0, -MOST_FILES):
+        work = other.engine.apply([Send(queue="q", bodies=[b"x"] * min(left, MOST_FILES))])
+        assert work is not None
+        assert work.commit is not None
+        work.commit.sync()
     rig.living.discard("p2")
     rig.ask(tick=True)
     return rig, count

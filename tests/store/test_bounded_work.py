@@ -339,3 +339,26 @@ def test_the_oldest_message_is_known_whatever_is_leased() -> None:
     assert head is not None
     assert head.first_id == min(leased)
     assert [id for id, _ in index.orders[State.LEASED].since("")] == sorted(leased)
+
+
+def test_a_purge_deletes_parts_of_the_last_batch_that_were_leased_meanwhile() -> None:
+    rig = Rig({**QUEUES, "q": DYING})
+    rig.engine.moves.effort.files = 4
+    for number in range(4):
+        rig.send(b"%d" % number)
+    rig.send(*_bodies(10))
+    purge = Purge(queue="q")
+    assert rig.ask(purge) is UNFINISHED
+    rig.ask(Receive(queue="q", max_messages=8, visibility=LEASE))
+    deleted, _ = _ask_to_the_end(rig, purge)
+    assert (deleted, rig.engine.index.queue("q").total) == (14, 0)
+
+
+def test_a_slice_of_a_purge_costs_the_same_whatever_waits() -> None:
+    def steps(backlog: int) -> int:
+        rig = _lone({"q": LONE})
+        rig.send(*_bodies(backlog))
+        rig.engine.moves.effort.files = 8
+        return steps_of(lambda: rig.ask(Purge(queue="q")))
+
+    assert steps(800) <= steps(40) + 50

@@ -5,11 +5,13 @@ nothing else about it changes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from spoolrack_store.engine import recovery
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import (
     UNFINISHED,
     Delete,
@@ -242,3 +244,17 @@ def test_what_is_sent_after_a_restart_stands_behind_packed_messages_though_the_c
     rig = rig.restart("p10")
     assert _packed_ids(rig) == ids
     assert rig.send(b"new")[0] > ids[-1]
+
+
+def test_a_packed_message_that_another_process_links_is_one_message(
+    packed: tuple[Rig, list[str]],
+) -> None:
+    rig, ids = packed
+    other = rig.join("p2")
+    assert _packed_ids(other) == ids
+    name = other.engine.index.packed_paths
+    linked = replace(parse(next(iter(name))), state=State.LEASED, version=2, receives=1)
+    linked = replace(linked, first=Millis(1), due=Millis(rig.clock.now + 1_000), token="0" * 12)
+    other.engine.index.appear(linked, other.engine.moves.commit, due=1_000)
+    counts = other.engine.index.queue("q").counts
+    assert (counts[State.READY], counts[State.LEASED]) == (COUNT - 1, 1)

@@ -13,7 +13,14 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.operations import Delivery, Receive, Request, Send, SendResults
+from spoolrack_store.model.operations import (
+    UNFINISHED,
+    Delivery,
+    Receive,
+    Request,
+    Send,
+    SendResults,
+)
 from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
@@ -109,7 +116,9 @@ class Rig:
         raise AssertionError("the engine doesn't come to rest")
 
     def send(self, *bodies: bytes, queue: str = "q") -> list[str]:
-        stored = self.ask(Send(queue=queue, bodies=bodies))
+        send = Send(queue=queue, bodies=bodies)
+        while (stored := self.ask(send)) is UNFINISHED:
+            pass
         assert isinstance(stored, SendResults)
         self.settle()
         return [str(each) for each in stored.results]

@@ -221,7 +221,7 @@ class Engine:
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         effort = self.moves.effort
         effort.left = effort.files
-        if len(self.index.to_be_packed) > self.index.unpacked and not self._remover.purges:
+        if len(self.index.to_be_packed) > self.index.unpacked:
             self.index.pack(self.moves.synced)
         if tick:
             self._guarded(self.sharing.require_lock)
@@ -240,7 +240,8 @@ class Engine:
         if self.index.loose:
             self._unlink_stale()
         has_reaped = bool(self.index.over or self.index.untold) and self.reaper.hand_over()
-        outcomes = run_in(self._turns, requests) if requests else []
+        self.moves.asked.left = self.moves.asked.files
+        outcomes = run_in(self._turns, requests, self.moves.asked) if requests else []
         assigned, self._leaser.assigned = self._leaser.assigned, []
         ordered, self._sender.ordered = self._sender.ordered, []
         if not self._needs_sync(requests, outcomes):

@@ -129,6 +129,9 @@ class SortedNames:
     def first(self) -> str | None:
         return self._chunks[0][0] if self._chunks else None
 
+    def last(self) -> str | None:
+        return self._chunks[-1][-1] if self._chunks else None
+
     def since(self, start: str) -> Iterator[str]:
         """Yield all names from `start` on. Nothing may be added or removed meanwhile."""
         at = max(0, self._chunk_of(start))

@@ -73,6 +73,8 @@ class Moves:
         """Counts of all work since the start."""
         self.effort = Effort()
         """Background work draws on it."""
+        self.asked = Effort()
+        """Each move draws on it, for `run_in`."""
         self.commit = 1
         """The number of the commit under way."""
         self.synced = 0
@@ -134,6 +136,7 @@ class Moves:
             due=Millis(wall + delay) if delay else None,
         )
         path = name.path
+        self.asked.left -= 1
         if stem.key is not None:
             # Other processes must know its keys before it is published.
             self._intend(ChangeKind.FILE, "", path, 0)
@@ -516,6 +519,7 @@ class Moves:
         """Make a change that other processes hear of; raise `DiskFull` or `DiskError`, and then it was
         not made."""
         self._intend(kind, source, target, due)
+        self.asked.left -= 1
         try:
             self._attempt(change, target, urgent=urgent)
         except OSError as error:

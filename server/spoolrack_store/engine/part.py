@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..model.clock import Millis
 from ..model.errors import StoreError
-from ..model.operations import Outcome
+from ..model.operations import UNFINISHED, Outcome, Receive, messages_named
 
 DUE_NOW: Final = Millis(0)
 """A monotonic time before all others: work that is due then waits for no time."""
@@ -64,34 +64,88 @@ class Turn:
     together: bool = False
 
 
-def run_in(turns: Mapping[type[Any], Turn], requests: Sequence[Any]) -> list[Outcome]:
+def run_in(turns: Mapping[type[Any], Turn], requests: Sequence[Any], effort: Effort) -> list[Outcome]:
     """Return the outcomes of `requests`, in their order, once each kind has had its turn, in the order
     of `turns`.
 
     None of them was answered before another came in, so no other order was promised. The error of a
     request is its outcome, and stops none of the others.
+
+    The moves of a commit count as `effort`. Requests for many messages, beyond the first `PORTION` of
+    their kind, begin only while there is some of it; else they are unfinished, or, receives that wait,
+    find nothing. Those for few messages begin all the same, but for one behind another of its queue.
     """
     outcomes: list[Outcome] = [None] * len(requests)
     places: dict[type[Any], list[int]] = {}
     for place, request in enumerate(requests):
         places.setdefault(type(request), []).append(place)
     for kind in turns if len(places) > 1 else places:
-        of_kind = places.get(kind)
-        if of_kind is None:
+        left = places.get(kind)
+        if left is None:
             continue
-        turn = turns[kind]
-        if turn.together:
-            are_all = len(of_kind) == len(requests)
-            answers = turn.run(requests if are_all else [requests[place] for place in of_kind])
-            for place, outcome in zip(of_kind, answers, strict=True):
-                outcomes[place] = outcome
+        turn, least = turns[kind], effort.left // 2
+        if len(left) == 1:
+            _run(turn, requests, left, outcomes)
             continue
-        for place in of_kind:
-            try:
-                outcomes[place] = turn.run(requests[place])
-            except StoreError as error:
-                outcomes[place] = error
+        while left:
+            portion, left = _portion(requests, left)
+            _run(turn, requests, portion, outcomes)
+            if left and effort.left <= least:
+                few, left = _few(requests, left)
+                _run(turn, requests, few, outcomes)
+                for place in left:
+                    request = requests[place]
+                    waits = isinstance(request, Receive) and request.wait != 0
+                    outcomes[place] = [] if waits else UNFINISHED
+                break
     return outcomes
+
+
+def _run(turn: Turn, requests: Sequence[Any], places: Sequence[int], outcomes: list[Outcome]) -> None:
+    """Do the requests of one kind at `places`."""
+    if turn.together:
+        are_all = len(places) == len(requests)
+        answers = turn.run(requests if are_all else [requests[place] for place in places])
+        for place, outcome in zip(places, answers, strict=True):
+            outcomes[place] = outcome
+        return
+    for place in places:
+        try:
+            outcomes[place] = turn.run(requests[place])
+        except StoreError as error:
+            outcomes[place] = error
+
+
+PORTION: Final = 1_000
+"""Messages of requests of one kind that a commit moves whatever that costs."""
+_FEW: Final = 10
+
+
+def _portion(requests: Sequence[Any], places: list[int]) -> tuple[list[int], list[int]]:
+    """Divide the places of requests of one kind: the first ones, for up to `PORTION` messages, and the
+    rest."""
+    messages = 0
+    for at, place in enumerate(places):
+        messages += messages_named(requests[place]) or 0
+        if messages > PORTION and at:
+            return places[:at], places[at:]
+    return places, []
+
+
+def _few(requests: Sequence[Any], places: list[int]) -> tuple[list[int], list[int]]:
+    """Divide the places of requests of one kind: those for few messages that may overtake the others,
+    and the rest."""
+    few: list[int] = []
+    queues: set[str] = set()
+    for place in places:
+        request = requests[place]
+        if request.queue in queues or (messages_named(request) or 0) > _FEW:
+            queues.add(request.queue)
+        else:
+            few.append(place)
+    few, _ = _portion(requests, few)
+    begun = set(few)
+    return few, [place for place in places if place not in begun]
 
 
 RETRY: Final = Millis(1_000)

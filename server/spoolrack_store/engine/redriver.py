@@ -24,7 +24,7 @@ from ..files.disk import explained
 from ..model.clock import SECOND, Millis
 from ..model.dead_letter_records import NotAHistory
 from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
-from ..model.members import indexes, lowest
+from ..model.members import first_of, indexes
 from ..model.message_ids import FileIds, is_id, sent_at
 from ..model.names import NotAName, is_queue_name
 from ..model.redrive_names import (
@@ -476,12 +476,12 @@ class Redriver(Part):
             if looked >= most:
                 return looked, picks, False
             # The rest of this entry waits for another commit, too.
-            now = _first(members, most - looked)
+            now = first_of(members, most - looked)
             verdict = self._judge(drive.order, entry) if now else None
             if isinstance(verdict, QueueRecord):
                 if not allowed:
                     return looked, picks, False
-                now = _first(now, allowed)
+                now = first_of(now, allowed)
                 fitting = room.reserve(verdict, entry, now)
                 drive.waiting += (now & ~fitting).bit_count()
                 allowed -= fitting.bit_count()
@@ -554,17 +554,6 @@ def _is_due(drive: _Drive, now: Millis, synced: int) -> bool:
         return False
     # It begins when its record is durable, and ends when all that was moved is.
     return drive.since <= synced or (bool(drive.unsynced) and not drive.is_through)
-
-
-def _first(members: int, most: int) -> int:
-    """Return the first of `members`, up to `most`."""
-    if members.bit_count() <= most:
-        return members
-    found = 0
-    for _ in range(most):
-        bit = 1 << lowest(members)
-        found, members = found | bit, members & ~bit
-    return found
 
 
 def _age(name: RedriveName) -> tuple[bool, int, int]:

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 
 from ..model.errors import DiskError, InvalidRequest, MessageNotFound, StoreError
-from ..model.message_ids import is_id, sent_at
+from ..model.message_ids import INDEX_DIGITS, is_id, sent_at
 from ..model.names import Name
 from ..model.operations import UNFINISHED, Delete, Purge, Unfinished
 from ..model.transitions import State
@@ -27,9 +28,12 @@ _Place = tuple[Entry, int, Delete, int, Results]
 
 @dataclass(slots=True)
 class _PurgeJob:
-    left: deque[Entry | str]
-    """The entries still to be looked at, as they were when the purge began; the ids of packed
-    messages."""
+    end: str
+    """No message that was there when the purge began has an id above this."""
+    sent: deque[Entry]
+    """Entries that were in `new/` then, and aren't looked at yet."""
+    after: str = ""
+    """The messages of the queue up to this id are looked at."""
     deleted: int = 0
     refused: StoreError | None = None
     """The first error of the disk."""
@@ -44,8 +48,8 @@ class Remover:
         self._catalog = catalog
         self._leaser = leaser
         self._sender = sender
-        self.purges: dict[Purge, _PurgeJob] = {}
-        """Those that go on in the next commit; until then no entry may be packed."""
+        self._purges: dict[Purge, _PurgeJob] = {}
+        """Those that go on in the next commit."""
         self._sent: list[Name] | None = None
         """Names in `new/`, if this commit has looked."""
 
@@ -97,36 +101,38 @@ class Remover:
 
     def purge(self, request: Purge) -> int | Unfinished:
         """Delete the messages of a queue that match the request, also those that other processes have
-        in `new/`, a slice in each commit; return their number. If the disk refuses a name, the others
-        are deleted, and the first error is raised."""
+        in `new/`, a slice in each commit, in their order; return their number. None is deleted that is
+        sent later. If the disk refuses a name, the others are deleted, and the first error is
+        raised."""
         queue = request.queue
-        job = self.purges.pop(request, None)
+        job = self._purges.pop(request, None)
         self._catalog.require(queue)
+        orders = self._index.queue(queue).orders
         if job is None:
-            sightings = self._index.queue(queue).sightings("", COUNTED)
-            job = _PurgeJob(deque(entry or id for id, entry in sightings))
-            job.left += self._sender.unpublished(queue)
-            job.left += self._sent_by_others(queue)
+            sent = self._sender.unpublished(queue) + self._sent_by_others(queue)
+            last = max(filter(None, (order.names.last() for order in orders.values())), default="")
+            job = _PurgeJob(last[:-INDEX_DIGITS] + "f" * INDEX_DIGITS, deque(sent))
         effort = self._moves.effort
-        for _ in range(min(effort.share(), len(job.left))):
+        most = effort.share()
+        found = self._index.queue(queue).sightings(job.after, COUNTED)
+        part = list(islice(takewhile(lambda each: each[0] <= job.end, found), most + 1))
+        for id, entry in part[:most]:
             effort.spend()
-            # By their file: a lease may have given them another name since.
-            for entry in self._entries_of(job.left.popleft()):
+            job.after = f"{id}\0"
+            self._purge(request, orders[State.READY].at(id) if entry is None else entry, job)
+        while len(part) < most and job.sent:
+            effort.spend()
+            most -= 1
+            # By their file: they may be published since.
+            for entry in job.sent.popleft().batch.entries:
                 if entry.name.queue == queue and _is_waiting(entry):
                     self._purge(request, entry, job)
-        if job.left:
-            self.purges[request] = job
+        if len(part) > most or job.sent:
+            self._purges[request] = job
             return UNFINISHED
         if job.refused is not None:
             raise job.refused
         return job.deleted
-
-    def _entries_of(self, found: Entry | str) -> Sequence[Entry]:
-        """Return all entries of the file of an entry, or of a packed message."""
-        if isinstance(found, Entry):
-            return found.batch.entries
-        file = self._index.batch(found)
-        return () if file is None else file[0].entries
 
     def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
         if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):

@@ -27,14 +27,14 @@ from ..model.message_content import (
     size_of,
 )
 from ..model.message_ids import FileIds, sent_at
-from ..model.operations import Send, SendResults, WrittenBody
+from ..model.operations import UNFINISHED, Send, SendResults, Unfinished, WrittenBody
 from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .deduplication import Deduplication
 from .entries import Entry
 from .moves import Moves, publish
-from .part import Part
+from .part import FILES, Part
 from .reader import Reader
 from .recovery import appear
 
@@ -42,12 +42,16 @@ log = logging.getLogger(__name__)
 
 FILE_BYTES: Final = MIB
 """A file takes in no further call beyond this."""
+MOST_FILES: Final = FILES // 6
+"""Files that a commit writes; later ones write the rest of a request that needs more."""
 LARGE_BODY: Final = 256 * 1024
 """A body above this has a file of its own, whose bytes go when it is deleted."""
 
 
 _Kind = tuple[Millis, int]
 """A delay and a priority: messages of one kind share a file."""
+_Together = list[tuple[_Kind, list[int]]]
+"""The positions of messages that are to share a file."""
 
 
 @dataclass(slots=True)
@@ -96,6 +100,8 @@ class Sender(Part):
         """By queue the keys that this commit is about to take: whose message, and its position."""
         self._latest: dict[tuple[str, _Kind], _File] = {}
         """By queue and kind the file to which this commit has added last."""
+        self._begun: dict[str, tuple[Send, SendResults, _Together]] = {}
+        """By queue the request that needs many files, the answer so far, and what isn't written yet."""
         self._repeated: list[tuple[SendResults, int, SendResults, int]] = []
         """Messages with such a key: the answer, the position, and those of the first one."""
         self._written: list[tuple[int, Entry]] = []
@@ -107,9 +113,10 @@ class Sender(Part):
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._wall = Millis(0)
 
-    def send(self, requests: Sequence[Send]) -> list[SendResults | StoreError]:
-        """Write the messages of all requests; the answers are valid once the commit is synced."""
-        outcomes: list[SendResults | StoreError] = []
+    def send(self, requests: Sequence[Send]) -> list[SendResults | StoreError | Unfinished]:
+        """Write the messages of all requests, or as many as the commit may; the answers are valid once
+        the commit is synced. In each queue the messages are in the order of the requests."""
+        outcomes: list[SendResults | StoreError | Unfinished] = []
         files: list[_File] = []
         # Once: messages of one delivery time have one delay, and share a file.
         self._wall = self._moves.clock.wall()
@@ -182,6 +189,11 @@ class Sender(Part):
             if entry.name.queue == queue:
                 held += entry.held.bit_count()
                 held_bytes += entry.batch.counted_bytes_of(entry.held)
+        if queue in self._begun:
+            request, _, together = self._begun[queue]
+            for _, positions in together:
+                held += len(positions)
+                held_bytes += sum(_counted(request, position) for position in positions)
         return held, held_bytes
 
     @property
@@ -191,9 +203,40 @@ class Sender(Part):
 
     def _admit(
         self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]
-    ) -> SendResults:
-        """Find a file for each valid message of a request."""
+    ) -> SendResults | Unfinished:
+        """Find a file for each valid message of a request, or for as many as the commit may write."""
+        begun = self._begun.get(request.queue)
+        if begun is not None and begun[0] is not request:
+            return UNFINISHED  # Behind an earlier one of its queue.
+        keys: dict[int, str] = {}
+        if begun is not None:
+            _, stored, together = begun
+            entering[request.queue] = self.written(request.queue)
+            del self._begun[request.queue]
         record = self._catalog.require_open(request.queue)
+        if begun is None:
+            stored, together = self._check(request, record, entering, keys)
+        sizes = list(map(len, request.bodies)) if request.written is None else [request.written.size]
+        most = record.settings.messages_per_file or MOST
+        for place, (kind, positions) in enumerate(together):
+            # Keys are taken, and messages of groups published, by the commit that writes the first.
+            if len(files) >= MOST_FILES and place and not (keys or request.groups):
+                self._begun[request.queue] = request, stored, together[place:]
+                return UNFINISHED
+            size = sum(map(sizes.__getitem__, positions))
+            if request.written is not None or (len(positions) == 1 and size > LARGE_BODY):
+                size = FILE_BYTES + 1
+            self._place(request, kind, most, positions, size, stored, files, keys)
+        return stored
+
+    def _check(
+        self,
+        request: Send,
+        record: QueueRecord,
+        entering: dict[str, tuple[int, int]],
+        keys: dict[int, str],
+    ) -> tuple[SendResults, _Together]:
+        """Return the answer so far, of the invalid messages, and the valid ones; add their `keys`."""
         record.require_sending()
         settings = record.settings
         bodies = request.bodies
@@ -207,8 +250,7 @@ class Sender(Part):
             )
         stored = SendResults(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
-        keys: dict[int, str] = {}
-        together: list[tuple[_Kind, list[int]]] = []
+        together: _Together = []
         last: dict[_Kind, list[int]] = {}
         """Of each kind what the next message may share a file with: a large body divides."""
         most = settings.messages_per_file or MOST
@@ -235,8 +277,7 @@ class Sender(Part):
                     if self._is_repeated(record, key, stored, position):
                         continue
                 if is_limited:
-                    size = body_size + size_of(request.attributes.get(position, {}))
-                    self._require_room(record, size, entering)
+                    self._require_room(record, _counted(request, position), entering)
                 if key is not None:
                     self._coming.setdefault(record.name, {})[key] = stored, position
                     keys[position] = key
@@ -251,12 +292,7 @@ class Sender(Part):
             else:
                 last[kind] = [position]
                 together.append((kind, last[kind]))
-        for kind, positions in together:
-            size = sum(map(sizes.__getitem__, positions))
-            if request.written is not None or (len(positions) == 1 and size > LARGE_BODY):
-                size = FILE_BYTES + 1
-            self._place(request, kind, most, positions, size, stored, files, keys)
-        return stored
+        return stored, together
 
     def _delay_of(self, request: Send, position: int, settings: QueueSettings) -> Millis:
         """Return for how long a message with a delay or a delivery time is hidden; raise
@@ -389,6 +425,12 @@ class Sender(Part):
             stored.sent_at = moment
             stored.results[first : first + run] = stem.message_ids(range(at, at + run))
             at += run
+
+
+def _counted(request: Send, position: int) -> int:
+    """Return the bytes of body and attributes that a message counts as in its queue."""
+    body = len(request.bodies[position]) if request.written is None else request.written.size
+    return body + size_of(request.attributes.get(position, {}))
 
 
 def _in_a_row(positions: Sequence[int]) -> list[tuple[int, int]]:

@@ -177,8 +177,8 @@ class WrittenBody:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Send(Request[SendResults]):
-    """Send messages. All valid ones of one delay and priority commit together; each invalid one fails
-    alone."""
+    """Send messages. All valid ones of one delay and priority commit together, as far as one file may
+    hold them; each invalid one fails alone."""
 
     queue: str
     bodies: Sequence[bytes]
@@ -500,15 +500,23 @@ def are_short(requests: Iterable[Request[Any]]) -> bool:
     """Return whether `requests` together take only milliseconds, by their sizes."""
     messages, size = 0, 0
     for request in requests:
-        if isinstance(request, Send):
-            messages += len(request.bodies)
-            size += sum(map(len, request.bodies))
-        elif isinstance(request, Receive):
-            messages += request.max_messages
-        elif isinstance(request, Delete):
-            messages += len(request.receipts) + len(request.ids)
-        elif isinstance(request, ChangeVisibility | ReleaseMessages | GiveBack):
-            messages += len(request.receipts)
-        else:
+        named = messages_named(request)
+        if named is None:
             return False
+        messages += named
+        if isinstance(request, Send):
+            size += sum(map(len, request.bodies))
     return messages <= SHORT_MESSAGES and size <= SHORT_BYTES
+
+
+def messages_named(request: Request[Any]) -> int | None:
+    """Return how many messages a request moves at most; None: it isn't told by its size."""
+    if isinstance(request, Send):
+        return len(request.bodies)
+    if isinstance(request, Receive):
+        return request.max_messages
+    if isinstance(request, Delete):
+        return len(request.receipts) + len(request.ids)
+    if isinstance(request, ChangeVisibility | ReleaseMessages | GiveBack):
+        return len(request.receipts)
+    return None

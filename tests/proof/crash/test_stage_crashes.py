@@ -147,7 +147,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
 
 
 STARTS: Final = {
-    "a manifest made before its chunks are durable": 209,
+    "a manifest made before its chunks are durable": 293,
     "a stage that begins a life whose record may come back": 395,
     "the younger of two stages kept": 108,
 }

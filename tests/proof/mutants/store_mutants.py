@@ -40,6 +40,7 @@ _IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _WALKS: Final = "tests/store/test_bounded_walks.py"
 _BOUNDED: Final = "tests/store/test_bounded_work.py"
+_REQUESTS: Final = "tests/store/test_bounded_requests.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
 _MODEL: Final = "tests/store/test_store_model.py"
@@ -1260,13 +1261,65 @@ STORE_MUTANTS: Final = (
             "        if name.stem.id in self._packed:\n            self._unpack(name.stem.id)\n",
             "",
         ),
-        caught_by=(_STORIES,),
+        caught_by=(_PACKED,),
     ),
     Mutant(
-        name="packs-what-a-purge-holds",
+        name="a-send-overtakes-the-rest-of-another",
+        breaks="the messages of a queue are in the order of the requests, whatever files these need",
+        edits=edit(
+            "engine/sender.py:Sender._admit",
+            "        if begun is not None and begun[0] is not request:\n            return UNFINISHED",
+            "        if begun is not None and begun[0] is not request:\n            begun = None",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-full-queue-forgets-what-is-still-to-be-written",
+        breaks="a queue holds no more messages than max_messages",
+        edits=edit(
+            "engine/sender.py:Sender._admit",
+            "            entering[request.queue] = self.written(request.queue)\n",
+            "",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="unfinished-requests-stand-behind-those-that-came-meanwhile",
+        breaks="the messages of a queue are in the order of the requests, whatever files these need",
+        edits=edit(
+            "committer.py:Committer._finish",
+            "self._waiting[:0] = unfinished",
+            "self._waiting += unfinished",
+        ),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="requests-for-many-messages-have-no-bound",
+        breaks="a commit does a bounded part of what is asked",
+        edits=edit("engine/part.py:run_in", "if left and effort.left <= least", "if False"),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-small-request-overtakes-one-of-its-queue",
+        breaks="requests on a queue are done in their order",
+        edits=edit("engine/part.py:_few", "request.queue in queues or ", ""),
+        caught_by=(_REQUESTS,),
+    ),
+    Mutant(
+        name="a-purge-goes-on-with-what-is-sent",
         breaks="a purge deletes what was there when it began",
-        edits=edit("engine/engine.py:Engine._apply", " and not self._remover.purges", ""),
-        caught_by=("tests/proof/crash/test_everything_crashes.py",),
+        edits=edit("engine/remover.py:Remover.purge", "each[0] <= job.end", "True"),
+        caught_by=(_BOUNDED,),
+    ),
+    Mutant(
+        name="a-purge-looks-for-a-batch-by-its-first-message",
+        breaks="a purge deletes what was there when it began",
+        edits=edit(
+            "engine/remover.py:Remover.purge",
+            'last[:-INDEX_DIGITS] + "f" * INDEX_DIGITS',
+            "last",
+        ),
+        caught_by=(_BOUNDED,),
     ),
     Mutant(
         name="a-listing-packs-what-has-another-name",
@@ -1513,7 +1566,7 @@ STORE_MUTANTS: Final = (
         name="a-paused-queue-takes-sends",
         breaks="a send to a queue whose sending is paused stores nothing",
         edits=edit(
-            "engine/sender.py:Sender._admit",
+            "engine/sender.py:Sender._check",
             "        record.require_sending()\n",
             "",
         ),
