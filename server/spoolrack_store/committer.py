@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -45,6 +46,8 @@ LISTEN_EVERY: Final = Millis(20)
 listen."""
 LISTENING_EVERY: Final = Millis(1_000)
 """And so often if it can."""
+ENDED_WAITS: Final = 100
+"""Waits that one commit ends, so that their callers are not all woken together: the next ends more."""
 NEWS_EVERY: Final = Millis(5)
 """It takes in what it hears of no more often than this, so that others get the lock, too."""
 
@@ -345,7 +348,8 @@ class Committer:
                 for waiter in self._parking.pop_all():
                     _fail(waiter.future, Draining())
             if self._parking.waiting:
-                for waiter in self._parking.pop_late(self._clock.monotonic()):
+                late = self._parking.pop_late(self._clock.monotonic())
+                for waiter in islice(late, ENDED_WAITS):
                     _answer(waiter.future, [] if isinstance(waiter.request, Receive) else None)
             begun: list[QueuedRequest[Any]] = []
             if waiting:
