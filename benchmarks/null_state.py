@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
+from spoolrack.v1 import columns_pb2
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import reservation_service_pb2 as reserved
 from spoolrack.v1 import staging_service_pb2 as staged
@@ -91,7 +92,7 @@ def messages_of(request: staged.StageRequest) -> Sequence[pb.OutgoingMessage]:
     return messages
 
 
-def runs_of(page: Sequence[Held]) -> Iterator[pb.MessageRun]:
+def runs_of(page: Sequence[Held]) -> Iterator[columns_pb2.MessageRun]:
     """Yield messages by column, where they have no attributes and follow each other."""
     begin = 0
     for end in range(1, len(page) + 1):
@@ -100,12 +101,12 @@ def runs_of(page: Sequence[Held]) -> Iterator[pb.MessageRun]:
         run = page[begin:end]
         first = message_of(run[0])
         if len(run) == 1:
-            yield pb.MessageRun(first=first)
+            yield columns_pb2.MessageRun(first=first)
         else:
             first.body, first.body_size = b"", 0
             bodies = [held.body.body for held in run]
-            columns = pb.MessageColumns(bodies=b"".join(bodies), body_sizes=map(len, bodies))
-            yield pb.MessageRun(first=first, columns=columns)
+            columns = columns_pb2.MessageColumns(bodies=b"".join(bodies), body_sizes=map(len, bodies))
+            yield columns_pb2.MessageRun(first=first, columns=columns)
         begin = end
 
 

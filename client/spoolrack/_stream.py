@@ -1,7 +1,8 @@
 """A stream of messages that reconnects.
 
 A reader in the background takes the messages as the server delivers them (within the stream's credits),
-so that at the end those that were not handed out can be released, which counts as no receive. It opens
+so that at the end those that were not handed out can be released, which counts as no receive: it stops
+the stream, and reads what is on its way. It opens
 the stream again after a failure that may pass. Messages that wait here are kept leased.
 
 The server takes a message for begun once it may be handed out: that follows from the concurrency of the
@@ -11,26 +12,25 @@ Messages of an earlier connection can't be reported any more.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from . import _arguments as arguments
-from ._acks import Acks
+from ._acks import CLOSE_TIMEOUT, LINGER, Acks
 from ._client_context import ClientContext
 from ._leases import Leases
-from ._outgoing import chunks_of
 from ._prefetch_buffer import PrefetchBuffer
 from ._runtime import Started
 from ._transports import Deliveries
-from ._values import MAX_BATCH, ByReceipt, DeleteResult, Envelope, MessageRelease, Seconds
+from ._values import MAX_BATCH, Envelope, MessageRelease, Seconds
 from .errors import ClientClosed, SpoolrackError
 
 log = logging.getLogger("spoolrack")
 
-CLOSE_TIMEOUT = 5.0
-"""Seconds that the end of a stream may take to release messages."""
+WORKER_CALLS: Final = 4
+"""Deletes of a worker in flight at one time, each of all messages that were handled since the last."""
 
 
 class EnvelopeStream:
@@ -49,11 +49,11 @@ class EnvelopeStream:
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> None:
-        """`concurrency`: how many messages the caller takes before it has deleted or released one of
-        them; None: any number. `max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of
-        retries until the first connection. `until_dropped`: extend leases until `drop_lease` is called,
-        and not only until the message is handed out. `on_arrival`: called by the reader after messages
-        have arrived, and after the stream's end."""
+        """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries until the first
+        connection. `concurrency`: of a worker, how many handlers it has; it closes `acks` itself after
+        the last of them. `until_dropped`: extend leases until `drop_lease` is called, and not only
+        until the message is handed out. `on_arrival`: called by the reader after messages have
+        arrived, and after the stream's end."""
         self._context = context
         self._runtime = context.runtime
         self._queue = queue
@@ -76,9 +76,17 @@ class EnvelopeStream:
         """Those before the present connection."""
         self._passed = 0
         """Messages that were handed out or dropped, in the order of their arrival."""
-        self._reported = 0
-        """How many of them the present connection has reported."""
-        self._acks = Acks(self._runtime, queue, self._delete, max_in_flight=max_in_flight)
+        self._reported = 0, max_in_flight
+        """What the present connection was told last: how many of them, and the messages in flight."""
+        is_worker = concurrency is not None
+        self.acks = Acks(
+            context,
+            queue,
+            max_in_flight=max_in_flight,
+            linger=0.0 if is_worker else LINGER,
+            calls=WORKER_CALLS if is_worker else 1,
+            on_ended=self._report_late,
+        )
 
     async def next(self) -> Envelope | None:
         """Return the next message; None once the stream is closed. Raise the error that ended it
@@ -100,50 +108,37 @@ class EnvelopeStream:
         self._context.check_process()
         if self._reader is None:
             self._start()
+        if self.acks.pending:
+            self._report_late()
         while True:
             envelopes = await self._buffer.get_many(max_messages, deadline)
             # A message whose lease was lost while it waited here is delivered again, to any consumer.
             held = self._leases.hand_out(envelopes, keep=self._until_dropped)
             with self._lock:
                 self._passed += len(envelopes)
-                if self._concurrency is None or len(held) < len(envelopes):
+                # A single handler begins a message once its last is deleted, as the server infers.
+                if self._concurrency != 1 or len(held) < len(envelopes):
                     self._report()
             if held or not envelopes:
                 return held
 
     def _report(self) -> None:
-        """Report how many messages of the present connection were handed out or dropped. With the lock
-        held, so that reports don't overtake each other."""
+        """Report how many messages of the present connection were handed out or dropped, and how many
+        may be in flight. With the lock held, so that reports don't overtake each other.
+
+        A message whose ack is under way takes no place: else the time of a call bounds the throughput.
+        """
         begun = self._passed - self._arrived_before
-        if self._deliveries is not None and begun > self._reported:
-            self._reported = begun
-            self._deliveries.report(begun)
+        in_flight = self._max_in_flight + min(self.acks.pending, MAX_BATCH)
+        report = begun, min(in_flight, max(self._max_in_flight, arguments.MAX_IN_FLIGHT))
+        if self._deliveries is not None and begun > 0 and report != self._reported:
+            self._reported = report
+            self._deliveries.report(*report)
 
     def _report_late(self) -> None:
         """Report now and then what wasn't worth a report when it was handed out."""
         with self._lock:
             self._report()
-
-    def ack(self, receipt: str) -> None:
-        """Delete a message soon. Raise `ClientClosed` once the stream is closed."""
-        self._context.check()
-        self._acks.add(receipt)
-
-    async def _delete(self, receipts: Sequence[str]) -> Sequence[DeleteResult]:
-        context = self._context
-
-        def delete(chunk: list[ByReceipt], left: float) -> Awaitable[list[DeleteResult]]:
-            return context.transport.delete(self._queue, chunk, timeout=left)
-
-        chunks = list(chunks_of(map(ByReceipt, receipts), lambda _: 0))
-        with contextlib.suppress(ClientClosed):
-            return await context.in_chunks(
-                chunks,
-                lambda chunk, deadline: delete(chunk, context.left(deadline)),
-                lambda error: DeleteResult(error=error),
-                None,
-            )
-        return [result for chunk in chunks for result in await delete(chunk, CLOSE_TIMEOUT)]
 
     def drop_lease(self, envelope: Envelope) -> None:
         """Stop extending the lease of a message that was delivered."""
@@ -228,16 +223,17 @@ class EnvelopeStream:
         )
         with self._lock:
             self._deliveries = deliveries
-            self._arrived_before, self._reported = self._arrived, 0
+            self._arrived_before, self._reported = self._arrived, (0, self._max_in_flight)
             closing = self._closing.is_set()
         if closing:
-            deliveries.cancel()
+            deliveries.stop()
         return deliveries
 
     async def _accept(self, envelopes: Sequence[Envelope]) -> None:
         self._leases.add(envelopes)
         self._arrived += len(envelopes)
-        if not self._buffer.put(envelopes):
+        # A message that arrives while the stream is being closed is handed out to no caller.
+        if self._closing.is_set() or not self._buffer.put(envelopes):
             await self._release(envelopes)
         elif self._on_arrival is not None:
             self._on_arrival()
@@ -264,11 +260,15 @@ class EnvelopeStream:
                 )
 
     async def close(self) -> None:
-        """End the stream, and release the messages that wait in it. Idempotent."""
+        """End the stream, and release the messages that wait in it or are on their way. Idempotent."""
         self.abandon_now()
-        if self._reader is not None:
-            await self._reader.join(CLOSE_TIMEOUT * 2)
-        await self._acks.join(CLOSE_TIMEOUT * 2)
+        if self._reader is not None and not await self._reader.join(CLOSE_TIMEOUT):
+            # The server doesn't answer.
+            if self._deliveries is not None:
+                self._deliveries.cancel()
+            await self._reader.join(CLOSE_TIMEOUT)
+        if self._concurrency is None:
+            await self.acks.close()
         self._context.open.discard(self)
 
     def stop_extending(self) -> None:
@@ -284,12 +284,13 @@ class EnvelopeStream:
         """Close without waiting: the reader task does the rest."""
         with self._lock:
             self._closing.set()
-            self._acks.end()
+            if self._concurrency is None:
+                self.acks.end()
             deliveries = self._deliveries
         if not self._until_dropped:
             self._leases.stop()
         if deliveries is not None:
-            deliveries.cancel()
+            deliveries.stop()
         if self._reader is None:
             self._buffer.close()
 

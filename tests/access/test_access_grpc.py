@@ -44,13 +44,13 @@ def requests(queue: str) -> Mapping[str, Message]:
         "Send": rpc.SendRequest(queue=queue, messages=MESSAGES),
         "StreamSend": rpc.StreamSendRequest(request=rpc.SendRequest(queue=queue, messages=MESSAGES)),
         "Receive": rpc.ReceiveRequest(queue=queue),
-        "StreamReceive": rpc.StreamReceiveRequest(queue=queue),
+        "StreamReceive": rpc.StreamReceiveRequest(start=rpc.ReceiveStart(queue=queue)),
         "Delete": rpc.DeleteRequest(queue=queue, targets=[rpc.DeleteTarget(id="x")]),
         "StreamDelete": rpc.StreamDeleteRequest(
             request=rpc.DeleteRequest(queue=queue, targets=[rpc.DeleteTarget(id="x")])
         ),
-        "ChangeVisibility": rpc.ChangeVisibilityRequest(
-            queue=queue, changes=[rpc.VisibilityChange(receipt="x")]
+        "ExtendLeases": rpc.ExtendLeasesRequest(
+            queue=queue, extensions=[{"receipt": "x", "visibility_timeout": {"seconds": 1}}]
         ),
         "Release": rpc.ReleaseRequest(queue=queue, releases=[rpc.MessageRelease(receipt="x")]),
         "Reject": rpc.RejectRequest(queue=queue, rejections=[rpc.MessageRejection(receipt="x")]),
@@ -427,7 +427,7 @@ async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
     # No other caller has noticed, and nothing stays leased to the client that is gone.
     await owner.send(b"x", queue="a1")
     frame = await streams[1].read()
-    assert [message.body for message in frame.messages] == [b"x"]
+    assert [message.body for message in frame.received.messages] == [b"x"]
 
 
 @pytest.mark.parametrize("left", [(), ("alice receive a2",)], ids=["nothing", "another queue"])

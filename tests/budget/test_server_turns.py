@@ -119,13 +119,14 @@ class Client:
 
     def open_receives(self) -> None:
         put, _ = self._receive
-        put(rpc.StreamReceiveRequest(queue="q", max_in_flight=10_000))
+        start = rpc.ReceiveStart(queue="q", max_in_flight=10_000)
+        put(rpc.StreamReceiveRequest(start=start))
 
     def receive(self) -> None:
         """Send a message to a stream that waits for it."""
         self.send()
         _, responses = self._receive
-        self.receipts += [message.receipt for message in next(responses).messages]
+        self.receipts += [message.receipt for message in next(responses).received.messages]
 
     def unary_receive(self) -> None:
         found = self.stub.Receive(rpc.ReceiveRequest(queue="q"))

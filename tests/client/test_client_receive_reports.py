@@ -1,4 +1,4 @@
-"""Reports of what a stream has handed out: few, the last one sure, and nothing to an older server."""
+"""Reports of what a stream has handed out: few, and the last one sure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import spoolrack
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.empty_pb2 import Empty
 from spoolrack import aio
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -23,8 +24,9 @@ Talk = Callable[[Iterator[rpc.StreamReceiveRequest]], Iterator[rpc.StreamReceive
 
 
 @contextlib.contextmanager
-def receiving(talk: Talk) -> Iterator[str]:
-    """Serve streams of receives by `talk`; yield the server's address."""
+def receiving(talk: Talk, *, deletes_wait_for: threading.Event | None = None) -> Iterator[str]:
+    """Serve streams of receives by `talk`; yield the server's address. Without an event there are no
+    deletes."""
     server = grpc.server(ThreadPoolExecutor(8))
 
     def serve(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
@@ -36,9 +38,18 @@ def receiving(talk: Talk) -> Iterator[str]:
         rpc.StreamReceiveRequest.FromString,
         rpc.StreamReceiveResponse.SerializeToString,
     )
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(SERVICE, {"StreamReceive": handler}),)
-    )
+    handlers = {"StreamReceive": handler}
+
+    def delete(request: rpc.DeleteRequest, context: grpc.ServicerContext) -> rpc.DeleteResponse:
+        assert deletes_wait_for is not None
+        deletes_wait_for.wait(60)
+        return rpc.DeleteResponse(results=[rpc.DeleteResult() for _ in request.targets])
+
+    if deletes_wait_for is not None:
+        handlers["Delete"] = grpc.unary_unary_rpc_method_handler(
+            delete, rpc.DeleteRequest.FromString, rpc.DeleteResponse.SerializeToString
+        )
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -49,23 +60,29 @@ def receiving(talk: Talk) -> Iterator[str]:
 
 def frame(first: int, count: int) -> rpc.StreamReceiveResponse:
     messages = [pb.Message(id=f"{n}", body=b"x", receipt=f"{n}") for n in range(first, first + count)]
-    return rpc.StreamReceiveResponse(messages=messages, visibility_timeout=Duration(seconds=3_600))
+    received = rpc.ReceiveResponse(messages=messages, visibility_timeout=Duration(seconds=3_600))
+    return rpc.StreamReceiveResponse(received=received)
 
 
 class Listener:
     """Delivers `COUNT` messages, and hears the reports."""
 
     def __init__(self) -> None:
-        self.first: rpc.StreamReceiveRequest | None = None
+        self.first: rpc.ReceiveStart | None = None
         self.begun: list[int] = []
+        self.in_flight: list[int] = []
         self.has_ended = threading.Event()
 
     def talk(self, requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
-        self.first = next(requests)
+        self.first = next(requests).start
         yield frame(0, COUNT)
         try:
             for request in requests:
-                self.begun.append(request.begun)
+                if request.HasField("stop"):
+                    yield rpc.StreamReceiveResponse(stopped=Empty())
+                else:
+                    self.begun.append(request.report.begun)
+                    self.in_flight.append(request.report.max_in_flight)
         finally:
             self.has_ended.set()
 
@@ -96,39 +113,47 @@ async def test_a_stream_of_tasks_reports_as_one_of_threads_does() -> None:
     assert len(listener.begun) < COUNT / 4
 
 
-def test_a_worker_says_how_many_handlers_it_has_and_reports_nothing() -> None:
-    listener = Listener()
+@contextlib.contextmanager
+def working(url: str, concurrency: int, prefetch: int) -> Iterator[threading.Semaphore]:
+    """Run a worker whose handlers release a semaphore."""
     handled = threading.Semaphore(0)
-    with receiving(listener.talk) as url, spoolrack.connect(url, retry=ONCE) as client:
+    with spoolrack.connect(url, retry=ONCE) as client:
         worker = client.queue("jobs").worker(
             lambda message: handled.release(),
-            concurrency=3,
-            prefetch=COUNT,
+            concurrency=concurrency,
+            prefetch=prefetch,
             on_error=lambda message, error: None,
         )
         running = threading.Thread(target=worker.run)
         running.start()
-        for _ in range(COUNT // 10):
-            assert handled.acquire(timeout=60)
+        yield handled
         worker.stop()
         running.join(60)
+
+
+def test_a_worker_of_one_handler_reports_nothing() -> None:
+    listener = Listener()
+    with receiving(listener.talk) as url:
+        with working(url, 1, COUNT) as handled:
+            for _ in range(COUNT // 10):
+                assert handled.acquire(timeout=60)
         assert listener.has_ended.wait(60)
     assert listener.first is not None
-    assert (listener.first.concurrency, listener.begun) == (3, [])
+    assert (listener.first.concurrency, listener.begun) == (1, [])
 
 
-def test_an_older_server_that_refuses_reports_goes_on_delivering() -> None:
-    def talk(requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
-        next(requests)
-        yield frame(0, 1)
-        next(requests)
-        response = rpc.StreamReceiveResponse()
-        response.error.code = grpc.StatusCode.INVALID_ARGUMENT.value[0]
-        yield response
-        yield frame(1, 1)
-        for _ in requests:
-            pass
-
-    with receiving(talk) as url, spoolrack.connect(url, retry=ONCE) as client:
-        stream = client.queue("jobs").messages()
-        assert [next(stream).id, next(stream).id] == ["0", "1"]
+def test_handlers_go_on_while_deletes_are_under_way_and_their_messages_take_no_place() -> None:
+    listener = Listener()
+    answer = threading.Event()
+    with (
+        receiving(listener.talk, deletes_wait_for=answer) as url,
+        working(url, 2, COUNT) as handled,
+    ):
+        for _ in range(COUNT):
+            assert handled.acquire(timeout=60)
+        until(lambda: listener.begun[-1:] == [COUNT])
+        until(lambda: listener.in_flight[-1] == 2 + 2 * COUNT)
+        answer.set()
+        until(lambda: listener.in_flight[-1] == 2 + COUNT)
+    assert listener.first is not None
+    assert listener.first.concurrency == 2

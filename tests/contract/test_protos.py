@@ -1,4 +1,4 @@
-"""The contract is well formed, commented throughout, and breaks no client of the last release."""
+"""The contract is well formed, commented throughout, and breaks clients of a release as listed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ import pytest
 
 from tests import CHECKOUT
 
-(RELEASED,) = Path(__file__).parent.glob("v*.binpb")
-"""The contract of the last release: a release replaces it by `buf build --exclude-source-info -o`."""
+LAST, NEXT = (Path(__file__).parent / f"v1.0.0-beta.{number}.binpb" for number in (1, 2))
+"""The contracts of the last release and of the next one, by `buf build --exclude-source-info -o`."""
+CHANGES = CHECKOUT / "protos" / "CHANGES.md"
+"""The breaking changes since the last release: in the first column of a table."""
 BUF = Path(sysconfig.get_path("scripts")) / "buf"
 
 # Everything in a .proto that a reader may have to look up, by the rule that wants a comment on it.
@@ -53,15 +55,24 @@ def test_the_contract_is_formatted() -> None:
     assert_silent(buf("format", "--diff", "--exit-code", "--exclude-path", "protos/google"))
 
 
-def test_the_contract_does_not_break_the_last_release() -> None:
-    assert_silent(buf("breaking", "--against", RELEASED))
+def test_the_contract_does_not_break_the_next_release() -> None:
+    assert_silent(buf("breaking", "--against", NEXT))
+
+
+def test_the_list_of_changes_names_all_that_breaks_the_last_release_and_nothing_else() -> None:
+    breaking = buf("breaking", "--against", LAST).stdout
+    named = r'(?:on|present) (?:message|enum|RPC|service) "(\w+)"'
+    assert breaking
+    found = {re.findall(named, line)[0] for line in breaking.splitlines()}
+    listed = re.findall(r"^\| `(\w+)`", CHANGES.read_text(encoding="utf-8"), re.M)
+    assert sorted(found) == sorted(listed)
 
 
 def test_the_last_release_of_the_contract_is_in_the_changelog() -> None:
     changelog = (CHECKOUT / "CHANGELOG.md").read_text(encoding="utf-8")
     last = re.search(r"^## \[(\d.*?)\]", changelog, re.M)
     assert last is not None
-    assert RELEASED.name == f"v{last[1]}.binpb"
+    assert LAST.name == f"v{last[1]}.binpb"
 
 
 def test_every_rpc_message_field_enum_value_and_oneof_must_carry_a_comment(contract: Path) -> None:
@@ -83,7 +94,7 @@ def test_a_field_that_changes_its_number_is_called_a_breaking_change(contract: P
     proto = contract / "protos" / "spoolrack" / "v1" / "queue.proto"
     proto.write_text(proto.read_text().replace("bytes body = 1;", "bytes body = 99;"))
 
-    breaking = buf("breaking", "--against", RELEASED, folder=contract)
+    breaking = buf("breaking", "--against", NEXT, folder=contract)
 
     assert breaking.returncode != 0
     assert "body" in breaking.stdout

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack._transports.grpc_stubs import Stubs
+from spoolrack.v1 import columns_pb2
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2 as reservation
@@ -116,8 +117,10 @@ def value_of(field: FieldDescriptor, random: Random) -> Any:
             return Timestamp(seconds=random.choice(SECONDS), nanos=random.choice(NANOS))
         case FieldDescriptor.CPPTYPE_MESSAGE if field.message_type is pb.OutgoingMessage.DESCRIPTOR:
             return made(pb.OutgoingMessage, random)
-        case FieldDescriptor.CPPTYPE_MESSAGE if field.message_type is pb.MessageColumns.DESCRIPTOR:
-            return pb.MessageColumns(
+        case FieldDescriptor.CPPTYPE_MESSAGE if (
+            field.message_type is columns_pb2.MessageColumns.DESCRIPTOR
+        ):
+            return columns_pb2.MessageColumns(
                 bodies=random.randbytes(random.choice((0, 1, 100))),
                 body_sizes=[random.choice(LARGE) for _ in range(random.choice((0, 1, 2)))],
                 groups={random.choice(NUMBERS): random.choice(TEXTS)},

@@ -184,7 +184,8 @@ def test_unread_frames_leave_the_memory_bounded(rig: Rig) -> None:
                 "/spoolrack.v1.QueueService/StreamReceive",
                 request_serializer=rpc.StreamReceiveRequest.SerializeToString,
             )
-            request = rpc.StreamReceiveRequest(queue="q", max_in_flight=1)
+            start = rpc.ReceiveStart(queue="q", max_in_flight=1)
+            request = rpc.StreamReceiveRequest(start=start)
             streams.append(receive(request, metadata=rig.metadata))
         # A stream that has its initial metadata is served; some have leased, and the others wait.
         for stream in streams:

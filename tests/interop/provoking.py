@@ -215,8 +215,8 @@ def _redrive_running(scene: Scene) -> Provoked:
     scene.send(b"1", b"2", b"3")
     for _ in range(3):
         # Released, the message goes to the dead letters before it could come again.
-        change = rpc.VisibilityChange(receipt=scene.receive().receipt)
-        scene.stub.ChangeVisibility(rpc.ChangeVisibilityRequest(queue=scene.queue, changes=[change]))
+        release = rpc.MessageRelease(receipt=scene.receive().receipt, delay=Duration())
+        scene.stub.Release(rpc.ReleaseRequest(queue=scene.queue, releases=[release]))
     slow = redrives.StartRedriveRequest(queue=letters, max_messages_per_second=1)
     started = scene.stub.StartRedrive(slow).redrive
     return "StartRedrive", slow, {"queue": letters, "redrive": started.id}

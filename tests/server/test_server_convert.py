@@ -365,7 +365,7 @@ def test_a_lease_of_no_time_is_refused_and_an_absent_one_is_the_queues() -> None
     assert convert.visibility(rpc.ReceiveRequest()) is None
     for wrong in (Duration(), Duration(seconds=12 * 3600, nanos=1)):
         with pytest.raises(InvalidRequest, match="visibility_timeout"):
-            convert.visibility(rpc.StreamReceiveRequest(visibility_timeout=wrong))
+            convert.visibility(rpc.ReceiveStart(visibility_timeout=wrong))
     assert convert.visibility(rpc.ReceiveRequest(visibility_timeout=convert.duration(HOUR))) == HOUR
 
 

@@ -67,11 +67,17 @@ async def test_ten_megabytes_of_attributes_are_refused(client: Client) -> None:
     assert reason_of(response.results[0].error) == "ATTRIBUTES_TOO_LARGE"
 
 
-async def test_an_unknown_method_is_unimplemented(client: Client) -> None:
-    call = client.channel.unary_unary("/spoolrack.v1.QueueService/Juggle")(b"")
+@pytest.mark.parametrize("name", ["v1.QueueService/ChangeVisibility", "v2.QueueService/Send"])
+async def test_a_method_of_another_version_is_unimplemented_and_the_error_says_what_to_do(
+    client: Client, name: str
+) -> None:
+    call = client.channel.unary_unary(f"/spoolrack.{name}")(bytes(8 * MIB))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+    assert f"no method /spoolrack.{name}: client and server are of different versions" in str(
+        caught.value.details()
+    )
 
 
 async def test_a_mistake_of_the_server_is_logged_with_its_traceback_and_tells_the_client_nothing() -> (

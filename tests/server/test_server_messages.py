@@ -81,8 +81,8 @@ async def test_none_and_more_than_a_thousand_are_refused(client: Client, count: 
         client.stub.Delete(
             rpc.DeleteRequest(queue="q", targets=[rpc.DeleteTarget(receipt="x")] * count)
         ),
-        client.stub.ChangeVisibility(
-            rpc.ChangeVisibilityRequest(queue="q", changes=[rpc.VisibilityChange()] * count)
+        client.stub.ExtendLeases(
+            rpc.ExtendLeasesRequest(queue="q", extensions=[rpc.LeaseExtension()] * count)
         ),
     ]
     for call in calls:
@@ -230,35 +230,32 @@ async def test_each_rejection_has_a_result_and_a_record(client: Client) -> None:
     request = rpc.GetMessageRequest(queue="dead", id=leased[0].id)
     letter = (await client.stub.GetMessage(request)).message
     (record,) = letter.dead_letter_records
-    assert (record.source_queue, record.reason, record.explanation) == ("q", "rejected", "no customer")
+    assert (record.source_queue, record.explanation) == ("q", "no customer")
+    assert record.reason == pb.DEAD_LETTER_REASON_REJECTED
 
 
-async def test_an_extension_tells_the_new_end_and_a_release_puts_the_message_back(
+async def test_an_extension_tells_the_new_end_and_ends_no_lease(
     client: Client, clock: ManualClock
 ) -> None:
     await client.create()
-    await client.send(b"1", b"2")
-    first, second = await client.receive(2)
+    await client.send(b"1")
+    (first,) = await client.receive()
     clock.advance(10_000)
-    changes = [
-        rpc.VisibilityChange(receipt=first.receipt, visibility_timeout=Duration(seconds=60)),
-        rpc.VisibilityChange(receipt=second.receipt),
-        rpc.VisibilityChange(receipt=first.receipt, visibility_timeout=Duration(seconds=-1)),
-        rpc.VisibilityChange(receipt="x" * 1_000_000),
+    extensions = [
+        rpc.LeaseExtension(receipt=first.receipt, visibility_timeout=Duration(seconds=60)),
+        rpc.LeaseExtension(receipt="x" * 1_000_000, visibility_timeout=Duration(seconds=60)),
+        rpc.LeaseExtension(receipt=first.receipt),
+        rpc.LeaseExtension(receipt=first.receipt, visibility_timeout=Duration()),
+        rpc.LeaseExtension(receipt=first.receipt, visibility_timeout=Duration(seconds=-1)),
     ]
-    response = await client.stub.ChangeVisibility(
-        rpc.ChangeVisibilityRequest(queue="q", changes=changes)
-    )
-    extended, released, negative, nonsense = response.results
+    response = await client.stub.ExtendLeases(rpc.ExtendLeasesRequest(queue="q", extensions=extensions))
+    extended, nonsense, *too_short = response.results
     assert (
         extended.lease_expire_time.ToMilliseconds() - first.lease_expire_time.ToMilliseconds() == 40_000
     )
-    assert not released.HasField("lease_expire_time")
-    assert not released.HasField("error")
-    assert reason_of(negative.error) == "INVALID_REQUEST"
     assert reason_of(nonsense.error) == "INVALID_RECEIPT"
-    (again,) = await client.receive(10)
-    assert (again.id, again.receive_count) == (second.id, 2)
+    assert [reason_of(each.error) for each in too_short] == ["INVALID_REQUEST"] * 3
+    assert (await client.counts()).leased_count == 1
 
 
 def last_receive_of(message: pb.Message) -> rpc.LastReceive:
@@ -291,18 +288,16 @@ async def test_an_expired_lease_is_deleted_and_extended_by_its_last_receive_and_
         "INVALID_REQUEST",
         "INVALID_REQUEST",
     ]
-    changes = [
-        rpc.VisibilityChange(
+    extensions = [
+        rpc.LeaseExtension(
             receipt=message.receipt,
             visibility_timeout=Duration(seconds=60),
             last_receive=last_receive_of(message) if message is not again else rpc.LastReceive(),
         )
         for message in (first, third, again)
     ]
-    changed = await client.stub.ChangeVisibility(
-        rpc.ChangeVisibilityRequest(queue="q", changes=changes)
-    )
-    assert [reason_of(result.error) for result in changed.results] == [
+    extended = await client.stub.ExtendLeases(rpc.ExtendLeasesRequest(queue="q", extensions=extensions))
+    assert [reason_of(result.error) for result in extended.results] == [
         "STALE_RECEIPT",
         "",
         "INVALID_REQUEST",
@@ -471,8 +466,10 @@ async def test_no_method_works_on_a_queue_that_is_not_there(client: Client) -> N
         client.stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage()])),
         client.stub.Receive(rpc.ReceiveRequest(queue="q", wait=LONG)),
         client.stub.Delete(rpc.DeleteRequest(queue="q", targets=[rpc.DeleteTarget(id=ID)])),
-        client.stub.ChangeVisibility(
-            rpc.ChangeVisibilityRequest(queue="q", changes=[rpc.VisibilityChange(receipt="x")])
+        client.stub.ExtendLeases(
+            rpc.ExtendLeasesRequest(
+                queue="q", extensions=[{"receipt": "x", "visibility_timeout": {"seconds": 1}}]
+            )
         ),
         client.stub.GetMessage(rpc.GetMessageRequest(queue="q", id=ID)),
         client.stub.ListMessages(rpc.ListMessagesRequest(queue="q")),

@@ -19,7 +19,9 @@ async def opened(client: Client, **more: Any) -> Any:
     """Return a stream whose client goes on with its requests."""
     call = client.stub.StreamReceive()
     lease = Duration(seconds=LEASE // 1_000)
-    await call.write(rpc.StreamReceiveRequest(queue="q", visibility_timeout=lease, **more))
+    await call.write(
+        rpc.StreamReceiveRequest(start=rpc.ReceiveStart(queue="q", visibility_timeout=lease, **more))
+    )
     return call
 
 
@@ -70,18 +72,28 @@ async def test_a_report_has_no_response_and_ends_the_silence_of_a_stream(
     await client.until_ready(3)
     await client.send(b"4")
     await client.until_ready(4)
-    await stream.write(rpc.StreamReceiveRequest(begun=3))
+    await stream.write(rpc.StreamReceiveRequest(report=rpc.ReceiveReport(begun=3)))
     again = await next_messages(stream, 4)
     assert [message.receive_count for message in again] == [2, 1, 1, 1]
 
 
-async def test_a_report_travels_with_a_request(client: Client, clock: ManualClock) -> None:
+async def test_a_report_changes_how_many_messages_may_be_in_flight(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2", b"3")
+    stream = await opened(client, concurrency=1, max_in_flight=1)
+    await next_messages(stream, 1)
+    await stream.write(rpc.StreamReceiveRequest(report=rpc.ReceiveReport(begun=1, max_in_flight=3)))
+    assert [message.body for message in await next_messages(stream, 2)] == [b"2", b"3"]
+
+
+async def test_a_report_holds_for_the_requests_that_follow(client: Client, clock: ManualClock) -> None:
     await client.create()
     await client.send(b"1", b"2", b"3", b"4")
     stream = await opened(client, concurrency=1)
     first, *_ = await next_messages(stream, 4)
     delete = rpc.DeleteRequest(targets=[rpc.DeleteTarget(receipt=first.receipt)])
-    await stream.write(rpc.StreamReceiveRequest(correlation_id=7, delete=delete, begun=3))
+    await stream.write(rpc.StreamReceiveRequest(report=rpc.ReceiveReport(begun=3)))
+    await stream.write(rpc.StreamReceiveRequest(correlation_id=7, delete=delete))
     answer = await stream.read()
     assert (answer.correlation_id, len(answer.delete.results)) == (7, 1)
     clock.advance(LEASE)
@@ -89,12 +101,8 @@ async def test_a_report_travels_with_a_request(client: Client, clock: ManualCloc
     assert await receives(client) == [1, 1, 0]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"concurrency": -1}, {"concurrency": 10_001}, {"begun": 1}, {"begun": -1}]
-)
-async def test_a_first_request_with_a_wrong_progress_is_refused(
-    client: Client, wrong: dict[str, int]
-) -> None:
+@pytest.mark.parametrize("wrong", [-1, 10_001])
+async def test_a_wrong_concurrency_is_refused(client: Client, wrong: int) -> None:
     await client.create()
-    no = await refused(client.stream(**wrong).read())
+    no = await refused(client.stream(concurrency=wrong).read())
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")

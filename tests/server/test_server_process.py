@@ -17,6 +17,8 @@ from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 
+pytestmark = pytest.mark.timeout(300)  # It starts processes.
+
 PROGRAM = """
 import asyncio, sys
 from spoolrack_server.process.serve import serve
@@ -87,7 +89,7 @@ def test_a_second_signal_ends_at_once(start: Start) -> None:
         )
         stub.Send(rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=bytes(1 << 25))]))
         # A frame that its client doesn't read delays the first signal's drain.
-        stream = stub.StreamReceive(iter([rpc.StreamReceiveRequest(queue="q")]))
+        stream = stub.StreamReceive(iter([rpc.StreamReceiveRequest(start=rpc.ReceiveStart(queue="q"))]))
         while stub.GetQueue(rpc.GetQueueRequest(name="q")).queue.counts.leased_count == 0:
             pass
         process.send_signal(signal.SIGTERM)

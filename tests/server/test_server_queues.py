@@ -124,8 +124,10 @@ async def test_a_bad_queue_name_is_refused_by_every_method(client: Client, name:
         client.stub.Send(rpc.SendRequest(queue=name, messages=[pb.OutgoingMessage()])),
         client.stub.Receive(rpc.ReceiveRequest(queue=name)),
         client.stub.Delete(rpc.DeleteRequest(queue=name, targets=[rpc.DeleteTarget(receipt="x")])),
-        client.stub.ChangeVisibility(
-            rpc.ChangeVisibilityRequest(queue=name, changes=[rpc.VisibilityChange(receipt="x")])
+        client.stub.ExtendLeases(
+            rpc.ExtendLeasesRequest(
+                queue=name, extensions=[{"receipt": "x", "visibility_timeout": {"seconds": 1}}]
+            )
         ),
         client.stub.GetMessage(rpc.GetMessageRequest(queue=name, id="x")),
         client.stub.ListMessages(rpc.ListMessagesRequest(queue=name)),

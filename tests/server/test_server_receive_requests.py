@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.empty_pb2 import Empty
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.process.server import Server
@@ -34,7 +35,7 @@ class Stream:
 
     def __init__(self, client: Client, **wanted: Any) -> None:
         self.call = client.stub.StreamReceive()
-        self._first = Request(queue="q", **wanted)
+        self._first = Request(start=rpc.ReceiveStart(queue="q", **wanted))
         self.messages: list[pb.Message] = []
 
     async def begin(self) -> Stream:
@@ -44,9 +45,8 @@ class Stream:
     async def receive(self, count: int) -> Sequence[pb.Message]:
         while len(self.messages) < count:
             response = await self.call.read()
-            assert response.WhichOneof("result") is None
-            assert response.HasField("visibility_timeout")
-            self.messages += response.messages
+            assert response.received.HasField("visibility_timeout")
+            self.messages += response.received.messages
         found, self.messages = self.messages[:count], self.messages[count:]
         return found
 
@@ -54,10 +54,9 @@ class Stream:
         """Return the next answer to a request; the messages before it are kept."""
         while True:
             response: rpc.StreamReceiveResponse = await self.call.read()
-            if response.WhichOneof("result") is not None:
-                assert not response.messages
+            if not response.HasField("received"):
                 return response
-            self.messages += response.messages
+            self.messages += response.received.messages
 
 
 def delete(number: int, *receipts: str, queue: str = "") -> Request:
@@ -89,12 +88,10 @@ async def test_each_kind_of_request_is_answered_as_its_unary_call_is(client: Cli
     await stream.call.write(
         Request(
             correlation_id=1,
-            change_visibility=rpc.ChangeVisibilityRequest(
-                changes=[
-                    rpc.VisibilityChange(
-                        receipt=extended.receipt, visibility_timeout=Duration(seconds=600)
-                    ),
-                    rpc.VisibilityChange(receipt="none"),
+            extend=rpc.ExtendLeasesRequest(
+                extensions=[
+                    rpc.LeaseExtension(receipt=receipt, visibility_timeout=Duration(seconds=600))
+                    for receipt in (extended.receipt, "none")
                 ]
             ),
         )
@@ -108,13 +105,13 @@ async def test_each_kind_of_request_is_answered_as_its_unary_call_is(client: Cli
     await stream.call.write(delete(-4, deleted.receipt))
     found = [await stream.answer() for _ in range(4)]
     assert [answer.correlation_id for answer in found] == [1, 2, 3, -4]
-    assert [answer.WhichOneof("result") for answer in found] == [
-        "change_visibility",
+    assert [answer.WhichOneof("frame") for answer in found] == [
+        "extend",
         "release",
         "reject",
         "delete",
     ]
-    ends, wrong = found[0].change_visibility.results
+    ends, wrong = found[0].extend.results
     assert ends.lease_expire_time.seconds >= extended.lease_expire_time.seconds + 500
     assert reason_of(wrong.error) == "INVALID_RECEIPT"
     assert found[1].release.results[0].HasField("deliver_time")
@@ -135,32 +132,69 @@ async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
     (message,) = await stream.receive(1)
     wrong = [
         Request(correlation_id=1),
-        Request(correlation_id=2, queue="q", delete=rpc.DeleteRequest()),
+        Request(correlation_id=2, start=rpc.ReceiveStart(queue="q")),
         delete(3, message.receipt, queue="other"),
         delete(4),
         Request(correlation_id=5, release=rpc.ReleaseRequest()),
         Request(correlation_id=6, reject=rpc.RejectRequest()),
-        Request(correlation_id=7, change_visibility=rpc.ChangeVisibilityRequest()),
-        Request(correlation_id=8, reject=rpc.RejectRequest(rejections=[{"reason": "x" * 1_025}])),
+        Request(correlation_id=7, extend=rpc.ExtendLeasesRequest()),
+        Request(correlation_id=8, report=rpc.ReceiveReport(begun=0)),
+        Request(correlation_id=9, reject=rpc.RejectRequest(rejections=[{"reason": "x" * 1_025}])),
     ]
     for request in wrong:
         await stream.call.write(request)
     found = [await stream.answer() for _ in wrong]
-    assert [answer.correlation_id for answer in found] == [1, 2, 3, 4, 5, 6, 7, 8]
-    assert {reason_of(answer.error) for answer in found[:7]} == {"INVALID_REQUEST"}
-    assert len(found[7].reject.results) == 1
-    assert found[7].reject.results[0].HasField("error")
-    await stream.call.write(delete(9, message.receipt))
+    assert [answer.correlation_id for answer in found] == list(range(1, 10))
+    assert {reason_of(answer.error) for answer in found[:8]} == {"INVALID_REQUEST"}
+    assert len(found[8].reject.results) == 1
+    assert found[8].reject.results[0].HasField("error")
+    await stream.call.write(delete(10, message.receipt))
     assert (await stream.answer()).delete.results[0].HasField("deleted")
     await client.send(b"2")
     assert [each.body for each in await stream.receive(1)] == [b"2"]
 
 
+async def test_a_stopped_stream_answers_requests_and_delivers_nothing(client: Client) -> None:
+    await client.create()
+    await client.send(*[b"x"] * 7)
+    stream = await Stream(client, max_in_flight=5).begin()
+    (message, *_) = await stream.receive(5)
+    await stream.call.write(Request(correlation_id=1, stop=Empty()))
+    answer = await stream.answer()
+    assert (answer.correlation_id, answer.HasField("stopped")) == (1, True)
+    await stream.call.write(delete(2, message.receipt))
+    assert (await stream.answer()).correlation_id == 2
+    await stream.call.write(Request(correlation_id=3, stop=Empty()))
+    assert (await stream.answer()).HasField("stopped")
+    counts = await client.counts()
+    assert (counts.leased_count, counts.ready_count, stream.messages) == (4, 2, [])
+    await stream.call.done_writing()
+    assert await stream.call.read() is grpc.aio.EOF
+    assert await stream.call.code() == grpc.StatusCode.OK
+
+
+async def test_no_message_is_lost_on_its_way_to_a_stream_that_is_stopped(client: Client) -> None:
+    await client.create()
+    for _ in range(20):
+        await client.send(b"1", b"2")
+        call = client.stub.StreamReceive()
+        await call.write(Request(start=rpc.ReceiveStart(queue="q")))
+        await client.until_leased(2)
+        await call.write(Request(stop=Empty()))
+        await call.done_writing()
+        *frames, last = [frame async for frame in call]
+        assert last.HasField("stopped")
+        # Messages that were leased and not yet written are given back.
+        await client.until_leased(sum(len(frame.received.messages) for frame in frames))
+        await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))
+
+
 async def test_a_first_request_that_asks_for_something_else_ends_the_stream(client: Client) -> None:
     await client.create()
     for first in (
-        Request(queue="q", delete=rpc.DeleteRequest()),
-        Request(delete=rpc.DeleteRequest()),
+        Request(delete=rpc.DeleteRequest(queue="q")),
+        Request(report=rpc.ReceiveReport(begun=1)),
+        Request(stop=Empty()),
         Request(),
     ):
         no = await refused(client.stub.StreamReceive(iter([first])).read())
@@ -246,7 +280,7 @@ async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(clien
         "/spoolrack.v1.QueueService/StreamReceive",
         response_deserializer=rpc.StreamReceiveResponse.FromString,
     )
-    requests = [Request(queue="q"), delete(1, message.receipt)]
+    requests = [Request(start=rpc.ReceiveStart(queue="q")), delete(1, message.receipt)]
     call = method(iter([*(each.SerializeToString() for each in requests), b"\xff\xff\xff"]))
     assert (await call.read()).correlation_id == 1
     no = await refused(call.read())
@@ -269,7 +303,7 @@ class Connection:
     # As `Requests`.
 
     async def first(self) -> Request:
-        return Request(queue="q")
+        return Request(start=rpc.ReceiveStart(queue="q"))
 
     async def next(self) -> Request:
         self.is_reading = True
@@ -340,8 +374,29 @@ async def test_an_answer_waits_until_the_frame_before_it_is_taken(store: Store) 
         await connection.offered.wait()
         connection.taken.set()
         await turns()
-    assert [len(each.messages) for each in connection.written] == [1, 0]
+    assert [len(each.received.messages) for each in connection.written] == [1, 0]
     assert connection.written[1].correlation_id == 7
+    serving.cancel()
+    await asyncio.wait({serving})
+    await service.close()
+
+
+async def test_a_stop_waits_for_the_frames_that_are_being_written(store: Store) -> None:
+    service, connection = QueueService(store, ManualClock(), make_log()), Connection()
+    call: Any = connection
+    serving = asyncio.create_task(service.StreamReceive(call, call))
+    await connection.offered.wait()
+    await connection.requests.put(Request(correlation_id=7, stop=Empty()))
+    await turns()
+    store.submit(SendMessages(queue="q", bodies=[b"2"])).result()
+    await turns()
+    while len(connection.written) < 2:
+        await connection.offered.wait()
+        connection.taken.set()
+        await turns()
+    assert [each.WhichOneof("frame") for each in connection.written] == ["received", "stopped"]
+    counts = store.queue("q").counts
+    assert (counts.leased_count, counts.ready_count) == (1, 1)
     serving.cancel()
     await asyncio.wait({serving})
     await service.close()

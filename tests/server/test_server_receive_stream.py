@@ -249,7 +249,7 @@ class Single:
     is_reading = False
 
     async def first(self) -> rpc.StreamReceiveRequest:
-        return rpc.StreamReceiveRequest(queue="q")
+        return rpc.StreamReceiveRequest(start=rpc.ReceiveStart(queue="q"))
 
     async def next(self) -> None:
         return None

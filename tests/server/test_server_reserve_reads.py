@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import grpc
+from spoolrack.v1 import columns_pb2
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.app.store_access import FRAME_BYTES
@@ -114,5 +115,5 @@ async def test_a_read_by_column_has_the_messages_of_a_read_one_by_one(client: Cl
     assert not singles
 
 
-def _index(run: pb.MessageRun) -> int:
+def _index(run: columns_pb2.MessageRun) -> int:
     return int(run.first.id[-3:], 16)

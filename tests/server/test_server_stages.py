@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from spoolrack.v1 import columns_pb2
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import staging_service_pb2 as rpc
 from spoolrack_store.manual_clock import ManualClock
@@ -203,7 +204,7 @@ async def test_an_epoch_with_another_digest_is_refused_and_stays_staged(client: 
 
 async def test_messages_are_staged_by_column(client: Client) -> None:
     await client.create()
-    columns = pb.MessageColumns(bodies=b"abb", body_sizes=[1, 0, 2], groups={0: "g"})
+    columns = columns_pb2.MessageColumns(bodies=b"abb", body_sizes=[1, 0, 2], groups={0: "g"})
     columns.attributes[2].by_name["text"].string_value = "v"
     request = rpc.StageRequest(stage="s", queue="q", columns=columns)
 
@@ -220,16 +221,18 @@ async def test_messages_are_staged_by_column(client: Client) -> None:
 @pytest.mark.parametrize(
     "columns",
     [
-        pb.MessageColumns(),
-        pb.MessageColumns(bodies=b"ab", body_sizes=[1]),
-        pb.MessageColumns(bodies=b"ab", body_sizes=[3, -1]),
-        pb.MessageColumns(bodies=b"", body_sizes=[0] * 1_001),
-        pb.MessageColumns(bodies=b"a", body_sizes=[1], groups={1: "g"}),
-        pb.MessageColumns(bodies=b"a", body_sizes=[1], attributes={-1: pb.Attributes()}),
+        columns_pb2.MessageColumns(),
+        columns_pb2.MessageColumns(bodies=b"ab", body_sizes=[1]),
+        columns_pb2.MessageColumns(bodies=b"ab", body_sizes=[3, -1]),
+        columns_pb2.MessageColumns(bodies=b"", body_sizes=[0] * 1_001),
+        columns_pb2.MessageColumns(bodies=b"a", body_sizes=[1], groups={1: "g"}),
+        columns_pb2.MessageColumns(
+            bodies=b"a", body_sizes=[1], attributes={-1: columns_pb2.Attributes()}
+        ),
     ],
 )
 async def test_columns_that_do_not_belong_together_are_refused(
-    client: Client, columns: pb.MessageColumns
+    client: Client, columns: columns_pb2.MessageColumns
 ) -> None:
     await client.create()
     no = await refused(client.stub.Stage(rpc.StageRequest(stage="s", queue="q", columns=columns)))
@@ -238,7 +241,7 @@ async def test_columns_that_do_not_belong_together_are_refused(
 
 async def test_a_chunk_has_messages_or_columns(client: Client) -> None:
     await client.create()
-    columns = pb.MessageColumns(bodies=b"a", body_sizes=[1])
+    columns = columns_pb2.MessageColumns(bodies=b"a", body_sizes=[1])
     messages = [pb.OutgoingMessage(body=b"b")]
     request = rpc.StageRequest(stage="s", queue="q", columns=columns, messages=messages)
     no = await refused(client.stub.Stage(request))

@@ -10,6 +10,7 @@ from spoolrack.spark._columns import COLUMNS, Rows, chunks_of, messages_of, reco
 from spoolrack.spark._options import READ_UNASKED
 from spoolrack.spark._row_sender import checksums, together
 from spoolrack.spark._rows import InvalidColumn
+from spoolrack.v1 import columns_pb2
 from spoolrack.v1 import queue_pb2 as pb
 
 
@@ -58,7 +59,9 @@ def test_a_body_that_is_null_is_refused() -> None:
 def test_messages_by_column_are_the_rows_that_they_are_one_by_one() -> None:
     first = pb.Message(id="01990000-0000-7000-8000-0000000000ff", receive_count=2, priority=3)
     first.send_time.FromMilliseconds(1_700_000_000_123)
-    run = pb.MessageRun(first=first, columns=pb.MessageColumns(bodies=b"abb", body_sizes=[1, 0, 2]))
+    run = columns_pb2.MessageRun(
+        first=first, columns=columns_pb2.MessageColumns(bodies=b"abb", body_sizes=[1, 0, 2])
+    )
     run.columns.attributes[2].by_name["n"].string_value = "v"
     run.columns.groups[0] = "g"
     alone = pb.Message(id="one", body=b"z", body_size=1)
@@ -66,14 +69,18 @@ def test_messages_by_column_are_the_rows_that_they_are_one_by_one() -> None:
     left_out = pb.Message(id="large", body_size=1 << 40)
     columns = [*READ_UNASKED, "priority", "body_size", "queue"]
 
-    for page in ([run], [run, run], [run, pb.MessageRun(first=alone), pb.MessageRun(first=left_out)]):
+    for page in (
+        [run],
+        [run, run],
+        [run, columns_pb2.MessageRun(first=alone), columns_pb2.MessageRun(first=left_out)],
+    ):
         batch = record_batch([Rows.of("q", run) for run in page], columns, COLUMNS)
 
         singles = [Rows("q", single) for each in page for single in singles_of(each)]
         assert batch.equals(record_batch(singles, columns, COLUMNS))
 
 
-def singles_of(run: pb.MessageRun) -> Iterator[pb.Message]:
+def singles_of(run: columns_pb2.MessageRun) -> Iterator[pb.Message]:
     if not run.HasField("columns"):
         yield run.first
         return

@@ -98,8 +98,8 @@ class Client:
         return [result.error.reason for result in response.results if result.HasField("error")]
 
     async def release(self, *receipts: str, queue: str = "q") -> None:
-        changes = [rpc.VisibilityChange(receipt=receipt) for receipt in receipts]
-        await self.stub.ChangeVisibility(rpc.ChangeVisibilityRequest(queue=queue, changes=changes))
+        releases = [rpc.MessageRelease(receipt=receipt, delay=Duration()) for receipt in receipts]
+        await self.stub.Release(rpc.ReleaseRequest(queue=queue, releases=releases))
 
     async def counts(self, queue: str = "q") -> pb.QueueCounts:
         response: rpc.GetQueueResponse = await self.stub.GetQueue(rpc.GetQueueRequest(name=queue))
@@ -119,8 +119,8 @@ class Client:
 
     def stream(self, max_in_flight: int = 0, queue: str = "q", **more: Any) -> Any:
         """Return a stream whose client says what it wants, and nothing else."""
-        request = rpc.StreamReceiveRequest(queue=queue, max_in_flight=max_in_flight, **more)
-        return self.stub.StreamReceive(iter([request]))
+        start = rpc.ReceiveStart(queue=queue, max_in_flight=max_in_flight, **more)
+        return self.stub.StreamReceive(iter([rpc.StreamReceiveRequest(start=start)]))
 
 
 async def next_messages(stream: Any, count: int) -> list[pb.Message]:
@@ -129,8 +129,8 @@ async def next_messages(stream: Any, count: int) -> list[pb.Message]:
     while len(found) < count:
         frame = await stream.read()
         assert frame is not grpc.aio.EOF
-        assert frame.messages, "a frame without messages"
-        found.extend(frame.messages)
+        assert frame.received.messages, "a frame without messages"
+        found.extend(frame.received.messages)
     assert len(found) == count
     return found
 

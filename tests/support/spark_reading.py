@@ -9,7 +9,7 @@ from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import Offset, QueuesOffset
 from spoolrack.spark._options import ReadOptions
 from spoolrack.spark._queues_reader import QueuesReading
-from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import columns_pb2
 
 QUEUE = "jobs"
 
@@ -43,7 +43,7 @@ class JobsReading:
         return self._reading.lag(offset_of(offset))
 
 
-def bodies_of(runs: Iterable[pb.MessageRun]) -> Iterator[bytes]:
+def bodies_of(runs: Iterable[columns_pb2.MessageRun]) -> Iterator[bytes]:
     """Yield the body of each message of a page of `read_slice`."""
     for run in runs:
         if not run.HasField("columns"):

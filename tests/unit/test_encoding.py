@@ -99,12 +99,15 @@ def deliveries(draw: st.DrawFn) -> Delivery:
 def test_the_response_to_a_receive_has_all_that_is_known_of_each_message(
     leased: list[Delivery], wall: Millis
 ) -> None:
-    expected = rpc.StreamReceiveResponse()
+    expected = rpc.ReceiveResponse()
     for delivery in leased:
         expected.messages.extend(map(convert.message, delivery.messages()))
     if leased:
         left = max(1, min(delivery.due for delivery in leased) - wall)
         expected.visibility_timeout.CopyFrom(convert.duration(Millis(left)))
-    raw = encoding.deliveries(leased, wall)
-    assert rpc.StreamReceiveResponse.FromString(raw) == expected
+    assert rpc.ReceiveResponse.FromString(encoding.deliveries(leased, wall)) == expected
+    if leased:
+        framed = rpc.StreamReceiveResponse(received=expected)
+        raw = encoding.deliveries(leased, wall, in_stream=True)
+        assert rpc.StreamReceiveResponse.FromString(raw) == framed
     assert all(message.state == pb.MESSAGE_STATE_LEASED for message in expected.messages)

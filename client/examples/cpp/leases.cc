@@ -5,8 +5,9 @@
 
 namespace example {
 
-using spoolrack::v1::ChangeVisibilityRequest;
 using spoolrack::v1::DeleteRequest;
+using spoolrack::v1::ExtendLeasesRequest;
+using spoolrack::v1::ReleaseRequest;
 
 namespace {
 
@@ -52,30 +53,36 @@ bool Leases::remove(const Message& message) {
     throw SpoolrackError(std::move(failure));
 }
 
-void Leases::release(const std::vector<Message>& messages) {
-    ById leases;
-    for (const Message& message : messages) {
-        drop(message.receipt());
-        leases[message.receipt()] = message.id();
+void Leases::release(const std::vector<Message>& messages, bool begun) {
+    for (auto next = messages.begin(); next != messages.end();) {
+        ReleaseRequest request;
+        request.set_queue(queue_);
+        for (; next != messages.end() && request.releases_size() < kMost; ++next) {
+            drop(next->receipt());
+            auto& release = *request.add_releases();
+            release.set_receipt(next->receipt());
+            *release.mutable_delay() = to_duration(milliseconds(0));
+            release.set_uncounted(!begun);
+        }
+        client_.call(&Client::Stub::Release, request);
     }
-    change(leases, milliseconds(0));
 }
 
 void Leases::extend(const Message& message) {
-    change({{message.receipt(), message.id()}}, visibility_);
+    extend(ById{{message.receipt(), message.id()}});
 }
 
-void Leases::change(const ById& leases, milliseconds visibility) {
+void Leases::extend(const ById& leases) {
     for (auto next = leases.begin(); next != leases.end();) {
-        ChangeVisibilityRequest request;
+        ExtendLeasesRequest request;
         request.set_queue(queue_);
         auto lease = next;
-        for (; next != leases.end() && request.changes_size() < kMost; ++next) {
-            auto& change = *request.add_changes();
-            change.set_receipt(next->first);
-            *change.mutable_visibility_timeout() = to_duration(visibility);
+        for (; next != leases.end() && request.extensions_size() < kMost; ++next) {
+            auto& extension = *request.add_extensions();
+            extension.set_receipt(next->first);
+            *extension.mutable_visibility_timeout() = to_duration(visibility_);
         }
-        const auto response = client_.call(&Client::Stub::ChangeVisibility, request);
+        const auto response = client_.call(&Client::Stub::ExtendLeases, request);
         for (const auto& result : response.results()) {
             const auto& [receipt, id] = *lease++;
             if (!result.has_error()) continue;
@@ -99,7 +106,7 @@ void Leases::keep(std::stop_token stop) {
         const ById held = held_;
         lock.unlock();
         try {
-            change(held, visibility_);
+            extend(held);
         } catch (const SpoolrackError& error) {
             // The server may be back before the leases are over.
             std::cerr << "worker: leases could not be extended: " << error.what() << std::endl;

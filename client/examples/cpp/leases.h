@@ -30,9 +30,9 @@ class Leases {
     // Deletes the message for good; false if its lease was over before. Throws SpoolrackError.
     bool remove(const Message& message);
 
-    // Makes messages ready again at once, for whomever. One whose lease is over is so already. Throws
-    // SpoolrackError.
-    void release(const std::vector<Message>& messages);
+    // Makes messages ready again at once, for whomever. One whose lease is over is so already. Only those
+    // that were begun count as received. Throws SpoolrackError.
+    void release(const std::vector<Message>& messages, bool begun);
 
     // Lets the lease begin anew, if it isn't over. Throws SpoolrackError.
     void extend(const Message& message);
@@ -40,7 +40,7 @@ class Leases {
  private:
     using ById = std::map<std::string, std::string>;  // from the receipt to the message's id
 
-    void change(const ById& leases, milliseconds visibility);
+    void extend(const ById& leases);
     void drop(const std::string& receipt);
     void keep(std::stop_token stop);
 

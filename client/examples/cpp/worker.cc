@@ -92,7 +92,7 @@ class Worker {
         }
         changed_.notify_all();
         try {
-            leases_.release(never);
+            leases_.release(never, false);
         } catch (const SpoolrackError& error) {
             std::cerr << "worker: could not give messages back: " << error.what() << std::endl;
         }
@@ -118,8 +118,8 @@ class Worker {
     // Takes messages until the stream ends; returns why it did.
     Failure stream(std::stop_token stop, Backoff& backoff) {
         spoolrack::v1::StreamReceiveRequest request;
-        request.set_queue(queue_);
-        request.set_max_in_flight(kMaxInFlight);
+        request.mutable_start()->set_queue(queue_);
+        request.mutable_start()->set_max_in_flight(kMaxInFlight);
         grpc::ClientContext context;
         const auto frames = client_.stub().StreamReceive(&context);
         frames->Write(request);  // If it fails, the status tells why.
@@ -129,7 +129,7 @@ class Worker {
         while (frames->Read(&frame)) {
             backoff.reset();
             const std::lock_guard lock(mutex_);
-            for (Message& message : *frame.mutable_messages()) {
+            for (Message& message : *frame.mutable_received()->mutable_messages()) {
                 leases_.add(message);
                 waiting_.push_back(std::move(message));
             }
@@ -162,7 +162,7 @@ class Worker {
             if (!succeeded(message)) {
                 // At once. One that fails for a while is better extended by the pause that it shall
                 // have, and not released: then it doesn't go round and round, and keeps its credit.
-                leases_.release({message});
+                leases_.release({message}, true);
                 say("released", message.id());
             } else if (leases_.remove(message)) {
                 // Deleted only now: if we died before, the message would come again.

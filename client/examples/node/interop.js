@@ -42,30 +42,36 @@ function message({ id, body, attributes, bodySize, receiveCount, receipt, sendTi
 const result = ({ error, ...rest }, of) => (error ? { error: told(failureIn(error)) } : of(rest));
 const sent = (each) => result(each, ({ sent: { id } }) => ({ id }));
 
-async function change(request, visibility) {
-  const changes = request.receipts.map((receipt) => ({ receipt, visibilityTimeout: span(visibility) }));
-  const { results } = await ask(client, 'changeVisibility', { queue: request.queue, changes }, deadline(request));
+async function extend({ queue, receipts, ...request }) {
+  const visibilityTimeout = span(request.visibility_ms);
+  const extensions = receipts.map((receipt) => ({ receipt, visibilityTimeout }));
+  const { results } = await ask(client, 'extendLeases', { queue, extensions }, deadline(request));
   return {
-    results: results.map((each) =>
-      result(each, ({ leaseExpireTime }) =>
-        visibility === undefined ? {} : { due_ms: millisOf(leaseExpireTime) }),
-    ),
+    results: results.map((each) => result(each, ({ leaseExpireTime }) => ({ due_ms: millisOf(leaseExpireTime) }))),
   };
+}
+
+async function release({ queue, receipts, ...request }) {
+  const releases = receipts.map((receipt) => ({ receipt, delay: span(0) }));
+  const { results } = await ask(client, 'release', { queue, releases }, deadline(request));
+  return { results: results.map((each) => result(each, () => ({}))) };
 }
 
 function begin(request) {
   const call = client.streamReceive(deadline(request));
   call.end({
-    queue: request.queue,
-    maxInFlight: request.max_in_flight,
-    visibilityTimeout: span(request.visibility_ms),
+    start: {
+      queue: request.queue,
+      maxInFlight: request.max_in_flight,
+      visibilityTimeout: span(request.visibility_ms),
+    },
   });
   const { stream } = request;
   streams.set(stream, call);
   const end = (how) => {
     if (streams.delete(stream)) tell({ stream, end: told(how) });
   };
-  call.on('data', ({ messages }) => tell({ stream, messages: messages.map(message) }));
+  call.on('data', ({ received }) => tell({ stream, messages: received.messages.map(message) }));
   call.on('error', (error) => end(failureOf(error)));
   call.on('end', () => {
     // An error follows it, where there is one.
@@ -129,8 +135,8 @@ const OPS = {
     const { results } = await ask(client, 'delete', { queue: request.queue, targets }, deadline(request));
     return { results: results.map((each) => result(each, () => ({}))) };
   },
-  extend: (request) => change(request, request.visibility_ms),
-  release: (request) => change(request, undefined),
+  extend,
+  release,
   async stream(request) {
     begin(request);
     return {};

@@ -12,6 +12,7 @@ import { ask, connect, durationOf, failureIn, failureOf, isRetryable, pause } fr
 const IN_FLIGHT = 10;
 const DEADLINE = 30_000;
 const A_MINUTE = 60_000;
+const PATIENCE = 5_000; // for the end of a stream
 const { CANCELLED, UNAVAILABLE } = grpc.status;
 
 const [address, queue] = process.argv.slice(2);
@@ -25,7 +26,9 @@ let stream = null;
 for (const signal of ['SIGTERM', 'SIGINT']) {
   process.once(signal, () => {
     stopping.abort();
-    stream?.cancel();
+    // Messages on their way still arrive, to be released below, and then the stream ends.
+    stream?.end({ stop: {} });
+    setTimeout(() => stream?.cancel(), PATIENCE).unref();
   });
 }
 
@@ -49,13 +52,15 @@ async function settle(method, request) {
 
 const remove = ({ receipt }) => settle('delete', { targets: [{ receipt }] });
 const extend = ({ receipt }, millis) =>
-  settle('changeVisibility', { changes: [{ receipt, visibilityTimeout: durationOf(millis) }] });
-const release = ({ receipt }) => settle('changeVisibility', { changes: [{ receipt }] });
+  settle('extendLeases', { extensions: [{ receipt, visibilityTimeout: durationOf(millis) }] });
+// At once. Only a message that was begun counts as received.
+const release = ({ receipt }, begun) =>
+  settle('release', { releases: [{ receipt, delay: durationOf(0), uncounted: !begun }] });
 
 async function work(message) {
   const { fails, slow } = message.attributes;
   if (fails && message.receiveCount === 1) {
-    if (await release(message)) console.log(`released ${message.id}`);
+    if (await release(message, true)) console.log(`released ${message.id}`);
     return;
   }
   if (slow) {
@@ -70,16 +75,17 @@ async function work(message) {
 // Works on what one stream brings, until it ends; returns why it did.
 async function follow() {
   stream = client.streamReceive();
-  stream.end({ queue, maxInFlight: IN_FLIGHT });
+  stream.write({ start: { queue, maxInFlight: IN_FLIGHT } });
   try {
-    for await (const { messages } of stream) {
-      for (const message of messages) {
+    for await (const { received } of stream) {
+      for (const message of received?.messages ?? []) {
+        const begun = !stopping.signal.aborted;
         try {
-          stopping.signal.throwIfAborted();
-          await work(message);
+          if (begun) await work(message);
+          else await release(message, begun);
         } catch (error) {
-          if (!stopping.signal.aborted) throw error;
-          await release(message);
+          if (!begun || !stopping.signal.aborted) throw error;
+          await release(message, begun);
         }
       }
     }

@@ -45,7 +45,7 @@ module SpoolrackExample
       never << @waiting.pop(true) until @waiting.empty?
       @waiting.close
       begin
-        @leases.release(never)
+        @leases.release(never, begun: false)
       rescue Error => e
         warn "worker: could not give messages back: #{e.message}"
       end
@@ -57,11 +57,11 @@ module SpoolrackExample
 
     # Takes messages until the stream ends; returns why it did.
     def follow(backoff)
-      request = V1::StreamReceiveRequest.new(queue: @queue, max_in_flight: MAX_IN_FLIGHT)
-      @client.stream(:stream_receive, [request]) do |frame|
+      start = V1::ReceiveStart.new(queue: @queue, max_in_flight: MAX_IN_FLIGHT)
+      @client.stream(:stream_receive, [V1::StreamReceiveRequest.new(start: start)]) do |frame|
         backoff.reset
-        @leases.add(frame.messages)
-        frame.messages.each { |message| @waiting << message }
+        @leases.add(frame.received.messages)
+        frame.received.messages.each { |message| @waiting << message }
       end
     end
 
@@ -76,7 +76,7 @@ module SpoolrackExample
       if !succeeded?(message)
         # At once. One that fails for a while is better extended by the pause that it shall have, and not
         # released: then it doesn't go round and round, and keeps its credit.
-        @leases.release([message])
+        @leases.release([message], begun: true)
         say 'released', message.id
       elsif @leases.delete(message) # only now: if we died before, the message would come again
         say 'done', message.id, message.body

@@ -41,14 +41,20 @@ class Deliveries(Protocol):
         """Return at least one message; raise a `SpoolrackError` when the stream has ended, also by
         `cancel`."""
 
-    def report(self, begun: int) -> None:
-        """Tell the server soon how many of these messages were handed out or dropped, in order."""
+    def report(self, begun: int, max_in_flight: int) -> None:
+        """Tell the server soon how many of these messages were handed out or dropped, in order, and how
+        many it may lease to the stream from now on."""
 
     def connected(self) -> bool:
         """Return whether the server has accepted the stream."""
 
+    def stop(self) -> None:
+        """Ask for no more messages: `next` returns those that are on their way, and then raises
+        `ClientClosed`. May be repeated, from any thread."""
+
     def cancel(self) -> None:
-        """End the stream, and a waiting `next`. May be repeated, from any thread."""
+        """End the stream, and a waiting `next`: messages on their way stay leased. May be repeated,
+        from any thread."""
 
 
 class Pages(Protocol):

@@ -10,7 +10,7 @@ import contextlib
 import os
 import queue
 import socket
-import time
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -72,10 +72,12 @@ class ChannelCalls(Protocol):
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
+        stop: Any,
     ) -> ReportingFrames:
-        """Open a call that takes reports after its first `request`. `report_of` makes the request that
-        reports a number; `method_of_one` is the same method, for a single request."""
+        """Open a call that takes reports after its first `request`. `report_of` makes the request of a
+        report, `stop` is the last one; `method_of_one` is the same method, for a single
+        request."""
 
     async def close(self) -> None: ...
 
@@ -97,9 +99,13 @@ class Frames(Protocol):
 class ReportingFrames(Frames, Protocol):
     """The responses of a call that takes reports."""
 
-    def report(self, number: int) -> None:
+    def report(self, told: Any) -> None:
         """Send a report soon: at once, if the last one was sent `PACE` seconds ago. Of those that wait
         only the last one is sent."""
+
+    def stop(self) -> None:
+        """Send the last request, after which there are no reports, and end this side. May be repeated,
+        from any thread."""
 
 
 def open_calls(target: str, runtime: Runtime, credentials: Credentials = NONE) -> ChannelCalls:
@@ -138,10 +144,11 @@ class ThreadCalls:
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
+        stop: Any,
     ) -> ReportingFrames:
         try:
-            return ReportingThreadFrames(method, request, report_of, self._target, self)
+            return ReportingThreadFrames(method, request, report_of, stop, self._target, self)
         except ValueError as error:
             raise ClientClosed() from error
 
@@ -194,13 +201,15 @@ class ReportingThreadFrames(ThreadFrames):
         self,
         method: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
+        stop: Any,
         target: str,
         calls: ThreadCalls,
     ) -> None:
         self._reports = _Reports()
-        super().__init__(method(self._reports.outgoing(request, report_of)), target, calls)
+        super().__init__(method(self._reports.outgoing(request, report_of, stop)), target, calls)
         self.report = self._reports.report
+        self.stop = self._reports.end
 
     def cancel(self) -> None:
         super().cancel()
@@ -212,31 +221,35 @@ class _Reports:
     """Reports of a call. It must not refer to the call, which would keep it alive then."""
 
     def __init__(self) -> None:
-        self._newest = 0
+        self._newest: Any = None
         self._is_due = False
         """Whether the thread that sends the newest one was woken for it."""
-        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._ended = threading.Event()
 
-    def report(self, number: int) -> None:
-        self._newest = number
+    def report(self, told: Any) -> None:
+        self._newest = told
         if not self._is_due:
             self._is_due = True
-            self._wakes.put(True)
+            self._wakes.put(None)
 
     def end(self) -> None:
-        self._wakes.put(False)
+        self._ended.set()
+        self._wakes.put(None)
 
-    def outgoing(self, first: Any, report_of: Callable[[int], Any]) -> Iterator[Any]:
-        """Yield the first request, and then reports until the end."""
+    def outgoing(self, first: Any, report_of: Callable[[Any], Any], last: Any) -> Iterator[Any]:
+        """Yield the first request, reports until the end, and the last request."""
         yield first
-        sent = 0
-        while self._wakes.get():
+        sent: Any = None
+        while not self._ended.is_set():
+            self._wakes.get()
             # Before the newest is read: a newer one wakes this thread again.
             self._is_due = False
-            if self._newest > sent:
+            if self._newest != sent:
                 sent = self._newest
                 yield report_of(sent)
-                time.sleep(PACE)
+                self._ended.wait(PACE)
+        yield last
 
 
 class TaskCalls:
@@ -270,10 +283,13 @@ class TaskCalls:
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
+        stop: Any,
     ) -> ReportingFrames:
         try:
-            return ReportingTaskFrames(method, method_of_one, request, report_of, self._target, self)
+            return ReportingTaskFrames(
+                method, method_of_one, request, report_of, stop, self._target, self
+            )
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
@@ -336,34 +352,47 @@ class ReportingTaskFrames(TaskFrames):
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
+        stop: Any,
         target: str,
         calls: TaskCalls,
     ) -> None:
         super().__init__(method(), target, calls)
         self._report_of = report_of
+        self._last = stop
+        self._ended = asyncio.Event()
         self._open_again: Callable[[], TaskFrames] = lambda: TaskFrames(
             method_of_one(request), target, calls
         )
-        self._newest = 0
+        self._newest: Any = None
         self._some = asyncio.Event()
         self._broke = False
         self._writer = asyncio.get_running_loop().create_task(
             self._write(request), name="spoolrack-reports"
         )
 
-    def report(self, number: int) -> None:
-        self._newest = number
+    def report(self, told: Any) -> None:
+        self._newest = told
+        self._some.set()
+
+    def stop(self) -> None:
+        self._ended.set()
         self._some.set()
 
     async def _write(self, first: Any) -> None:
         try:
             await self._call.write(first)
-            while True:
+            sent = 0
+            while not self._ended.is_set():
                 await self._some.wait()
                 self._some.clear()
-                await self._call.write(self._report_of(self._newest))
-                await asyncio.sleep(PACE)
+                if self._newest > sent:
+                    sent = self._newest
+                    await self._call.write(self._report_of(sent))
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._ended.wait(), PACE)
+            await self._call.write(self._last)
+            await self._call.done_writing()
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
             # The reader learns of the end too, though maybe not of its reason.
             self._broke = True

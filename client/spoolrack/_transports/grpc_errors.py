@@ -84,7 +84,8 @@ def error_from(
             return PermissionDenied(f"A proxy at {target} refused the call. ({text})")
         case grpc.StatusCode.UNIMPLEMENTED:
             return InvalidRequest(
-                f"{target} doesn't know this call: it is no Spoolrack server, or an older one. ({text})"
+                f"{target} doesn't know this call: it is no Spoolrack server, or one of "
+                f"another version. ({text})"
             )
         case (
             grpc.StatusCode.INTERNAL

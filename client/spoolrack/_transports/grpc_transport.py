@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
+from google.protobuf.empty_pb2 import Empty
+
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime
 from .._values import (
@@ -25,6 +27,7 @@ from .._values import (
     Target,
     VisibilityChange,
 )
+from ..errors import ClientClosed
 from ..v1 import queue_service_pb2 as rpc
 from . import (
     FileTransport,
@@ -48,14 +51,19 @@ class GrpcDeliveries:
 
     def __init__(self, frames: ReportingFrames) -> None:
         self._frames = frames
-        self.report = frames.report
+        self.stop = frames.stop
+
+    def report(self, begun: int, max_in_flight: int) -> None:
+        self._frames.report((begun, max_in_flight))
 
     async def next(self) -> Sequence[Envelope]:
         while True:
             response: rpc.StreamReceiveResponse = await self._frames.next()
-            if response.messages:
-                return convert.leased(response)
-            # An older server's answer to a report, which it doesn't know.
+            if response.HasField("received"):
+                return convert.leased(response.received)
+            if response.HasField("stopped"):
+                raise ClientClosed("The stream was closed.")
+            # A frame that only a later server knows.
 
     def connected(self) -> bool:
         return self._frames.connected()
@@ -194,7 +202,7 @@ class GrpcTransport:
         visibility_timeout: float | None,
         concurrency: int,
     ) -> GrpcDeliveries:
-        request = rpc.StreamReceiveRequest(
+        start = rpc.ReceiveStart(
             queue=queue,
             max_in_flight=max_in_flight,
             max_bytes_in_flight=max_bytes_in_flight,
@@ -207,8 +215,11 @@ class GrpcTransport:
             self._calls.reporting(
                 stub.StreamReceive,
                 stub.one_request.StreamReceive,
-                request,
-                lambda begun: rpc.StreamReceiveRequest(begun=begun),
+                rpc.StreamReceiveRequest(start=start),
+                lambda told: rpc.StreamReceiveRequest(
+                    report=rpc.ReceiveReport(begun=told[0], max_in_flight=told[1])
+                ),
+                rpc.StreamReceiveRequest(stop=Empty()),
             )
         )
 
@@ -225,13 +236,11 @@ class GrpcTransport:
     async def change_visibility(
         self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
     ) -> list[LeaseResult]:
-        request = rpc.ChangeVisibilityRequest(
-            queue=queue, changes=[convert.change(wanted) for wanted in changes]
-        )
+        request = rpc.ExtendLeasesRequest(queue=queue, extensions=map(convert.extension, changes))
         response = await self._calls.unary(
-            self._stub.ChangeVisibility, request, rpc.ChangeVisibilityResponse, timeout
+            self._stub.ExtendLeases, request, rpc.ExtendLeasesResponse, timeout
         )
-        return [convert.visibility_result(result) for result in response.results]
+        return [convert.extension_result(result) for result in response.results]
 
     async def release(
         self, queue: str, releases: Sequence[MessageRelease], *, timeout: float

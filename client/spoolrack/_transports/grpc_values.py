@@ -59,6 +59,10 @@ _STATES: Final = {
     MessageState.LEASED: pb.MESSAGE_STATE_LEASED,
     MessageState.DELAYED: pb.MESSAGE_STATE_DELAYED,
 }
+_REASONS: Final = {
+    pb.DEAD_LETTER_REASON_MAX_RECEIVES: "max_receives",
+    pb.DEAD_LETTER_REASON_REJECTED: "rejected",
+}
 _DELETED: Final = DeleteResult()
 _STATES_BACK: Final = {number: state for state, number in _STATES.items()}
 
@@ -192,7 +196,7 @@ def outgoing(message: Outgoing) -> pb.OutgoingMessage:
     return sent
 
 
-def leased(response: rpc.ReceiveResponse | rpc.StreamReceiveResponse) -> list[Envelope]:
+def leased(response: rpc.ReceiveResponse) -> list[Envelope]:
     """Return the leased messages of a response."""
     said = response.HasField("visibility_timeout")
     visibility = _seconds(response.visibility_timeout) if said else None
@@ -230,7 +234,7 @@ def envelope(message: pb.Message, visibility_timeout: float | None = None) -> En
 def _record(record: pb.DeadLetterRecord) -> DeadLetterRecord:
     return DeadLetterRecord(
         source_queue=record.source_queue,
-        reason=record.reason,
+        reason=_REASONS.get(record.reason, "unspecified"),
         receive_count=record.receive_count,
         first_received_at=moment_of(millis(record.first_receive_time))
         if record.HasField("first_receive_time")
@@ -277,8 +281,8 @@ def last_receive(receive: LastReceive | None) -> rpc.LastReceive | None:
     return rpc.LastReceive(receive_count=receive.receive_count, first_receive_time=first)
 
 
-def change(wanted: VisibilityChange) -> rpc.VisibilityChange:
-    return rpc.VisibilityChange(
+def extension(wanted: VisibilityChange) -> rpc.LeaseExtension:
+    return rpc.LeaseExtension(
         receipt=wanted.receipt,
         visibility_timeout=duration(wanted.seconds),
         last_receive=last_receive(wanted.last_receive),
@@ -331,7 +335,7 @@ def delete_result(result: rpc.DeleteResult) -> DeleteResult:
     return DeleteResult(error=error(result.error)) if result.HasField("error") else _DELETED
 
 
-def visibility_result(result: rpc.ChangeVisibilityResult) -> LeaseResult:
+def extension_result(result: rpc.LeaseExtensionResult) -> LeaseResult:
     return LeaseResult(
         lease_expires_at=moment_of(millis(result.lease_expire_time))
         if result.HasField("lease_expire_time")

@@ -57,7 +57,7 @@ class VsqsDeliveries:
         self._stop = Stop()
         self._connected = False
 
-    def report(self, begun: int) -> None:
+    def report(self, begun: int, max_in_flight: int) -> None:
         """Do nothing: each receive counts."""
 
     async def next(self) -> Sequence[Envelope]:
@@ -88,6 +88,8 @@ class VsqsDeliveries:
     def cancel(self) -> None:
         self._stop.told = True
         self._calls.wake()
+
+    stop = cancel  # Messages that are leased by then are returned.
 
 
 class VsqsTransport:

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..v1 import columns_pb2
 from ..v1 import queue_pb2 as pb
 from ._options import STATES
 from ._rows import BYTES, MESSAGES, WRITTEN, Chunk, Sized, as_bytes, chunks, message_of
@@ -99,10 +100,10 @@ class Rows(NamedTuple):
     queue: str
     first: pb.Message
     length: int = 1
-    columns: pb.MessageColumns | None = None
+    columns: columns_pb2.MessageColumns | None = None
 
     @staticmethod
-    def of(queue: str, run: pb.MessageRun) -> Rows:
+    def of(queue: str, run: columns_pb2.MessageRun) -> Rows:
         if not run.HasField("columns"):
             return Rows(queue, run.first)
         return Rows(queue, run.first, len(run.columns.body_sizes), run.columns)
@@ -212,7 +213,7 @@ def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
             yield from chunks(rows, is_staged=True)
 
 
-def _body_chunks(bodies: pa.Array) -> Iterator[pb.MessageColumns]:
+def _body_chunks(bodies: pa.Array) -> Iterator[columns_pb2.MessageColumns]:
     """Yield rows of bodies alone, which are never looked at one by one: a chunk's are one buffer."""
     if bodies.null_count:
         as_bytes(None)
@@ -224,7 +225,7 @@ def _body_chunks(bodies: pa.Array) -> Iterator[pb.MessageColumns]:
     while begin < len(bodies):
         most = min(begin + MESSAGES, len(bodies))
         end = max(begin + 1, bisect_right(starts, starts[begin] + BYTES, begin, most + 1) - 1)
-        yield pb.MessageColumns(
+        yield columns_pb2.MessageColumns(
             bodies=bytes(data[starts[begin] : starts[end]]),
             body_sizes=map(sub, starts[begin + 1 : end + 1], starts[begin:end]),
         )

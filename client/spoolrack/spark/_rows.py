@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from .._transports.grpc_values import duration
 from ..errors import InvalidRequest
+from ..v1 import columns_pb2
 from ..v1 import queue_pb2 as pb
 
 WRITTEN: Final = (
@@ -22,7 +23,7 @@ WRITTEN: Final = (
 
 Sized: TypeAlias = tuple[pb.OutgoingMessage, int, float | None]
 """A message, about how many bytes it has, and its delay in seconds where it has one."""
-Chunk: TypeAlias = pb.MessageColumns | list[pb.OutgoingMessage]
+Chunk: TypeAlias = columns_pb2.MessageColumns | list[pb.OutgoingMessage]
 """The messages of one request."""
 
 MESSAGES: Final = 1_000

@@ -177,6 +177,30 @@ MESSAGE_STATE_DELAYED: MessageState.ValueType  # 3
 """It is hidden until its delay is over."""
 Global___MessageState: _TypeAlias = MessageState  # noqa: Y015
 
+class _DeadLetterReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeadLetterReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeadLetterReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DEAD_LETTER_REASON_UNSPECIFIED: _DeadLetterReason.ValueType  # 0
+    """Not said."""
+    DEAD_LETTER_REASON_MAX_RECEIVES: _DeadLetterReason.ValueType  # 1
+    """The queue's max_receives leases on it had ended without a delete."""
+    DEAD_LETTER_REASON_REJECTED: _DeadLetterReason.ValueType  # 2
+    """A consumer rejected it."""
+
+class DeadLetterReason(_DeadLetterReason, metaclass=_DeadLetterReasonEnumTypeWrapper):
+    """Why a message was moved to a dead-letter queue."""
+
+DEAD_LETTER_REASON_UNSPECIFIED: DeadLetterReason.ValueType  # 0
+"""Not said."""
+DEAD_LETTER_REASON_MAX_RECEIVES: DeadLetterReason.ValueType  # 1
+"""The queue's max_receives leases on it had ended without a delete."""
+DEAD_LETTER_REASON_REJECTED: DeadLetterReason.ValueType  # 2
+"""A consumer rejected it."""
+Global___DeadLetterReason: _TypeAlias = DeadLetterReason  # noqa: Y015
+
 @_typing.final
 class Queue(_message.Message):
     """A queue: messages wait in it, in the order in which they were sent."""
@@ -820,164 +844,6 @@ class Message(_message.Message):
 Global___Message: _TypeAlias = Message  # noqa: Y015
 
 @_typing.final
-class MessageColumns(_message.Message):
-    """Messages by column: their bodies are one buffer."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class AttributesEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.int
-        @_builtins.property
-        def value(self) -> Global___Attributes: ...
-        def __init__(
-            self,
-            *,
-            key: _builtins.int = ...,
-            value: Global___Attributes | None = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    @_typing.final
-    class GroupsEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.int
-        value: _builtins.str
-        def __init__(
-            self,
-            *,
-            key: _builtins.int = ...,
-            value: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    BODIES_FIELD_NUMBER: _builtins.int
-    BODY_SIZES_FIELD_NUMBER: _builtins.int
-    ATTRIBUTES_FIELD_NUMBER: _builtins.int
-    GROUPS_FIELD_NUMBER: _builtins.int
-    bodies: _builtins.bytes
-    """The bodies, one after the other, ..."""
-    @_builtins.property
-    def body_sizes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """... and the length of each in bytes: as many as there are messages."""
-
-    @_builtins.property
-    def attributes(self) -> _containers.MessageMap[_builtins.int, Global___Attributes]:
-        """The attributes of the messages that have any, by place from 0."""
-
-    @_builtins.property
-    def groups(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
-        """The groups of the messages that have one, by place from 0."""
-
-    def __init__(
-        self,
-        *,
-        bodies: _builtins.bytes = ...,
-        body_sizes: _abc.Iterable[_builtins.int] | None = ...,
-        attributes: _abc.Mapping[_builtins.int, Global___Attributes] | None = ...,
-        groups: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "bodies", b"bodies", "body_sizes", b"body_sizes", "groups", b"groups"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___MessageColumns: _TypeAlias = MessageColumns  # noqa: Y015
-
-@_typing.final
-class Attributes(_message.Message):
-    """The attributes of one message."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class ByNameEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        @_builtins.property
-        def value(self) -> Global___Attribute: ...
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: Global___Attribute | None = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    BY_NAME_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def by_name(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
-        """Attributes by name."""
-
-    def __init__(
-        self,
-        *,
-        by_name: _abc.Mapping[_builtins.str, Global___Attribute] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_name", b"by_name"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Attributes: _TypeAlias = Attributes  # noqa: Y015
-
-@_typing.final
-class MessageRun(_message.Message):
-    """Messages whose ids follow each other: the last twelve hexadecimal digits of each are one more than those
-    of the id before. All that isn't in `columns` they have in common.
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    FIRST_FIELD_NUMBER: _builtins.int
-    COLUMNS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def first(self) -> Global___Message:
-        """The first message. Its body, attributes, group and body_size are set only without `columns`."""
-
-    @_builtins.property
-    def columns(self) -> Global___MessageColumns:
-        """Columns of all its messages, the first one included. Absent: there is only the first."""
-
-    def __init__(
-        self,
-        *,
-        first: Global___Message | None = ...,
-        columns: Global___MessageColumns | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "first", b"first"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "first", b"first"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___MessageRun: _TypeAlias = MessageRun  # noqa: Y015
-
-@_typing.final
 class DeadLetterRecord(_message.Message):
     """One move of a message to a dead-letter queue."""
 
@@ -993,8 +859,8 @@ class DeadLetterRecord(_message.Message):
     EXPLANATION_FIELD_NUMBER: _builtins.int
     source_queue: _builtins.str
     """The queue that it was moved from."""
-    reason: _builtins.str
-    """The reason, for programs: "max_receives", or "rejected" by a consumer."""
+    reason: Global___DeadLetterReason.ValueType
+    """Why it was moved."""
     receive_count: _builtins.int
     """How many leases on it had begun in that queue."""
     redrive_queue: _builtins.str
@@ -1017,7 +883,7 @@ class DeadLetterRecord(_message.Message):
         self,
         *,
         source_queue: _builtins.str = ...,
-        reason: _builtins.str = ...,
+        reason: Global___DeadLetterReason.ValueType = ...,
         receive_count: _builtins.int = ...,
         first_receive_time: _timestamp_pb2.Timestamp | None = ...,
         dead_letter_time: _timestamp_pb2.Timestamp | None = ...,

@@ -589,7 +589,7 @@ class ReceiveRequest(_message.Message):
     """How many bytes of bodies and attributes at most, but always at least one message. 0: 4 MiB."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
-        """How long the lease lasts, up to 12 hours. Absent: the queue's visibility timeout."""
+        """How long the lease lasts, from 1 ms to 12 hours. Absent: the queue's visibility timeout."""
 
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
@@ -646,54 +646,31 @@ Global___ReceiveResponse: _TypeAlias = ReceiveResponse  # noqa: Y015
 
 @_typing.final
 class StreamReceiveRequest(_message.Message):
-    """One request of StreamReceive: the first has the fields 1 to 4 and 10, all others the rest."""
+    """One request of StreamReceive."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    QUEUE_FIELD_NUMBER: _builtins.int
-    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
-    VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
-    MAX_BYTES_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
     DELETE_FIELD_NUMBER: _builtins.int
-    CHANGE_VISIBILITY_FIELD_NUMBER: _builtins.int
+    EXTEND_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     REJECT_FIELD_NUMBER: _builtins.int
-    CONCURRENCY_FIELD_NUMBER: _builtins.int
-    BEGUN_FIELD_NUMBER: _builtins.int
-    queue: _builtins.str
-    """The queue's name, in the first request."""
-    max_in_flight: _builtins.int
-    """How many messages this stream may hold leased at once, 1 to 10,000. 0: 100."""
-    max_bytes_in_flight: _builtins.int
-    """How many bytes of bodies and attributes this stream may hold leased at once. A message is received as
-    long as one byte is free, so that it may be exceeded by one message. 0: without a limit.
-    """
+    REPORT_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
-    """Repeated in the response to this request."""
-    concurrency: _builtins.int
-    """How many messages the client handles at a time, begun in the order of delivery: up to 10,000. The
-    others that it holds are prefetched. When the lease of a prefetched message expires, the receive isn't
-    counted, and the stream gets nothing new until the client ends a lease or reports `begun`. The same
-    goes for leases that outlive the stream. 0: each receive counts.
-    """
-    begun: _builtins.int
-    """A report, of a stream with a `concurrency`: how many of the stream's messages the client has begun or
-    dropped so far, in the order of delivery. Needed only of a client that begins more than its
-    `concurrency` before it ends a lease, and of one that drops what it finds expired. A request without
-    anything else has no response.
-    """
+    """Repeated in the response to this request. `start` and `report` have none."""
     @_builtins.property
-    def visibility_timeout(self) -> _duration_pb2.Duration:
-        """How long a lease lasts, up to 12 hours. Absent: the queue's visibility timeout."""
+    def start(self) -> Global___ReceiveStart:
+        """Begins to receive: in the first request, and in no other."""
 
     @_builtins.property
     def delete(self) -> Global___DeleteRequest:
         """Deletes messages."""
 
     @_builtins.property
-    def change_visibility(self) -> Global___ChangeVisibilityRequest:
-        """Extends or releases leases."""
+    def extend(self) -> Global___ExtendLeasesRequest:
+        """Extends leases."""
 
     @_builtins.property
     def release(self) -> Global___ReleaseRequest:
@@ -703,6 +680,65 @@ class StreamReceiveRequest(_message.Message):
     def reject(self) -> Global___RejectRequest:
         """Moves messages to the dead-letter queue."""
 
+    @_builtins.property
+    def report(self) -> Global___ReceiveReport:
+        """Tells what the client has begun."""
+
+    @_builtins.property
+    def stop(self) -> _empty_pb2.Empty:
+        """Ends the receiving, and not the stream: the response is `stopped`."""
+
+    def __init__(
+        self,
+        *,
+        correlation_id: _builtins.int = ...,
+        start: Global___ReceiveStart | None = ...,
+        delete: Global___DeleteRequest | None = ...,
+        extend: Global___ExtendLeasesRequest | None = ...,
+        release: Global___ReleaseRequest | None = ...,
+        reject: Global___RejectRequest | None = ...,
+        report: Global___ReceiveReport | None = ...,
+        stop: _empty_pb2.Empty | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "extend", b"extend", "frame", b"frame", "reject", b"reject", "release", b"release", "report", b"report", "start", b"start", "stop", b"stop"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "delete", b"delete", "extend", b"extend", "frame", b"frame", "reject", b"reject", "release", b"release", "report", b"report", "start", b"start", "stop", b"stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["start", "delete", "extend", "release", "reject", "report", "stop"]  # noqa: Y015
+    _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
+
+Global___StreamReceiveRequest: _TypeAlias = StreamReceiveRequest  # noqa: Y015
+
+@_typing.final
+class ReceiveStart(_message.Message):
+    """The queue of a stream, and its limits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUEUE_FIELD_NUMBER: _builtins.int
+    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    CONCURRENCY_FIELD_NUMBER: _builtins.int
+    queue: _builtins.str
+    """The queue's name."""
+    max_in_flight: _builtins.int
+    """How many messages this stream may hold leased at once, 1 to 10,000. 0: 100."""
+    max_bytes_in_flight: _builtins.int
+    """How many bytes of bodies and attributes this stream may hold leased at once. A message is received as
+    long as one byte is free, so that it may be exceeded by one message. 0: without a limit.
+    """
+    concurrency: _builtins.int
+    """How many messages the client handles at a time, begun in the order of delivery: up to 10,000. The
+    others that it holds are prefetched. When the lease of a prefetched message expires, the receive isn't
+    counted, and the stream gets nothing new until the client ends a lease or sends a `report`. The same
+    goes for leases that outlive the stream. 0: each receive counts.
+    """
+    @_builtins.property
+    def visibility_timeout(self) -> _duration_pb2.Duration:
+        """How long a lease lasts, from 1 ms to 12 hours. Absent: the queue's visibility timeout."""
+
     def __init__(
         self,
         *,
@@ -710,49 +746,67 @@ class StreamReceiveRequest(_message.Message):
         max_in_flight: _builtins.int = ...,
         visibility_timeout: _duration_pb2.Duration | None = ...,
         max_bytes_in_flight: _builtins.int = ...,
-        correlation_id: _builtins.int = ...,
-        delete: Global___DeleteRequest | None = ...,
-        change_visibility: Global___ChangeVisibilityRequest | None = ...,
-        release: Global___ReleaseRequest | None = ...,
-        reject: Global___RejectRequest | None = ...,
         concurrency: _builtins.int = ...,
-        begun: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "delete", b"delete", "reject", b"reject", "release", b"release", "request", b"request", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "change_visibility", b"change_visibility", "concurrency", b"concurrency", "correlation_id", b"correlation_id", "delete", b"delete", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight", "queue", b"queue", "reject", b"reject", "release", b"release", "request", b"request", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight", "queue", b"queue", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["delete", "change_visibility", "release", "reject"]  # noqa: Y015
-    _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StreamReceiveRequest: _TypeAlias = StreamReceiveRequest  # noqa: Y015
+Global___ReceiveStart: _TypeAlias = ReceiveStart  # noqa: Y015
 
 @_typing.final
-class StreamReceiveResponse(_message.Message):
-    """One response of StreamReceive: messages, or the response to a request."""
+class ReceiveReport(_message.Message):
+    """A report of a stream with a `concurrency`. Needed only of a client that begins more than its
+    `concurrency` before it ends a lease, and of one that drops what it finds expired.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MESSAGES_FIELD_NUMBER: _builtins.int
-    VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
+    BEGUN_FIELD_NUMBER: _builtins.int
+    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    begun: _builtins.int
+    """How many of the stream's messages the client has begun or dropped so far, in the order of delivery,
+    from 1 on.
+    """
+    max_in_flight: _builtins.int
+    """How many messages this stream may hold leased from now on, up to 10,000. 0 changes nothing. So a
+    client gives the place of a message whose delete is under way to the next one.
+    """
+    def __init__(
+        self,
+        *,
+        begun: _builtins.int = ...,
+        max_in_flight: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceiveReport: _TypeAlias = ReceiveReport  # noqa: Y015
+
+@_typing.final
+class StreamReceiveResponse(_message.Message):
+    """One response of StreamReceive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
     CORRELATION_ID_FIELD_NUMBER: _builtins.int
+    RECEIVED_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     DELETE_FIELD_NUMBER: _builtins.int
-    CHANGE_VISIBILITY_FIELD_NUMBER: _builtins.int
+    EXTEND_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     REJECT_FIELD_NUMBER: _builtins.int
+    STOPPED_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
-    """The correlation_id of the request."""
+    """The correlation_id of the request. 0 with `received`."""
     @_builtins.property
-    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Message]:
-        """At least one message, in order, if there is no result."""
-
-    @_builtins.property
-    def visibility_timeout(self) -> _duration_pb2.Duration:
-        """How long their leases last from now on, so that a consumer that extends them needs to ask for
-        nothing else.
-        """
+    def received(self) -> Global___ReceiveResponse:
+        """At least one message, in order."""
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
@@ -763,8 +817,8 @@ class StreamReceiveResponse(_message.Message):
         """A result for each message of a delete, in its order."""
 
     @_builtins.property
-    def change_visibility(self) -> Global___ChangeVisibilityResponse:
-        """A result for each change, in its order."""
+    def extend(self) -> Global___ExtendLeasesResponse:
+        """A result for each extension, in its order."""
 
     @_builtins.property
     def release(self) -> Global___ReleaseResponse:
@@ -774,25 +828,31 @@ class StreamReceiveResponse(_message.Message):
     def reject(self) -> Global___RejectResponse:
         """A result for each rejection, in its order."""
 
+    @_builtins.property
+    def stopped(self) -> _empty_pb2.Empty:
+        """No `received` follows, and all messages that the stream was to deliver have been: the others are not
+        leased for it.
+        """
+
     def __init__(
         self,
         *,
-        messages: _abc.Iterable[_queue_pb2.Message] | None = ...,
-        visibility_timeout: _duration_pb2.Duration | None = ...,
         correlation_id: _builtins.int = ...,
+        received: Global___ReceiveResponse | None = ...,
         error: _status_pb2.Status | None = ...,
         delete: Global___DeleteResponse | None = ...,
-        change_visibility: Global___ChangeVisibilityResponse | None = ...,
+        extend: Global___ExtendLeasesResponse | None = ...,
         release: Global___ReleaseResponse | None = ...,
         reject: Global___RejectResponse | None = ...,
+        stopped: _empty_pb2.Empty | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "delete", b"delete", "error", b"error", "reject", b"reject", "release", b"release", "result", b"result", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "error", b"error", "extend", b"extend", "frame", b"frame", "received", b"received", "reject", b"reject", "release", b"release", "stopped", b"stopped"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["change_visibility", b"change_visibility", "correlation_id", b"correlation_id", "delete", b"delete", "error", b"error", "messages", b"messages", "reject", b"reject", "release", b"release", "result", b"result", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "delete", b"delete", "error", b"error", "extend", b"extend", "frame", b"frame", "received", b"received", "reject", b"reject", "release", b"release", "stopped", b"stopped"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["error", "delete", "change_visibility", "release", "reject"]  # noqa: Y015
-    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
+    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["received", "error", "delete", "extend", "release", "reject", "stopped"]  # noqa: Y015
+    _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
 
 Global___StreamReceiveResponse: _TypeAlias = StreamReceiveResponse  # noqa: Y015
 
@@ -1037,35 +1097,35 @@ class StreamDeleteResponse(_message.Message):
 Global___StreamDeleteResponse: _TypeAlias = StreamDeleteResponse  # noqa: Y015
 
 @_typing.final
-class ChangeVisibilityRequest(_message.Message):
-    """The request of ChangeVisibility."""
+class ExtendLeasesRequest(_message.Message):
+    """The request of ExtendLeases."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     QUEUE_FIELD_NUMBER: _builtins.int
-    CHANGES_FIELD_NUMBER: _builtins.int
+    EXTENSIONS_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue's name."""
     @_builtins.property
-    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___VisibilityChange]:
-        """1 to 1,000 changes."""
+    def extensions(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseExtension]:
+        """1 to 1,000 extensions."""
 
     def __init__(
         self,
         *,
         queue: _builtins.str = ...,
-        changes: _abc.Iterable[Global___VisibilityChange] | None = ...,
+        extensions: _abc.Iterable[Global___LeaseExtension] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["extensions", b"extensions", "queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ChangeVisibilityRequest: _TypeAlias = ChangeVisibilityRequest  # noqa: Y015
+Global___ExtendLeasesRequest: _TypeAlias = ExtendLeasesRequest  # noqa: Y015
 
 @_typing.final
-class VisibilityChange(_message.Message):
+class LeaseExtension(_message.Message):
     """A new end for one lease."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1077,14 +1137,12 @@ class VisibilityChange(_message.Message):
     """The receipt of the lease; it stays the same."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
-        """The lease ends so long after now, up to 12 hours. 0 or absent: it ends now, and the message is
-        ready again at its old place.
-        """
+        """The lease ends so long after now, from 1 ms to 12 hours."""
 
     @_builtins.property
     def last_receive(self) -> Global___LastReceive:
         """Hide the message again also if its lease is over, as long as this was its last receive. The new
-        lease isn't counted as a receive, and only changes and deletes with last_receive reach it. Ignored
+        lease isn't counted as a receive, and only extensions and deletes with last_receive reach it. Ignored
         in a queue whose group_order is "strict": another message of the group may be leased.
         """
 
@@ -1101,23 +1159,23 @@ class VisibilityChange(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___VisibilityChange: _TypeAlias = VisibilityChange  # noqa: Y015
+Global___LeaseExtension: _TypeAlias = LeaseExtension  # noqa: Y015
 
 @_typing.final
-class ChangeVisibilityResponse(_message.Message):
-    """The response of ChangeVisibility."""
+class ExtendLeasesResponse(_message.Message):
+    """The response of ExtendLeases."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChangeVisibilityResult]:
-        """A result for each change, in the request's order."""
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___LeaseExtensionResult]:
+        """A result for each extension, in the request's order."""
 
     def __init__(
         self,
         *,
-        results: _abc.Iterable[Global___ChangeVisibilityResult] | None = ...,
+        results: _abc.Iterable[Global___LeaseExtensionResult] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -1125,45 +1183,39 @@ class ChangeVisibilityResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ChangeVisibilityResponse: _TypeAlias = ChangeVisibilityResponse  # noqa: Y015
+Global___ExtendLeasesResponse: _TypeAlias = ExtendLeasesResponse  # noqa: Y015
 
 @_typing.final
-class ChangeVisibilityResult(_message.Message):
-    """The result of one change."""
+class LeaseExtensionResult(_message.Message):
+    """The result of one extension."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     LEASE_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
-    RELEASED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def lease_expire_time(self) -> _timestamp_pb2.Timestamp:
         """When the lease ends now."""
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why the change failed."""
-
-    @_builtins.property
-    def released(self) -> _empty_pb2.Empty:
-        """The message is ready again: its visibility timeout was set to 0."""
+        """Why it was not extended."""
 
     def __init__(
         self,
         *,
         lease_expire_time: _timestamp_pb2.Timestamp | None = ...,
         error: _status_pb2.Status | None = ...,
-        released: _empty_pb2.Empty | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_expire_time", b"lease_expire_time", "released", b"released", "result", b"result"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_expire_time", b"lease_expire_time", "result", b"result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_expire_time", b"lease_expire_time", "released", b"released", "result", b"result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "lease_expire_time", b"lease_expire_time", "result", b"result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["lease_expire_time", "error", "released"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["lease_expire_time", "error"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
-Global___ChangeVisibilityResult: _TypeAlias = ChangeVisibilityResult  # noqa: Y015
+Global___LeaseExtensionResult: _TypeAlias = LeaseExtensionResult  # noqa: Y015
 
 @_typing.final
 class ReleaseRequest(_message.Message):

@@ -100,10 +100,10 @@ class QueueServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteResponse.FromString,
                 _registered_method=True)
-        self.ChangeVisibility = channel.unary_unary(
-                '/spoolrack.v1.QueueService/ChangeVisibility',
-                request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityRequest.SerializeToString,
-                response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityResponse.FromString,
+        self.ExtendLeases = channel.unary_unary(
+                '/spoolrack.v1.QueueService/ExtendLeases',
+                request_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ExtendLeasesRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ExtendLeasesResponse.FromString,
                 _registered_method=True)
         self.Release = channel.unary_unary(
                 '/spoolrack.v1.QueueService/Release',
@@ -215,11 +215,16 @@ class QueueServiceServicer(object):
         A client that says its `concurrency` is counted for the messages that it begins, and not for those
         that it holds beyond them.
 
-        The first request says what to receive. Later ones delete, release or reject messages, or change
-        their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
-        the requests, between those with messages. A client that ends its side goes on receiving. The
-        stream doesn't end by itself; a server that shuts down answers all requests that it took, and then
-        ends it with UNAVAILABLE, reason DRAINING.
+        The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
+        unary calls do; their responses repeat their correlation ids, in the order of the requests, between
+        those with messages.
+
+        A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
+        Messages on their way to a stream that is cancelled stay leased until their leases expire.
+
+        A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
+        is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
+        took, and then ends it with UNAVAILABLE, reason DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -241,8 +246,8 @@ class QueueServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ChangeVisibility(self, request, context):
-        """Extends or releases 1 to 1,000 leases.
+    def ExtendLeases(self, request, context):
+        """Extends 1 to 1,000 leases. Release ends them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -342,10 +347,10 @@ def add_QueueServiceServicer_to_server(servicer, server):
                     request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.StreamDeleteResponse.SerializeToString,
             ),
-            'ChangeVisibility': grpc.unary_unary_rpc_method_handler(
-                    servicer.ChangeVisibility,
-                    request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityRequest.FromString,
-                    response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityResponse.SerializeToString,
+            'ExtendLeases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExtendLeases,
+                    request_deserializer=spoolrack_dot_v1_dot_queue__service__pb2.ExtendLeasesRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_queue__service__pb2.ExtendLeasesResponse.SerializeToString,
             ),
             'Release': grpc.unary_unary_rpc_method_handler(
                     servicer.Release,
@@ -709,7 +714,7 @@ class QueueService(object):
             _registered_method=True)
 
     @staticmethod
-    def ChangeVisibility(request,
+    def ExtendLeases(request,
             target,
             options=(),
             channel_credentials=None,
@@ -722,9 +727,9 @@ class QueueService(object):
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/spoolrack.v1.QueueService/ChangeVisibility',
-            spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityRequest.SerializeToString,
-            spoolrack_dot_v1_dot_queue__service__pb2.ChangeVisibilityResponse.FromString,
+            '/spoolrack.v1.QueueService/ExtendLeases',
+            spoolrack_dot_v1_dot_queue__service__pb2.ExtendLeasesRequest.SerializeToString,
+            spoolrack_dot_v1_dot_queue__service__pb2.ExtendLeasesResponse.FromString,
             options,
             channel_credentials,
             insecure,

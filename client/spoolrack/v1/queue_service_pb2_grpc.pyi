@@ -78,11 +78,16 @@ class QueueServiceStub:
     A client that says its `concurrency` is counted for the messages that it begins, and not for those
     that it holds beyond them.
 
-    The first request says what to receive. Later ones delete, release or reject messages, or change
-    their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
-    the requests, between those with messages. A client that ends its side goes on receiving. The
-    stream doesn't end by itself; a server that shuts down answers all requests that it took, and then
-    ends it with UNAVAILABLE, reason DRAINING.
+    The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
+    unary calls do; their responses repeat their correlation ids, in the order of the requests, between
+    those with messages.
+
+    A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
+    Messages on their way to a stream that is cancelled stay leased until their leases expire.
+
+    A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
+    is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
+    took, and then ends it with UNAVAILABLE, reason DRAINING.
     """
     Delete: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]
     """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
@@ -92,8 +97,8 @@ class QueueServiceStub:
     """Deletes without waiting for each answer: requests carry a correlation id that their responses
     repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
     """
-    ChangeVisibility: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ChangeVisibilityRequest, _queue_service_pb2.ChangeVisibilityResponse]
-    """Extends or releases 1 to 1,000 leases."""
+    ExtendLeases: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ExtendLeasesRequest, _queue_service_pb2.ExtendLeasesResponse]
+    """Extends 1 to 1,000 leases. Release ends them."""
     Release: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ReleaseRequest, _queue_service_pb2.ReleaseResponse]
     """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
     delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
@@ -158,11 +163,16 @@ class QueueServiceAsyncStub(QueueServiceStub):
     A client that says its `concurrency` is counted for the messages that it begins, and not for those
     that it holds beyond them.
 
-    The first request says what to receive. Later ones delete, release or reject messages, or change
-    their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
-    the requests, between those with messages. A client that ends its side goes on receiving. The
-    stream doesn't end by itself; a server that shuts down answers all requests that it took, and then
-    ends it with UNAVAILABLE, reason DRAINING.
+    The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
+    unary calls do; their responses repeat their correlation ids, in the order of the requests, between
+    those with messages.
+
+    A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
+    Messages on their way to a stream that is cancelled stay leased until their leases expire.
+
+    A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
+    is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
+    took, and then ends it with UNAVAILABLE, reason DRAINING.
     """
     Delete: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]  # type: ignore[assignment]
     """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
@@ -172,8 +182,8 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """Deletes without waiting for each answer: requests carry a correlation id that their responses
     repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
     """
-    ChangeVisibility: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ChangeVisibilityRequest, _queue_service_pb2.ChangeVisibilityResponse]  # type: ignore[assignment]
-    """Extends or releases 1 to 1,000 leases."""
+    ExtendLeases: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ExtendLeasesRequest, _queue_service_pb2.ExtendLeasesResponse]  # type: ignore[assignment]
+    """Extends 1 to 1,000 leases. Release ends them."""
     Release: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ReleaseRequest, _queue_service_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
     delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
@@ -295,11 +305,16 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         A client that says its `concurrency` is counted for the messages that it begins, and not for those
         that it holds beyond them.
 
-        The first request says what to receive. Later ones delete, release or reject messages, or change
-        their leases, as the unary calls do; their responses repeat their correlation ids, in the order of
-        the requests, between those with messages. A client that ends its side goes on receiving. The
-        stream doesn't end by itself; a server that shuts down answers all requests that it took, and then
-        ends it with UNAVAILABLE, reason DRAINING.
+        The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
+        unary calls do; their responses repeat their correlation ids, in the order of the requests, between
+        those with messages.
+
+        A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
+        Messages on their way to a stream that is cancelled stay leased until their leases expire.
+
+        A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
+        is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
+        took, and then ends it with UNAVAILABLE, reason DRAINING.
         """
 
     @_abc_1.abstractmethod
@@ -323,12 +338,12 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def ChangeVisibility(
+    def ExtendLeases(
         self,
-        request: _queue_service_pb2.ChangeVisibilityRequest,
+        request: _queue_service_pb2.ExtendLeasesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_queue_service_pb2.ChangeVisibilityResponse, _abc.Awaitable[_queue_service_pb2.ChangeVisibilityResponse]]:
-        """Extends or releases 1 to 1,000 leases."""
+    ) -> _typing.Union[_queue_service_pb2.ExtendLeasesResponse, _abc.Awaitable[_queue_service_pb2.ExtendLeasesResponse]]:
+        """Extends 1 to 1,000 leases. Release ends them."""
 
     @_abc_1.abstractmethod
     def Release(

@@ -10,6 +10,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from spoolrack.v1 import columns_pb2 as _columns_pb2
 from spoolrack.v1 import queue_pb2 as _queue_pb2
 import builtins as _builtins
 import sys
@@ -300,14 +301,14 @@ class ReadReservationResponse(_message.Message):
         """Messages in the set's order, without receipts. Messages deleted since the reservation are left out."""
 
     @_builtins.property
-    def runs(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.MessageRun]:
+    def runs(self) -> _containers.RepeatedCompositeFieldContainer[_columns_pb2.MessageRun]:
         """The same, in place of `messages`, if the request has `by_column`."""
 
     def __init__(
         self,
         *,
         messages: _abc.Iterable[_queue_pb2.Message] | None = ...,
-        runs: _abc.Iterable[_queue_pb2.MessageRun] | None = ...,
+        runs: _abc.Iterable[_columns_pb2.MessageRun] | None = ...,
         next_index: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015

@@ -25,10 +25,11 @@ _sym_db = _symbol_database.Default()
 from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from spoolrack.v1 import columns_pb2 as spoolrack_dot_v1_dot_columns__pb2
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"spoolrack/v1/staging_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xe9\x01\n\x05Stage\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x63hunk_count\x18\x02 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x44\n\x0emessage_counts\x18\x03 \x03(\x0b\x32&.spoolrack.v1.Stage.MessageCountsEntryB\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1a\x34\n\x12MessageCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xdf\x01\n\x0cStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x14\n\x0c\x63hunk_number\x18\x02 \x01(\x03\x12\x13\n\x05queue\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12/\n\x08messages\x18\x04 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\x12/\n\x0ctime_to_live\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\x07\x63olumns\x18\x06 \x01(\x0b\x32\x1c.spoolrack.v1.MessageColumns\"{\n\rStageResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07root_id\x18\x04 \x01(\t\"\x89\x01\n\x0ePublishRequest\x12\x14\n\x06writer\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06stages\x18\x03 \x03(\t\x12\x32\n\x0f\x65poch_retention\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\"O\n\x0fPublishResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x12\n\nlast_epoch\x18\x03 \x01(\x03\"(\n\x11\x41\x62ortStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"+\n\x12\x41\x62ortStageResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\":\n\x11ListStagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x12ListStagesResponse\x12#\n\x06stages\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Stage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xbc\x02\n\x0eStagingService\x12@\n\x05Stage\x12\x1a.spoolrack.v1.StageRequest\x1a\x1b.spoolrack.v1.StageResponse\x12\x46\n\x07Publish\x12\x1c.spoolrack.v1.PublishRequest\x1a\x1d.spoolrack.v1.PublishResponse\x12O\n\nAbortStage\x12\x1f.spoolrack.v1.AbortStageRequest\x1a .spoolrack.v1.AbortStageResponse\x12O\n\nListStages\x12\x1f.spoolrack.v1.ListStagesRequest\x1a .spoolrack.v1.ListStagesResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"spoolrack/v1/staging_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aspoolrack/v1/columns.proto\x1a\x18spoolrack/v1/queue.proto\"\xe9\x01\n\x05Stage\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x63hunk_count\x18\x02 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x44\n\x0emessage_counts\x18\x03 \x03(\x0b\x32&.spoolrack.v1.Stage.MessageCountsEntryB\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1a\x34\n\x12MessageCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xdf\x01\n\x0cStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x14\n\x0c\x63hunk_number\x18\x02 \x01(\x03\x12\x13\n\x05queue\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12/\n\x08messages\x18\x04 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\x12/\n\x0ctime_to_live\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\x07\x63olumns\x18\x06 \x01(\x0b\x32\x1c.spoolrack.v1.MessageColumns\"{\n\rStageResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07root_id\x18\x04 \x01(\t\"\x89\x01\n\x0ePublishRequest\x12\x14\n\x06writer\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06stages\x18\x03 \x03(\t\x12\x32\n\x0f\x65poch_retention\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\"O\n\x0fPublishResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x12\n\nlast_epoch\x18\x03 \x01(\x03\"(\n\x11\x41\x62ortStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"+\n\x12\x41\x62ortStageResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\":\n\x11ListStagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x12ListStagesResponse\x12#\n\x06stages\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Stage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xbc\x02\n\x0eStagingService\x12@\n\x05Stage\x12\x1a.spoolrack.v1.StageRequest\x1a\x1b.spoolrack.v1.StageResponse\x12\x46\n\x07Publish\x12\x1c.spoolrack.v1.PublishRequest\x1a\x1d.spoolrack.v1.PublishResponse\x12O\n\nAbortStage\x12\x1f.spoolrack.v1.AbortStageRequest\x1a .spoolrack.v1.AbortStageResponse\x12O\n\nListStages\x12\x1f.spoolrack.v1.ListStagesRequest\x1a .spoolrack.v1.ListStagesResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -54,26 +55,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUBLISHREQUEST'].fields_by_name['writer']._serialized_options = b'\342A\001\002'
   _globals['_ABORTSTAGEREQUEST'].fields_by_name['stage']._loaded_options = None
   _globals['_ABORTSTAGEREQUEST'].fields_by_name['stage']._serialized_options = b'\342A\001\002'
-  _globals['_STAGE']._serialized_start=177
-  _globals['_STAGE']._serialized_end=410
-  _globals['_STAGE_MESSAGECOUNTSENTRY']._serialized_start=358
-  _globals['_STAGE_MESSAGECOUNTSENTRY']._serialized_end=410
-  _globals['_STAGEREQUEST']._serialized_start=413
-  _globals['_STAGEREQUEST']._serialized_end=636
-  _globals['_STAGERESPONSE']._serialized_start=638
-  _globals['_STAGERESPONSE']._serialized_end=761
-  _globals['_PUBLISHREQUEST']._serialized_start=764
-  _globals['_PUBLISHREQUEST']._serialized_end=901
-  _globals['_PUBLISHRESPONSE']._serialized_start=903
-  _globals['_PUBLISHRESPONSE']._serialized_end=982
-  _globals['_ABORTSTAGEREQUEST']._serialized_start=984
-  _globals['_ABORTSTAGEREQUEST']._serialized_end=1024
-  _globals['_ABORTSTAGERESPONSE']._serialized_start=1026
-  _globals['_ABORTSTAGERESPONSE']._serialized_end=1069
-  _globals['_LISTSTAGESREQUEST']._serialized_start=1071
-  _globals['_LISTSTAGESREQUEST']._serialized_end=1129
-  _globals['_LISTSTAGESRESPONSE']._serialized_start=1131
-  _globals['_LISTSTAGESRESPONSE']._serialized_end=1213
-  _globals['_STAGINGSERVICE']._serialized_start=1216
-  _globals['_STAGINGSERVICE']._serialized_end=1532
+  _globals['_STAGE']._serialized_start=205
+  _globals['_STAGE']._serialized_end=438
+  _globals['_STAGE_MESSAGECOUNTSENTRY']._serialized_start=386
+  _globals['_STAGE_MESSAGECOUNTSENTRY']._serialized_end=438
+  _globals['_STAGEREQUEST']._serialized_start=441
+  _globals['_STAGEREQUEST']._serialized_end=664
+  _globals['_STAGERESPONSE']._serialized_start=666
+  _globals['_STAGERESPONSE']._serialized_end=789
+  _globals['_PUBLISHREQUEST']._serialized_start=792
+  _globals['_PUBLISHREQUEST']._serialized_end=929
+  _globals['_PUBLISHRESPONSE']._serialized_start=931
+  _globals['_PUBLISHRESPONSE']._serialized_end=1010
+  _globals['_ABORTSTAGEREQUEST']._serialized_start=1012
+  _globals['_ABORTSTAGEREQUEST']._serialized_end=1052
+  _globals['_ABORTSTAGERESPONSE']._serialized_start=1054
+  _globals['_ABORTSTAGERESPONSE']._serialized_end=1097
+  _globals['_LISTSTAGESREQUEST']._serialized_start=1099
+  _globals['_LISTSTAGESREQUEST']._serialized_end=1157
+  _globals['_LISTSTAGESRESPONSE']._serialized_start=1159
+  _globals['_LISTSTAGESRESPONSE']._serialized_end=1241
+  _globals['_STAGINGSERVICE']._serialized_start=1244
+  _globals['_STAGINGSERVICE']._serialized_end=1560
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from spoolrack.v1 import columns_pb2 as _columns_pb2
 from spoolrack.v1 import queue_pb2 as _queue_pb2
 import builtins as _builtins
 import sys
@@ -115,7 +116,7 @@ class StageRequest(_message.Message):
         """
 
     @_builtins.property
-    def columns(self) -> _queue_pb2.MessageColumns:
+    def columns(self) -> _columns_pb2.MessageColumns:
         """The 1 to 1,000 messages by column, in place of `messages`: with the queue's delivery delay and the
         priority 0. It costs a client and a server a fraction.
         """
@@ -128,7 +129,7 @@ class StageRequest(_message.Message):
         queue: _builtins.str = ...,
         messages: _abc.Iterable[_queue_pb2.OutgoingMessage] | None = ...,
         time_to_live: _duration_pb2.Duration | None = ...,
-        columns: _queue_pb2.MessageColumns | None = ...,
+        columns: _columns_pb2.MessageColumns | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "time_to_live", b"time_to_live"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -71,7 +71,7 @@ class OtelTraces:
             "rpc.method": method,
             REQUEST_ID: request_id,
         }
-        queue = getattr(request, "queue", None)
+        queue = getattr(getattr(request, "start", request), "queue", None)
         if isinstance(queue, str):
             attributes |= {"messaging.system": "spoolrack", "messaging.destination.name": queue}
         messages = getattr(request, "messages", None)

@@ -41,6 +41,9 @@ ROOT_KEY: Final = "spoolrack-root"
 """The metadata in which a call about reservations or stages may name the root that it is for."""
 _OF_ONE_ROOT: Final = frozenset({"ReservationService", "StagingService"})
 
+LONGEST_METHOD: Final = 200
+"""Characters of an unknown method's name in the refusal."""
+
 SENDS: Final = frozenset({"Send", "StreamSend", "Stage"})
 """Methods whose requests bring messages: past the memory's watermark none is read."""
 
@@ -109,7 +112,8 @@ class ServerCalls:
         response: on the wire, that is a stream of one. So they learn whether the transport took the
         response; every streaming method does it anyway.
         """
-        return tuple(self._service(service, parts, writes_itself) for service in SERVED)
+        known = (self._service(service, parts, writes_itself) for service in SERVED)
+        return (*known, _UnknownMethods())
 
     def _service(
         self, service: ServiceDescriptor, parts: Sequence[object], writes_itself: frozenset[str]
@@ -235,6 +239,24 @@ class ServerCalls:
         is_fault = failure.code.name in FAULTS
         self._refusals.log(name, failure.reason, failure.message, is_fault=is_fault)
         await _abort(context, failure)
+
+
+class _UnknownMethods(grpc.GenericRpcHandler):
+    """The methods that only another version's contract has: gRPC by itself doesn't say what to do."""
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        if not details.method.startswith("/spoolrack."):
+            return None
+        text = (
+            f"This server has no method {details.method[:LONGEST_METHOD]}: client and server are of "
+            "different versions. Update the older one."
+        )
+
+        async def refuse(_: Any, context: Context) -> None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
+
+        # Of a stream nothing is read.
+        return grpc.stream_unary_rpc_method_handler(refuse)
 
 
 async def _abort(context: Context, failure: Failure) -> None:

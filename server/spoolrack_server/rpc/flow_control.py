@@ -35,7 +35,6 @@ class FlowControl:
         concurrency: int = 0,
     ) -> None:
         self.credits = Credits(limit, self._returned, max_bytes, concurrency=concurrency)
-        self._enough = max(1, limit // SHARE), max(1, max_bytes // SHARE)
         self._linger = linger
         self._awaited = _ANY
         """Free credits, and bytes, from which the loop is woken."""
@@ -54,6 +53,10 @@ class FlowControl:
             await self._free(self._enough)
         finally:
             timer.cancel()
+
+    @property
+    def _enough(self) -> tuple[int, int]:
+        return max(1, self.credits.limit // SHARE), max(1, self.credits.max_bytes // SHARE)
 
     def stop(self) -> None:
         self._stopped = True

@@ -172,7 +172,9 @@ class LeasedFrame:
         Of a stream, which takes one response at a time, `writes` is held meanwhile; the task that
         hands over must be no call's, which is cancelled.
         """
-        response = encoding.deliveries(self._deliveries, self._frames.clock.wall())
+        response = encoding.deliveries(
+            self._deliveries, self._frames.clock.wall(), in_stream=writes is not None
+        )
         receipts = receipts_of(self._deliveries)
         # The bodies are in the response now.
         self._deliveries = []

@@ -1,4 +1,4 @@
-"""Requests that change visibility, release or reject: validation by column, and the responses.
+"""Requests that extend, release or reject: validation by column, and the responses.
 
 The store takes the leases together that are changed alike: a request becomes as many of its own.
 """
@@ -32,30 +32,32 @@ Results = Sequence[Any]
 """A result for each message; the errors are `StoreError`s."""
 
 
-def change_visibility(store: Store, request: rpc.ChangeVisibilityRequest) -> SubmittedRequest:
-    """Submit visibility changes to the store; raise the `StoreError` of a request that is invalid as a
+def extend(store: Store, request: rpc.ExtendLeasesRequest) -> SubmittedRequest:
+    """Submit extensions to the store; raise the `StoreError` of a request that is invalid as a
     whole."""
-    queue, changes = convert.queue_name(request.queue), request.changes
-    convert.check_count(len(changes), "changes")
+    queue, extensions = convert.queue_name(request.queue), request.extensions
+    convert.check_count(len(extensions), "extensions")
     last: dict[int, LastReceive] = {}
 
     def visibility_of(position: int) -> Millis:
-        change = changes[position]
-        if change.HasField("last_receive"):
-            last[position] = convert.last_receive(change.last_receive)
-        return convert.millis(change.visibility_timeout, "visibility_timeout", most=MAX_VISIBILITY)
+        extension = extensions[position]
+        if extension.HasField("last_receive"):
+            last[position] = convert.last_receive(extension.last_receive)
+        return convert.millis(
+            extension.visibility_timeout, "visibility_timeout", least=1, most=MAX_VISIBILITY
+        )
 
     def request_of(visibility: Millis, positions: Sequence[int]) -> ChangeVisibility:
         return ChangeVisibility(
             queue=queue,
-            receipts=[changes[position].receipt for position in positions],
+            receipts=[extensions[position].receipt for position in positions],
             visibility=visibility,
             last_receives={
                 place: last[position] for place, position in enumerate(positions) if position in last
             },
         )
 
-    return _submit(store, len(changes), visibility_of, request_of, _visibility_response)
+    return _submit(store, len(extensions), visibility_of, request_of, _extend_response)
 
 
 def release(store: Store, request: rpc.ReleaseRequest) -> SubmittedRequest:
@@ -131,15 +133,13 @@ def _submit(
     return SubmittedRequest([future for _, future in submitted], encoded)
 
 
-def _visibility_response(results: Results) -> rpc.ChangeVisibilityResponse:
-    response = rpc.ChangeVisibilityResponse()
+def _extend_response(results: Results) -> rpc.ExtendLeasesResponse:
+    response = rpc.ExtendLeasesResponse()
     for result in results:
         if isinstance(result, StoreError):
             response.results.add(error=status_of(result))
-        elif result:
-            response.results.add(lease_expire_time=convert.timestamp(result))
         else:
-            response.results.add().released.SetInParent()
+            response.results.add(lease_expire_time=convert.timestamp(result))
     return response
 
 

@@ -210,8 +210,8 @@ class QueueService:
 
         await self._streams.serve(requests, context, StreamOperation("StreamDelete", begin))
 
-    async def ChangeVisibility(self, request: rpc.ChangeVisibilityRequest, context: Context) -> bytes:
-        return await lease_change_requests.change_visibility(self._store, request).answered()
+    async def ExtendLeases(self, request: rpc.ExtendLeasesRequest, context: Context) -> bytes:
+        return await lease_change_requests.extend(self._store, request).answered()
 
     async def Release(self, request: rpc.ReleaseRequest, context: Context) -> bytes:
         return await lease_change_requests.release(self._store, request).answered()

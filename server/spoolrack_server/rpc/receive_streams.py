@@ -2,14 +2,16 @@
 
 The first request says what to receive. A stream has a task that leases and writes frames of messages,
 and one that answers the requests that follow; both write to one call, which takes one response at a
-time. Requests may also report how many messages the client has begun. Memory is bounded by call: a
-stream holds two frames at most, one that the transport takes and the next.
+time. Requests may also report how many messages the client has begun, and stop the task that leases:
+the response comes after the last frame. Memory is bounded by call: a stream holds two frames at most,
+one that the transport takes and the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,17 +34,20 @@ from .streams import StreamOperation, Streams
 
 NAME: Final = "StreamReceive"
 
+_REFUSED: Final = ResponseTags(b"\x18", b"", b"\x22")
 _TAGS: Final = {
     name: ResponseTags(b"\x18", response, b"\x22")
     for name, response in (
         ("delete", b"\x2a"),
-        ("change_visibility", b"\x32"),
+        ("extend", b"\x32"),
         ("release", b"\x3a"),
         ("reject", b"\x42"),
-        (None, b""),
+        ("stop", b"\x52"),
     )
 }
-"""By what a request asks for, the tags of the fields of its `StreamReceiveResponse`."""
+"""By the frame of a request, the tags of the fields of its `StreamReceiveResponse`."""
+_CALLS: Final = frozenset(_TAGS) - {"stop"}
+"""Frames that are requests of unary calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class ReceiveStreams:
         writes = asyncio.Lock()
         receiving = asyncio.create_task(self._deliver(wanted, context, writes))
         answering = asyncio.create_task(
-            self._streams.serve(requests, context, self._operation(wanted, writes))
+            self._streams.serve(requests, context, self._operation(wanted, writes, receiving))
         )
         tasks = receiving, answering
         try:
@@ -94,7 +99,7 @@ class ReceiveStreams:
                 requests.refuse(error)
                 await asyncio.wait({answering})
             for task in tasks:
-                if task.done():
+                if task.done() and not task.cancelled():
                     task.result()
         finally:
             for task in tasks:
@@ -145,23 +150,26 @@ class ReceiveStreams:
                 self._flow_controls.discard(flow_control)
                 flow_control.close()
 
-    def _operation(self, wanted: _Wanted, writes: asyncio.Lock) -> StreamOperation:
+    def _operation(
+        self, wanted: _Wanted, writes: asyncio.Lock, receiving: asyncio.Task[None]
+    ) -> StreamOperation:
         """Return the operation of the requests that follow the first."""
         queue, credits = wanted.queue, wanted.flow_control.credits
 
         def note(request: rpc.StreamReceiveRequest) -> bool:
-            if request.begun <= 0:
+            report = request.report
+            if report.begun < 1:
                 return False
             was_silent = credits.is_silent
-            credits.report(request.begun)
+            credits.report(report.begun, _limit_of(report))
             if was_silent:
                 # The receive that waits in the store passed over what has become ready meanwhile.
                 self._store.retry_receives()
-            return request.WhichOneof("request") is None and not request.queue
+            return True
 
         def content_of(request: rpc.StreamReceiveRequest) -> Any:
-            name = request.WhichOneof("request")
-            if name is None or request.queue:
+            name = request.WhichOneof("frame")
+            if name not in _CALLS:
                 return request
             content = getattr(request, name)
             content.queue = content.queue or queue
@@ -169,16 +177,22 @@ class ReceiveStreams:
 
         async def begin(content: Any) -> SubmittedRequest:
             if isinstance(content, rpc.StreamReceiveRequest):
-                rule = "only the first request of a stream says what to receive"
-                raise InvalidRequest(what="the request", value=content.queue, rule=rule)
+                name = content.WhichOneof("frame")
+                if name == "stop":
+                    return _stopped(receiving)
+                rule = (
+                    "must be one that follows the first: delete, extend, release, reject, stop, or "
+                    "a report from begun 1 on"
+                )
+                raise InvalidRequest(what="the frame", value=name or "none", rule=rule)
             if content.queue != queue:
                 rule = f"must be empty, or the stream's: {queue}"
                 raise InvalidRequest(what="queue", value=content.queue, rule=rule)
             match content:
                 case rpc.DeleteRequest():
                     return delete_requests.start(self._store, queue, content.targets)
-                case rpc.ChangeVisibilityRequest():
-                    return lease_change_requests.change_visibility(self._store, content)
+                case rpc.ExtendLeasesRequest():
+                    return lease_change_requests.extend(self._store, content)
                 case rpc.ReleaseRequest():
                     return lease_change_requests.release(self._store, content)
                 case _:
@@ -192,38 +206,52 @@ class ReceiveStreams:
             NAME,
             begin,
             content_of,
-            lambda request: _TAGS[request.WhichOneof("request")],
+            lambda request: _TAGS.get(request.WhichOneof("frame"), _REFUSED),
             write,
             note,
             joins=False,
         )
 
 
+def _stopped(receiving: asyncio.Task[None]) -> SubmittedRequest:
+    """Lease nothing more; the answer comes once all that was leased is written, or given back."""
+    receiving.cancel()
+    ended: Future[None] = Future()
+    receiving.add_done_callback(lambda _: ended.set_result(None))
+    return SubmittedRequest([ended], bytes)
+
+
+def _limit_of(report: rpc.ReceiveReport) -> int | None:
+    """Return how many messages may be in flight from now on; None: as many as before."""
+    return min(report.max_in_flight, convert.MAX_IN_FLIGHT) if report.max_in_flight > 0 else None
+
+
 def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:
     """Validate a first request; raise the `StoreError` for a wrong one."""
-    if request.WhichOneof("request") is not None:
-        rule = "the first request of a stream says what to receive, and nothing else"
-        raise InvalidRequest(what="the request", value="", rule=rule)
+    if not request.HasField("start"):
+        rule = (
+            "must be start in a stream's first request; clients up to 1.0.0-beta.1 send none: update it"
+        )
+        name = request.WhichOneof("frame") or "none"
+        raise InvalidRequest(what="the frame", value=name, rule=rule)
+    start = request.start
     limit = convert.number(
-        request.max_in_flight,
+        start.max_in_flight,
         "max_in_flight",
         default=convert.DEFAULT_IN_FLIGHT,
         most=convert.MAX_IN_FLIGHT,
     )
-    max_bytes = request.max_bytes_in_flight
+    max_bytes = start.max_bytes_in_flight
     if max_bytes < 0:
         raise InvalidRequest(what="max_bytes_in_flight", value=max_bytes, rule="must not be negative")
-    if request.begun:
-        rule = "nothing is delivered yet when a stream's first request is sent"
-        raise InvalidRequest(what="begun", value=request.begun, rule=rule)
     return _Wanted(
-        queue=convert.queue_name(request.queue),
-        visibility=convert.visibility(request),
+        queue=convert.queue_name(start.queue),
+        visibility=convert.visibility(start),
         flow_control=FlowControl(
             limit,
             max_bytes=max_bytes or UNBOUNDED,
             concurrency=convert.number(
-                request.concurrency, "concurrency", default=0, most=convert.MAX_IN_FLIGHT
+                start.concurrency, "concurrency", default=0, most=convert.MAX_IN_FLIGHT
             ),
         ),
     )

@@ -15,6 +15,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import Message as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
+from spoolrack.v1 import columns_pb2 as columns
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import redrive_service_pb2 as redrive_rpc
@@ -22,7 +23,7 @@ from spoolrack.v1 import reservation_service_pb2 as reservation_rpc
 from spoolrack.v1 import schedule_service_pb2 as schedule_rpc
 from spoolrack.v1 import staging_service_pb2 as staging_rpc
 from spoolrack_store.model.clock import LAST_MOMENT, Millis
-from spoolrack_store.model.dead_letter_records import DeadLetterRecord
+from spoolrack_store.model.dead_letter_records import MAX_RECEIVES, REJECTED, DeadLetterRecord
 from spoolrack_store.model.errors import (
     InvalidMessage,
     InvalidRequest,
@@ -67,6 +68,10 @@ STATES: Final[Mapping[State, pb.MessageState.ValueType]] = {
     State.READY: pb.MESSAGE_STATE_READY,
     State.LEASED: pb.MESSAGE_STATE_LEASED,
     State.DELAYED: pb.MESSAGE_STATE_DELAYED,
+}
+_REASONS: Final[Mapping[str, pb.DeadLetterReason.ValueType]] = {
+    MAX_RECEIVES: pb.DEAD_LETTER_REASON_MAX_RECEIVES,
+    REJECTED: pb.DEAD_LETTER_REASON_REJECTED,
 }
 _STATES_BACK: Final = {number: state for state, number in STATES.items()}
 
@@ -352,27 +357,27 @@ def _set_attributes(field: MutableMapping[str, pb.Attribute], attributes: Attrib
             field[name].binary_value = value
 
 
-def run(run: MessageRun) -> pb.MessageRun:
+def run(run: MessageRun) -> columns.MessageRun:
     if len(run) == 1:
         (alone,) = run.messages()
-        return pb.MessageRun(first=message(alone))
-    made = pb.MessageRun(
+        return columns.MessageRun(first=message(alone))
+    made = columns.MessageRun(
         first=message(run.first),
-        columns=pb.MessageColumns(bodies=run.bodies, body_sizes=run.sizes, groups=run.groups),
+        columns=columns.MessageColumns(bodies=run.bodies, body_sizes=run.sizes, groups=run.groups),
     )
     for place, found in run.attributes.items():
         _set_attributes(made.columns.attributes[place].by_name, found)
     return made
 
 
-def bodies(columns: pb.MessageColumns) -> list[bytes]:
+def bodies(given: columns.MessageColumns) -> list[bytes]:
     """Return the bodies of messages by column; raise `InvalidRequest` for columns that don't belong
     together."""
-    sizes, joined = columns.body_sizes, columns.bodies
+    sizes, joined = given.body_sizes, given.bodies
     if min(sizes, default=0) < 0 or sum(sizes) != len(joined):
         rule = f"must be the lengths of the bodies, which have {len(joined)} bytes"
         raise InvalidRequest(what="body_sizes", value=f"{sum(sizes)} bytes", rule=rule)
-    for what, places in (("attributes", columns.attributes), ("groups", columns.groups)):
+    for what, places in (("attributes", given.attributes), ("groups", given.groups)):
         for place in places:
             if not 0 <= place < len(sizes):
                 rule = f"must name places of {len(sizes)} messages, from 0"
@@ -387,7 +392,7 @@ def bodies(columns: pb.MessageColumns) -> list[bytes]:
 def _record(record: DeadLetterRecord) -> pb.DeadLetterRecord:
     return pb.DeadLetterRecord(
         source_queue=record.source_queue,
-        reason=record.reason,
+        reason=_REASONS.get(record.reason, pb.DEAD_LETTER_REASON_UNSPECIFIED),
         receive_count=record.receives,
         first_receive_time=None if record.first_receive is None else timestamp(record.first_receive),
         dead_letter_time=timestamp(record.dead_lettered_at),
@@ -501,7 +506,7 @@ def body_bytes(request: rpc.ListMessagesRequest) -> int | None:
     return (request.max_body_bytes or None) if is_full else 0
 
 
-def visibility(message: rpc.ReceiveRequest | rpc.StreamReceiveRequest) -> Millis | None:
+def visibility(message: rpc.ReceiveRequest | rpc.ReceiveStart) -> Millis | None:
     """Return the visibility timeout of a receive in milliseconds; None for the queue's."""
     if not message.HasField("visibility_timeout"):
         return None

@@ -26,6 +26,8 @@ _TIME_DIGITS: Final = 13
 """Characters of an id that are its time."""
 _RESULTS: Final = b"\x0a"
 """The tag of the field `results`, which is the first in each response."""
+_RECEIVED: Final = b"\x4a"
+"""The tag of `received` in a `StreamReceiveResponse`."""
 _LEASED: Final = b"\x50" + bytes([pb.MESSAGE_STATE_LEASED])
 
 
@@ -128,8 +130,9 @@ def delete_response(results: Sequence[StoreError | None]) -> bytes:
     )
 
 
-def deliveries(leased: Collection[Delivery], wall: Millis) -> bytes:
-    """Return a `ReceiveResponse`, or a `StreamReceiveResponse`, at the Unix time `wall`."""
+def deliveries(leased: Collection[Delivery], wall: Millis, *, in_stream: bool = False) -> bytes:
+    """Return a `ReceiveResponse` at the Unix time `wall`; `in_stream`: a `StreamReceiveResponse` that
+    has it."""
     if not leased:
         return b""
     parts: list[bytes] = []
@@ -137,6 +140,8 @@ def deliveries(leased: Collection[Delivery], wall: Millis) -> bytes:
         _add_messages(parts, delivery)
     left = max(1, min(delivery.due for delivery in leased) - wall)
     parts.append(field(b"\x12", timestamp(Millis(left))))  # a Duration has the same fields
+    if in_stream:
+        parts[:0] = (_RECEIVED, varint(sum(map(len, parts))))
     return b"".join(parts)
 
 

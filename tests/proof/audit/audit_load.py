@@ -87,10 +87,10 @@ class Client:
 
     def receive_streamed(self, count: int) -> Iterator[str]:
         """Yield the receipts of so many messages, as they come."""
-        request = rpc.StreamReceiveRequest(queue=self.queue, max_in_flight=10)
-        stream = self._stub.StreamReceive(iter([request]))
+        start = rpc.ReceiveStart(queue=self.queue, max_in_flight=10)
+        stream = self._stub.StreamReceive(iter([rpc.StreamReceiveRequest(start=start)]))
         for frame in stream:
-            for message in frame.messages:
+            for message in frame.received.messages:
                 count -= 1
                 yield message.receipt
             if count <= 0:
@@ -108,16 +108,16 @@ class Client:
         assert not any(result.HasField("error") for result in answer.results)
 
     def extend(self, *receipts: str) -> None:
-        self._change(receipts, Duration(seconds=1_200))
+        longer = Duration(seconds=1_200)
+        extensions = [rpc.LeaseExtension(receipt=each, visibility_timeout=longer) for each in receipts]
+        answer = self._stub.ExtendLeases(
+            rpc.ExtendLeasesRequest(queue=self.queue, extensions=extensions)
+        )
+        assert not any(result.HasField("error") for result in answer.results)
 
     def release(self, *receipts: str) -> None:
-        self._change(receipts, None)
-
-    def _change(self, receipts: Sequence[str], timeout: Duration | None) -> None:
-        changes = [rpc.VisibilityChange(receipt=each, visibility_timeout=timeout) for each in receipts]
-        answer = self._stub.ChangeVisibility(
-            rpc.ChangeVisibilityRequest(queue=self.queue, changes=changes)
-        )
+        releases = [rpc.MessageRelease(receipt=each, delay=Duration()) for each in receipts]
+        answer = self._stub.Release(rpc.ReleaseRequest(queue=self.queue, releases=releases))
         assert not any(result.HasField("error") for result in answer.results)
 
 

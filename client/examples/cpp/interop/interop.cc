@@ -68,7 +68,8 @@ class Driver {
         if (op == "send_stream") return send_stream(asked);
         if (op == "receive") return receive(asked);
         if (op == "delete") return remove(asked);
-        if (op == "extend" || op == "release") return change(asked);
+        if (op == "extend") return extend(asked);
+        if (op == "release") return release(asked);
         if (op == "stream") return stream(asked);
         if (op == "cancel") return cancel(asked);
         if (op == "call") return call(asked);
@@ -153,17 +154,28 @@ class Driver {
         return {{"results", std::move(results)}};
     }
 
-    Json change(const Json& asked) {
-        v1::ChangeVisibilityRequest request;
+    Json release(const Json& asked) {
+        v1::ReleaseRequest request;
         for (const Json& receipt : asked.at("receipts")) {
-            auto& change = *request.add_changes();
-            change.set_receipt(receipt);
-            if (asked.contains("visibility_ms")) {
-                *change.mutable_visibility_timeout() =
-                    TimeUtil::MillisecondsToDuration(asked.at("visibility_ms"));
-            }
+            auto& release = *request.add_releases();
+            release.set_receipt(receipt);
+            *release.mutable_delay() = TimeUtil::MillisecondsToDuration(0);
         }
-        const auto response = ask(&example::Client::Stub::ChangeVisibility, std::move(request), asked);
+        const auto response = ask(&example::Client::Stub::Release, std::move(request), asked);
+        Json results = Json::array();
+        for (const auto& result : response.results()) results.push_back(outcome(result));
+        return {{"results", std::move(results)}};
+    }
+
+    Json extend(const Json& asked) {
+        v1::ExtendLeasesRequest request;
+        for (const Json& receipt : asked.at("receipts")) {
+            auto& extension = *request.add_extensions();
+            extension.set_receipt(receipt);
+            *extension.mutable_visibility_timeout() =
+                TimeUtil::MillisecondsToDuration(asked.at("visibility_ms"));
+        }
+        const auto response = ask(&example::Client::Stub::ExtendLeases, std::move(request), asked);
         Json results = Json::array();
         for (const auto& result : response.results()) {
             Json one = outcome(result);
@@ -176,10 +188,11 @@ class Driver {
 
     Json stream(const Json& asked) {
         v1::StreamReceiveRequest request;
-        request.set_queue(asked.at("queue"));
-        request.set_max_in_flight(asked.value("max_in_flight", 0));
+        v1::ReceiveStart& start = *request.mutable_start();
+        start.set_queue(asked.at("queue"));
+        start.set_max_in_flight(asked.value("max_in_flight", 0));
         if (asked.contains("visibility_ms")) {
-            *request.mutable_visibility_timeout() =
+            *start.mutable_visibility_timeout() =
                 TimeUtil::MillisecondsToDuration(asked.at("visibility_ms"));
         }
         const auto context = std::make_shared<grpc::ClientContext>();
@@ -195,7 +208,7 @@ class Driver {
         std::thread([context, frames, name] {
             v1::StreamReceiveResponse frame;
             while (frames->Read(&frame))
-                write({{"stream", name}, {"messages", told(frame.messages())}});
+                write({{"stream", name}, {"messages", told(frame.received().messages())}});
             write({{"stream", name}, {"end", told(Failure::of(frames->Finish()))}});
         }).detach();
         return Json::object();

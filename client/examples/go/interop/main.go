@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"example/spoolrack"
 	pb "spoolrack/v1"
@@ -85,8 +86,19 @@ func (d *driver) do(ctx context.Context, asked *request) (interface{}, error) {
 			results = append(results, settled(result.GetError(), object{}))
 		}
 		return object{"results": results}, err
-	case "extend", "release":
-		return d.change(ctx, asked)
+	case "extend":
+		return d.extend(ctx, asked)
+	case "release":
+		releases := []*pb.MessageRelease{}
+		for _, receipt := range asked.Receipts {
+			releases = append(releases, &pb.MessageRelease{Receipt: receipt, Delay: durationpb.New(0)})
+		}
+		response, err := d.client.Release(ctx, &pb.ReleaseRequest{Queue: asked.Queue, Releases: releases})
+		results := []object{}
+		for _, result := range response.GetResults() {
+			results = append(results, settled(result.GetError(), object{}))
+		}
+		return object{"results": results}, err
 	case "stream":
 		d.begin(asked)
 		return object{}, nil
@@ -114,13 +126,14 @@ func (d *driver) do(ctx context.Context, asked *request) (interface{}, error) {
 	return nil, nil
 }
 
-func (d *driver) change(ctx context.Context, asked *request) (interface{}, error) {
-	changes := []*pb.VisibilityChange{}
+func (d *driver) extend(ctx context.Context, asked *request) (interface{}, error) {
+	extensions := []*pb.LeaseExtension{}
 	for _, receipt := range asked.Receipts {
-		changes = append(changes, &pb.VisibilityChange{Receipt: receipt, VisibilityTimeout: span(asked.VisibilityMs)})
+		extensions = append(
+			extensions, &pb.LeaseExtension{Receipt: receipt, VisibilityTimeout: span(asked.VisibilityMs)})
 	}
-	response, err := d.client.ChangeVisibility(
-		ctx, &pb.ChangeVisibilityRequest{Queue: asked.Queue, Changes: changes})
+	response, err := d.client.ExtendLeases(
+		ctx, &pb.ExtendLeasesRequest{Queue: asked.Queue, Extensions: extensions})
 	results := []object{}
 	for _, result := range response.GetResults() {
 		done := object{}
@@ -176,16 +189,17 @@ func (d *driver) begin(asked *request) {
 		stream, err := d.client.StreamReceive(ctx)
 		if err == nil {
 			// If it fails, Recv tells why.
-			_ = stream.Send(&pb.StreamReceiveRequest{
+			start := &pb.ReceiveStart{
 				Queue:             asked.Queue,
 				MaxInFlight:       asked.MaxInFlight,
 				VisibilityTimeout: span(asked.VisibilityMs),
-			})
+			}
+			_ = stream.Send(&pb.StreamReceiveRequest{Frame: &pb.StreamReceiveRequest_Start{Start: start}})
 		}
 		for err == nil {
 			var response *pb.StreamReceiveResponse
 			if response, err = stream.Recv(); err == nil {
-				d.tell(object{"stream": asked.Stream, "messages": messages(response.Messages)})
+				d.tell(object{"stream": asked.Stream, "messages": messages(response.GetReceived().GetMessages())})
 			}
 		}
 		return err

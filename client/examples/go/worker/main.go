@@ -16,6 +16,7 @@ import (
 
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"example/spoolrack"
 	pb "spoolrack/v1"
@@ -24,6 +25,7 @@ import (
 const (
 	inFlight = 10
 	deadline = 30 * time.Second
+	patience = 5 * time.Second // for the end of a stream
 )
 
 type worker struct {
@@ -31,12 +33,26 @@ type worker struct {
 	queue  string
 }
 
-// change gives the lease a new end; false if it was lost. No time at all releases it.
-func (w *worker) change(ctx context.Context, message *pb.Message, long time.Duration) (bool, error) {
-	change := &pb.VisibilityChange{Receipt: message.Receipt, VisibilityTimeout: durationpb.New(long)}
+// extend gives the lease a new end; false if it was lost.
+func (w *worker) extend(ctx context.Context, message *pb.Message, long time.Duration) (bool, error) {
+	extension := &pb.LeaseExtension{Receipt: message.Receipt, VisibilityTimeout: durationpb.New(long)}
 	return settle(ctx, func(ctx context.Context) (*rpcstatus.Status, error) {
-		response, err := w.client.ChangeVisibility(
-			ctx, &pb.ChangeVisibilityRequest{Queue: w.queue, Changes: []*pb.VisibilityChange{change}})
+		response, err := w.client.ExtendLeases(
+			ctx, &pb.ExtendLeasesRequest{Queue: w.queue, Extensions: []*pb.LeaseExtension{extension}})
+		if err != nil {
+			return nil, err
+		}
+		return response.Results[0].GetError(), nil
+	})
+}
+
+// release makes the message ready again at once; false if its lease was lost. Only one that was begun counts
+// as received.
+func (w *worker) release(ctx context.Context, message *pb.Message, begun bool) (bool, error) {
+	release := &pb.MessageRelease{Receipt: message.Receipt, Delay: durationpb.New(0), Uncounted: !begun}
+	return settle(ctx, func(ctx context.Context) (*rpcstatus.Status, error) {
+		response, err := w.client.Release(
+			ctx, &pb.ReleaseRequest{Queue: w.queue, Releases: []*pb.MessageRelease{release}})
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +97,7 @@ func settle(ctx context.Context, ask func(context.Context) (*rpcstatus.Status, e
 
 func (w *worker) work(ctx context.Context, message *pb.Message) error {
 	if _, fails := message.Attributes["fails"]; fails && message.ReceiveCount == 1 {
-		ours, err := w.change(ctx, message, 0)
+		ours, err := w.release(ctx, message, true)
 		if ours {
 			fmt.Println("released", message.Id)
 		}
@@ -93,7 +109,7 @@ func (w *worker) work(ctx context.Context, message *pb.Message) error {
 			return err
 		}
 		takes := time.Duration(millis) * time.Millisecond
-		if ours, err := w.change(ctx, message, takes+time.Minute); !ours {
+		if ours, err := w.extend(ctx, message, takes+time.Minute); !ours {
 			return err
 		}
 		fmt.Println("extended", message.Id)
@@ -110,20 +126,37 @@ func (w *worker) work(ctx context.Context, message *pb.Message) error {
 
 // follow works on what one stream brings, until it ends; it returns why it did.
 func (w *worker) follow(ctx context.Context) error {
-	stream, err := w.client.StreamReceive(ctx)
+	life, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream, err := w.client.StreamReceive(life)
 	if err != nil {
 		return err
 	}
+	start := &pb.ReceiveStart{Queue: w.queue, MaxInFlight: inFlight}
 	// If it fails, Recv tells why.
-	_ = stream.Send(&pb.StreamReceiveRequest{Queue: w.queue, MaxInFlight: inFlight})
+	_ = stream.Send(&pb.StreamReceiveRequest{Frame: &pb.StreamReceiveRequest_Start{Start: start}})
+	go func() {
+		select {
+		case <-ctx.Done():
+		case <-life.Done():
+			return
+		}
+		// Messages on their way still arrive, to be released below, and then the stream ends.
+		stop := &pb.StreamReceiveRequest_Stop{Stop: &emptypb.Empty{}}
+		_ = stream.Send(&pb.StreamReceiveRequest{Frame: stop})
+		_ = stream.CloseSend()
+		if spoolrack.Sleep(life, patience) {
+			cancel()
+		}
+	}()
 	for {
 		response, err := stream.Recv()
 		if err != nil {
 			return err
 		}
-		for _, message := range response.Messages {
-			err := ctx.Err()
-			if err == nil {
+		for _, message := range response.GetReceived().GetMessages() {
+			err, begun := ctx.Err(), ctx.Err() == nil
+			if begun {
 				err = w.work(ctx, message)
 			}
 			if err == nil {
@@ -133,7 +166,7 @@ func (w *worker) follow(ctx context.Context) error {
 				return err
 			}
 			// We are stopping: it goes back to its place at once.
-			if _, err := w.change(context.Background(), message, 0); err != nil {
+			if _, err := w.release(context.Background(), message, begun); err != nil {
 				return err
 			}
 		}

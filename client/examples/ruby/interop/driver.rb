@@ -81,23 +81,28 @@ module SpoolrackExample
     end
 
     def do_extend(asked)
-      changes = asked['receipts'].map do |receipt|
-        V1::VisibilityChange.new(receipt: receipt, visibility_timeout: duration(asked.fetch('visibility_ms', 0)))
+      extensions = asked['receipts'].map do |receipt|
+        V1::LeaseExtension.new(receipt: receipt, visibility_timeout: duration(asked['visibility_ms']))
       end
-      request = V1::ChangeVisibilityRequest.new(queue: asked['queue'], changes: changes)
-      results = @stub.change_visibility(request, **options(asked)).results.map do |result|
+      request = V1::ExtendLeasesRequest.new(queue: asked['queue'], extensions: extensions)
+      results = @stub.extend_leases(request, **options(asked)).results.map do |result|
         told = result.error ? { 'error' => told_error(result.error) } : {}
         end_time = result.lease_expire_time
         end_time ? told.merge('due_ms' => milliseconds(end_time)) : told
       end
       { 'results' => results }
     end
-    alias do_release do_extend
+
+    def do_release(asked)
+      releases = asked['receipts'].map { |receipt| V1::MessageRelease.new(receipt: receipt, delay: duration(0)) }
+      results = @stub.release(V1::ReleaseRequest.new(queue: asked['queue'], releases: releases), **options(asked)).results
+      { 'results' => results.map { |result| result.error ? { 'error' => told_error(result.error) } : {} } }
+    end
 
     def do_stream(asked)
-      request = V1::StreamReceiveRequest.new(queue: asked['queue'], max_in_flight: asked.fetch('max_in_flight', 0))
-      request.visibility_timeout = duration(asked['visibility_ms']) if asked.key?('visibility_ms')
-      call = @stub.stream_receive([request], return_op: true, **options(asked))
+      start = V1::ReceiveStart.new(queue: asked['queue'], max_in_flight: asked.fetch('max_in_flight', 0))
+      start.visibility_timeout = duration(asked['visibility_ms']) if asked.key?('visibility_ms')
+      call = @stub.stream_receive([V1::StreamReceiveRequest.new(start: start)], return_op: true, **options(asked))
       frames = call.execute
       @lock.synchronize { @streams[asked['stream']] = call }
       Thread.new { follow(asked['stream'], frames) }
@@ -105,7 +110,7 @@ module SpoolrackExample
     end
 
     def follow(name, frames)
-      frames.each { |frame| write('stream' => name, 'messages' => frame.messages.map { |it| told_message(it) }) }
+      frames.each { |frame| write('stream' => name, 'messages' => frame.received.messages.map { |it| told_message(it) }) }
       write('stream' => name, 'end' => told_failure(Failure.of_status(GRPC::BadStatus.new(Codes::OK, ''))))
     rescue GRPC::BadStatus => e
       write('stream' => name, 'end' => told_failure(Failure.of_status(e)))

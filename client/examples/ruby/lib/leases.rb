@@ -44,15 +44,30 @@ module SpoolrackExample
       raise Error, failure
     end
 
-    # Makes messages ready again at once, for whomever. One whose lease is over is so already. Raises Error.
-    def release(messages)
+    # Makes messages ready again at once, for whomever. One whose lease is over is so already. Only those that were
+    # begun count as received. Raises Error.
+    def release(messages, begun:)
       drop(messages)
-      change(messages, 0)
+      messages.each_slice(MOST) do |some|
+        releases = some.map do |message|
+          V1::MessageRelease.new(receipt: message.receipt, delay: SpoolrackExample.duration(0), uncounted: !begun)
+        end
+        @client.call(:release, V1::ReleaseRequest.new(queue: @queue, releases: releases))
+      end
     end
 
     # Lets the leases begin anew, as far as they aren't over. Raises Error.
     def extend_all(messages)
-      change(messages, @visibility)
+      messages.each_slice(MOST) do |some|
+        extensions = some.map do |message|
+          V1::LeaseExtension.new(receipt: message.receipt, visibility_timeout: SpoolrackExample.duration(@visibility))
+        end
+        request = V1::ExtendLeasesRequest.new(queue: @queue, extensions: extensions)
+        some.zip(@client.call(:extend_leases, request).results) do |message, result|
+          # A message that was deleted or released meanwhile has no lease any more, and needs none.
+          warn "worker: lost #{message.id}: #{result.error.message}" if result.error && drop([message])
+        end
+      end
     end
 
     # Extends nothing any more.
@@ -82,19 +97,6 @@ module SpoolrackExample
       @lock.synchronize do
         @changed.wait(@lock, seconds) unless @closed
         @held.values unless @closed
-      end
-    end
-
-    def change(messages, visibility)
-      messages.each_slice(MOST) do |some|
-        changes = some.map do |message|
-          V1::VisibilityChange.new(receipt: message.receipt, visibility_timeout: SpoolrackExample.duration(visibility))
-        end
-        request = V1::ChangeVisibilityRequest.new(queue: @queue, changes: changes)
-        some.zip(@client.call(:change_visibility, request).results) do |message, result|
-          # A message that was deleted or released meanwhile has no lease any more, and needs none.
-          warn "worker: lost #{message.id}: #{result.error.message}" if result.error && drop([message])
-        end
       end
     end
 

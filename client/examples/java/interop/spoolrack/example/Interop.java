@@ -38,16 +38,19 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import spoolrack.v1.QueueServiceGrpc;
 import spoolrack.v1.QueueServiceGrpc.QueueServiceBlockingStub;
-import spoolrack.v1.ChangeVisibilityRequest;
 import spoolrack.v1.DeleteRequest;
 import spoolrack.v1.DeleteTarget;
+import spoolrack.v1.ExtendLeasesRequest;
+import spoolrack.v1.LeaseExtension;
+import spoolrack.v1.MessageRelease;
 import spoolrack.v1.ReceiveRequest;
+import spoolrack.v1.ReceiveStart;
+import spoolrack.v1.ReleaseRequest;
 import spoolrack.v1.SendRequest;
 import spoolrack.v1.StreamReceiveRequest;
 import spoolrack.v1.StreamReceiveResponse;
 import spoolrack.v1.StreamSendRequest;
 import spoolrack.v1.StreamSendResponse;
-import spoolrack.v1.VisibilityChange;
 
 /**
  * Lets the tests of tests/interop use this language's client: a line of JSON is a request, a line of JSON its
@@ -102,7 +105,8 @@ public final class Interop {
       case "send_stream" -> sendStream(asked);
       case "receive" -> receive(asked);
       case "delete" -> delete(asked);
-      case "extend", "release" -> change(asked);
+      case "extend" -> extend(asked);
+      case "release" -> release(asked);
       case "stream" -> stream(asked);
       case "cancel" -> {
         streams.get(asked.get("stream").getAsString()).cancel("the test asked for it", null);
@@ -201,17 +205,28 @@ public final class Interop {
     return with("results", results);
   }
 
-  private JsonObject change(JsonObject asked) {
-    var request = ChangeVisibilityRequest.newBuilder().setQueue(asked.get("queue").getAsString());
+  private JsonObject release(JsonObject asked) {
+    var request = ReleaseRequest.newBuilder().setQueue(asked.get("queue").getAsString());
     for (JsonElement receipt : asked.getAsJsonArray("receipts")) {
-      var change = VisibilityChange.newBuilder().setReceipt(receipt.getAsString());
-      if (asked.has("visibility_ms")) {
-        change.setVisibilityTimeout(Durations.fromMillis(asked.get("visibility_ms").getAsLong()));
-      }
-      request.addChanges(change);
+      request.addReleases(
+          MessageRelease.newBuilder().setReceipt(receipt.getAsString()).setDelay(Durations.ZERO));
     }
     var results = new JsonArray();
-    for (var result : stub(asked).changeVisibility(request.build()).getResultsList()) {
+    for (var result : stub(asked).release(request.build()).getResultsList()) {
+      results.add(result.hasError() ? with("error", error(result.getError())) : new JsonObject());
+    }
+    return with("results", results);
+  }
+
+  private JsonObject extend(JsonObject asked) {
+    var request = ExtendLeasesRequest.newBuilder().setQueue(asked.get("queue").getAsString());
+    var longer = Durations.fromMillis(asked.get("visibility_ms").getAsLong());
+    for (JsonElement receipt : asked.getAsJsonArray("receipts")) {
+      request.addExtensions(
+          LeaseExtension.newBuilder().setReceipt(receipt.getAsString()).setVisibilityTimeout(longer));
+    }
+    var results = new JsonArray();
+    for (var result : stub(asked).extendLeases(request.build()).getResultsList()) {
       var told = result.hasError() ? with("error", error(result.getError())) : new JsonObject();
       if (result.hasLeaseExpireTime()) {
         told.addProperty("due_ms", com.google.protobuf.util.Timestamps.toMillis(result.getLeaseExpireTime()));
@@ -222,9 +237,112 @@ public final class Interop {
   }
 
   private JsonObject stream(JsonObject asked) {
-    var request = StreamReceiveRequest.newBuilder().setQueue(asked.get("queue").getAsString());
+    var stub = QueueServiceGrpc.newStub(client.channel());
+    if (asked.has("timeout_ms")) {
+      stub = stub.withDeadlineAfter(asked.get("timeout_ms").getAsLong(), TimeUnit.MILLISECONDS);
+    }
+    StreamObserver<StreamSendRequest> requests =
+        stub.streamSend(
+            new StreamObserver<>() {
+              @Override
+              public void onNext(StreamSendResponse response) {
+                JsonObject told;
+                if (response.hasError()) {
+                  told = with("error", error(response.getError()));
+                } else {
+                  told = with("results", results(response.getResponse().getResultsList()));
+                }
+                told.addProperty("correlation_id", response.getCorrelationId());
+                responses.add(told);
+              }
+
+              @Override
+              public void onError(Throwable error) {
+                ended.completeExceptionally(error);
+              }
+
+              @Override
+              public void onCompleted() {
+                ended.complete(null);
+              }
+            });
+    long number = 0;
+    for (JsonElement batch : asked.getAsJsonArray("batches")) {
+      var request = SendRequest.newBuilder().setQueue(asked.get("queue").getAsString());
+      batch.getAsJsonArray().forEach(message -> request.addMessages(outgoing(message)));
+      requests.onNext(
+          StreamSendRequest.newBuilder().setCorrelationId(++number).setRequest(request).build());
+    }
+    requests.onCompleted();
+    try {
+      ended.get();
+    } catch (ExecutionException failed) {
+      throw (StatusRuntimeException) failed.getCause();
+    }
+    return with("responses", responses);
+  }
+
+  private JsonObject receive(JsonObject asked) {
+    var request = ReceiveRequest.newBuilder().setQueue(asked.get("queue").getAsString());
+    if (asked.has("max")) {
+      request.setMaxMessages(asked.get("max").getAsInt());
+    }
+    if (asked.has("wait_ms")) {
+      request.setWait(Durations.fromMillis(asked.get("wait_ms").getAsLong()));
+    }
+    if (asked.has("visibility_ms")) {
+      request.setVisibilityTimeout(Durations.fromMillis(asked.get("visibility_ms").getAsLong()));
+    }
+    return with("messages", messages(stub(asked).receive(request.build()).getMessagesList()));
+  }
+
+  private JsonObject delete(JsonObject asked) {
+    var request = DeleteRequest.newBuilder().setQueue(asked.get("queue").getAsString());
+    for (JsonElement receipt : asked.getAsJsonArray("receipts")) {
+      request.addTargets(DeleteTarget.newBuilder().setReceipt(receipt.getAsString()));
+    }
+    var results = new JsonArray();
+    for (var result : stub(asked).delete(request.build()).getResultsList()) {
+      results.add(result.hasError() ? with("error", error(result.getError())) : new JsonObject());
+    }
+    return with("results", results);
+  }
+
+  private JsonObject release(JsonObject asked) {
+    var request = ReleaseRequest.newBuilder().setQueue(asked.get("queue").getAsString());
+    for (JsonElement receipt : asked.getAsJsonArray("receipts")) {
+      request.addReleases(
+          MessageRelease.newBuilder().setReceipt(receipt.getAsString()).setDelay(Durations.ZERO));
+    }
+    var results = new JsonArray();
+    for (var result : stub(asked).release(request.build()).getResultsList()) {
+      results.add(result.hasError() ? with("error", error(result.getError())) : new JsonObject());
+    }
+    return with("results", results);
+  }
+
+  private JsonObject extend(JsonObject asked) {
+    var request = ExtendLeasesRequest.newBuilder().setQueue(asked.get("queue").getAsString());
+    var longer = Durations.fromMillis(asked.get("visibility_ms").getAsLong());
+    for (JsonElement receipt : asked.getAsJsonArray("receipts")) {
+      request.addExtensions(
+          LeaseExtension.newBuilder().setReceipt(receipt.getAsString()).setVisibilityTimeout(longer));
+    }
+    var results = new JsonArray();
+    for (var result : stub(asked).extendLeases(request.build()).getResultsList()) {
+      var told = result.hasError() ? with("error", error(result.getError())) : new JsonObject();
+      if (result.hasLeaseExpireTime()) {
+        told.addProperty("due_ms", com.google.protobuf.util.Timestamps.toMillis(result.getLeaseExpireTime()));
+      }
+      results.add(told);
+    }
+    return with("results", results);
+  }
+
+  private JsonObject stream(JsonObject asked) {
+    var start = ReceiveStart.newBuilder().setQueue(asked.get("queue").getAsString());
     if (asked.has("max_in_flight")) {
-      request.setMaxInFlight(asked.get("max_in_flight").getAsInt());
+      start.setMaxInFlight(asked.get("max_in_flight").getAsInt());
     }
     if (asked.has("visibility_ms")) {
       request.setVisibilityTimeout(Durations.fromMillis(asked.get("visibility_ms").getAsLong()));
@@ -243,7 +361,7 @@ public final class Interop {
 
           @Override
           public void onNext(StreamReceiveResponse frame) {
-            tell("messages", messages(frame.getMessagesList()));
+            tell("messages", messages(frame.getReceived().getMessagesList()));
           }
 
           @Override
@@ -262,7 +380,7 @@ public final class Interop {
             write(line);
           }
         });
-    requests.onNext(request.build());
+    requests.onNext(StreamReceiveRequest.newBuilder().setStart(start).build());
     requests.onCompleted();
     return new JsonObject();
   }

@@ -10,12 +10,14 @@ import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
-import spoolrack.v1.Message;
-import spoolrack.v1.ChangeVisibilityRequest;
 import spoolrack.v1.DeleteRequest;
 import spoolrack.v1.DeleteTarget;
+import spoolrack.v1.ExtendLeasesRequest;
 import spoolrack.v1.GetQueueRequest;
-import spoolrack.v1.VisibilityChange;
+import spoolrack.v1.LeaseExtension;
+import spoolrack.v1.Message;
+import spoolrack.v1.MessageRelease;
+import spoolrack.v1.ReleaseRequest;
 
 /**
  * The leases of messages that wait or are worked on here. They are extended until they are deleted or
@@ -77,20 +79,36 @@ final class Leases implements AutoCloseable {
     throw new SpoolrackException(failure, null);
   }
 
-  /** Makes messages ready again at once, for whomever. One whose lease is over is so already. */
-  void release(Collection<Message> messages) throws InterruptedException {
+  /**
+   * Makes messages ready again at once, for whomever. One whose lease is over is so already. Only those that
+   * were begun count as received.
+   */
+  void release(Collection<Message> messages, boolean begun) throws InterruptedException {
     drop(messages);
     for (List<Message> some : chunks(messages)) {
-      var request = changes(some, Duration.ZERO);
-      client.call(stub -> stub.changeVisibility(request));
+      var request = ReleaseRequest.newBuilder().setQueue(queue);
+      for (Message message : some) {
+        request.addReleases(
+            MessageRelease.newBuilder()
+                .setReceipt(message.getReceipt())
+                .setDelay(Durations.ZERO)
+                .setUncounted(!begun));
+      }
+      client.call(stub -> stub.release(request.build()));
     }
   }
 
   /** Lets the leases begin anew, in one call, as far as they aren't over. */
   void extend(Collection<Message> messages) throws InterruptedException {
     for (List<Message> some : chunks(messages)) {
-      var request = changes(some, visibility);
-      var results = client.call(stub -> stub.changeVisibility(request)).getResultsList();
+      var request = ExtendLeasesRequest.newBuilder().setQueue(queue);
+      for (Message message : some) {
+        request.addExtensions(
+            LeaseExtension.newBuilder()
+                .setReceipt(message.getReceipt())
+                .setVisibilityTimeout(Durations.fromMillis(visibility.toMillis())));
+      }
+      var results = client.call(stub -> stub.extendLeases(request.build())).getResultsList();
       for (int i = 0; i < results.size(); i++) {
         // A message that was deleted or released meanwhile has no lease any more, and needs none.
         if (results.get(i).hasError() && holds(some.get(i))) {
@@ -119,17 +137,6 @@ final class Leases implements AutoCloseable {
 
   private synchronized void drop(Collection<Message> messages) {
     messages.forEach(message -> held.remove(message.getReceipt()));
-  }
-
-  private ChangeVisibilityRequest changes(List<Message> messages, Duration visibility) {
-    var request = ChangeVisibilityRequest.newBuilder().setQueue(queue);
-    for (Message message : messages) {
-      request.addChanges(
-          VisibilityChange.newBuilder()
-              .setReceipt(message.getReceipt())
-              .setVisibilityTimeout(Durations.fromMillis(visibility.toMillis())));
-    }
-    return request.build();
   }
 
   private static List<List<Message>> chunks(Collection<Message> messages) {

@@ -14,6 +14,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicInteger;
 import spoolrack.v1.Message;
 import spoolrack.v1.QueueServiceGrpc;
+import spoolrack.v1.ReceiveStart;
 import spoolrack.v1.StreamReceiveRequest;
 
 /**
@@ -124,8 +125,7 @@ public final class Worker implements AutoCloseable {
   private void stream(Backoff backoff) {
     var request =
         StreamReceiveRequest.newBuilder()
-            .setQueue(queue)
-            .setMaxInFlight(MAX_IN_FLIGHT)
+            .setStart(ReceiveStart.newBuilder().setQueue(queue).setMaxInFlight(MAX_IN_FLIGHT))
             .build();
     client.untilStopped().run(
         () ->
@@ -137,8 +137,9 @@ public final class Worker implements AutoCloseable {
                 .forEachRemaining(
                     frame -> {
                       backoff.reset();
-                      leases.add(frame.getMessagesList());
-                      frame.getMessagesList().forEach(message -> workers.execute(new Job(message)));
+                      var messages = frame.getReceived().getMessagesList();
+                      leases.add(messages);
+                      messages.forEach(message -> workers.execute(new Job(message)));
                     }));
   }
 
@@ -159,7 +160,7 @@ public final class Worker implements AutoCloseable {
         if (!succeeded()) {
           // At once. One that fails for a while is better extended by the pause that it shall have, and not
           // released: then it doesn't go round and round, and keeps its credit.
-          leases.release(List.of(message));
+          leases.release(List.of(message), true);
           say("released", message.getId());
           return;
         }
@@ -218,7 +219,7 @@ public final class Worker implements AutoCloseable {
     workers.shutdown();
     try {
       try {
-        leases.release(waiting.stream().map(job -> ((Job) job).message).toList());
+        leases.release(waiting.stream().map(job -> ((Job) job).message).toList(), false);
       } catch (SpoolrackException error) {
         System.err.println("worker: could not give messages back: " + error.getMessage());
       }
