@@ -170,6 +170,19 @@ def test_a_receive_that_waits_without_a_commit_is_answered_when_its_wait_is_over
         assert committer.waiting == 0
 
 
+def test_a_receive_after_an_answered_send_waits_for_no_work_that_may_settle(tmp_path: Path) -> None:
+    traced = Traced(tmp_path / "root")
+    with traced.store:
+        committer = traced.driver.committer
+        traced.store.submit(Send(queue="q", bodies=[b"x"]))
+        run_whole(committer)  # It is durable and answered, and not yet in its queue.
+        waiting = traced.store.submit(Receive(queue="q", wait=None))
+        assert committer.poll_work()[0] is True
+        assert committer.is_awaited
+        run_whole(committer)
+        assert [message.body for message in messages_of(waiting.result(0))] == [b"x"]
+
+
 def test_waits_that_end_together_are_answered_in_slices(tmp_path: Path) -> None:
     traced = Traced(tmp_path / "root")
     with traced.store:
