@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -45,6 +46,8 @@ LISTEN_EVERY: Final = Millis(20)
 listen."""
 LISTENING_EVERY: Final = Millis(1_000)
 """And so often if it can."""
+ENDED_WAITS: Final = 100
+"""Waits that one commit ends, so that their callers are not all woken together: the next ends more."""
 NEWS_EVERY: Final = Millis(5)
 """It takes in what it hears of no more often than this, so that others get the lock, too."""
 
@@ -211,10 +214,10 @@ class Committer:
         """Return True when there is work; False when there will be none."""
         with self._guard:
             while True:
-                has_work, later = self._next_work()
+                has_work, later = self.poll_work()
                 if has_work:
                     return True
-                if self._is_over():
+                if self.is_over:
                     return False
                 clock = self._clock if self._lock_wait.next_try is None else self._true_clock
                 clock.wait(self._wakened, later)
@@ -222,7 +225,19 @@ class Committer:
     def poll_work(self) -> tuple[bool, Millis | None]:
         """Return whether there is work, and else the monotonic time of the next work, if any."""
         with self._guard:
-            return self._next_work()
+            next_try = self._lock_wait.next_try
+            if next_try is not None:
+                # The work that wanted the lock is still to be done.
+                return self._true_clock.monotonic() >= next_try, next_try
+            if self._waiting and not self._draining:
+                asked = self._waiting[0].request
+                if isinstance(asked, Receive) and asked.wait != 0:
+                    self._park_idle()
+            if self._is_asked():
+                return True, None
+            if self._stopped or self._failure is not None:
+                return False, None
+            return self._next_own_work(self._clock.monotonic())
 
     @property
     def is_awaited(self) -> bool:
@@ -234,10 +249,7 @@ class Committer:
     def is_over(self) -> bool:
         """Whether there will be no more work."""
         with self._guard:
-            return self._is_over()
-
-    def _is_over(self) -> bool:
-        return self._stopped and not self._is_asked()
+            return self._stopped and not self._is_asked()
 
     def _is_asked(self) -> bool:
         return bool(
@@ -251,21 +263,8 @@ class Committer:
                 return False
             return are_short(each.request for each in self._waiting)
 
-    def _next_work(self) -> tuple[bool, Millis | None]:
-        """Return whether there is work, and else the monotonic time of the next work, if any."""
-        next_try = self._lock_wait.next_try
-        if next_try is not None:
-            # The work that wanted the lock is still to be done.
-            return self._true_clock.monotonic() >= next_try, next_try
-        if self._waiting and not self._draining:
-            asked = self._waiting[0].request
-            if isinstance(asked, Receive) and asked.wait != 0:
-                self._park_idle()
-        if self._is_asked():
-            return True, None
-        if self._stopped or self._failure is not None:
-            return False, None
-        now = self._clock.monotonic()
+    def _next_own_work(self, now: Millis) -> tuple[bool, Millis | None]:
+        """Return whether the engine or a parked receive has work now, and else when."""
         waits, due = self._engine.next_work(now)
         times: list[Millis] = []
         if waits:
@@ -345,7 +344,8 @@ class Committer:
                 for waiter in self._parking.pop_all():
                     _fail(waiter.future, Draining())
             if self._parking.waiting:
-                for waiter in self._parking.pop_late(self._clock.monotonic()):
+                late = self._parking.pop_late(self._clock.monotonic())
+                for waiter in islice(late, ENDED_WAITS):
                     _answer(waiter.future, [] if isinstance(waiter.request, Receive) else None)
             begun: list[QueuedRequest[Any]] = []
             if waiting:

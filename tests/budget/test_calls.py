@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import spoolrack_store
-from spoolrack_store.committer import Committer
+from spoolrack_store.committer import ENDED_WAITS, Committer
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest, QueueNotFound, StoreError
@@ -168,3 +168,31 @@ def test_a_receive_that_waits_without_a_commit_is_answered_when_its_wait_is_over
         traced.driver.run()
         assert waiting.result() == []
         assert committer.waiting == 0
+
+
+def test_a_receive_after_an_answered_send_waits_for_no_work_that_may_settle(tmp_path: Path) -> None:
+    traced = Traced(tmp_path / "root")
+    with traced.store:
+        committer = traced.driver.committer
+        traced.store.submit(Send(queue="q", bodies=[b"x"]))
+        run_whole(committer)  # It is durable and answered, and not yet in its queue.
+        waiting = traced.store.submit(Receive(queue="q", wait=None))
+        assert committer.poll_work()[0] is True
+        assert committer.is_awaited
+        run_whole(committer)
+        assert [message.body for message in messages_of(waiting.result(0))] == [b"x"]
+
+
+def test_waits_that_end_together_are_answered_in_slices(tmp_path: Path) -> None:
+    traced = Traced(tmp_path / "root")
+    with traced.store:
+        waits = [
+            traced.store.submit(Receive(queue="q", wait=Millis(500))) for _ in range(5 * ENDED_WAITS)
+        ]
+        traced.driver.run()
+        traced.clock.advance(500)
+        for ended in range(1, 6):
+            assert traced.driver.committer.poll_work()[0] is True
+            run_whole(traced.driver.committer)
+            assert sum(each.done() for each in waits) == ended * ENDED_WAITS
+        assert {len(each.result()) for each in waits} == {0}

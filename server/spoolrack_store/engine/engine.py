@@ -398,6 +398,8 @@ class Engine:
         """Return whether a commit is known to find nothing for a receive."""
         if self.sharing.is_shared or self.catalog.expiring or self.is_coming_back(request.queue):
             return False
+        if self._sender.unpublished(request.queue):
+            return False  # It is leased by the commit that publishes it.
         try:
             self._leaser.check(request)
         except StoreError:

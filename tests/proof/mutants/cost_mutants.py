@@ -133,7 +133,7 @@ STEP_MUTANTS: Final = (
         name="a-poll-asks-the-parts-twice",
         breaks="a lone operation calls no more functions of the store than its ceiling",
         edits=edit(
-            "committer.py:Committer._next_work",
+            "committer.py:Committer._next_own_work",
             "        waits, due = self._engine.next_work(now)\n",
             "        waits, _ = self._engine.next_work(now)\n"
             "        _, due = self._engine.next_work(now)\n",
@@ -144,9 +144,9 @@ STEP_MUTANTS: Final = (
         name="a-receive-waits-by-a-commit",
         breaks="a receive of a queue without ready messages takes no commit to wait",
         edits=edit(
-            "committer.py:Committer._next_work",
-            "                self._park_idle()\n",
-            "                pass\n",
+            "committer.py:Committer.poll_work",
+            "                    self._park_idle()\n",
+            "                    pass\n",
         ),
         caught_by=_CALLS,
     ),
@@ -159,6 +159,32 @@ STEP_MUTANTS: Final = (
             "            pass\n",
         ),
         caught_by=_CALLS,
+    ),
+    Mutant(
+        name="all-waits-end-in-one-commit",
+        breaks="waits that end together are answered in slices",
+        edits=edit(
+            "committer.py:Committer.cycle",
+            "                for waiter in islice(late, ENDED_WAITS):\n",
+            "                for waiter in late:\n",
+        ),
+        caught_by=_CALLS,
+    ),
+    Mutant(
+        name="a-look-searches-the-room-of-old-changes",
+        breaks="a look at waiting receives costs the same after thousands of queues have changed",
+        edits=edit(
+            "parking.py:Parking.worth_a_try",
+            "        looked_at, self._hopeful = self._hopeful, {}\n",
+            "        looked_at = self._hopeful\n",
+        )
+        + edit(
+            "parking.py:Parking.worth_a_try",
+            "            if most is None or most > 0:\n                self._hopeful[queue] = None\n",
+            "            if most is not None and most <= 0:\n"
+            "                self._hopeful.pop(queue, None)\n",
+        ),
+        caught_by=("tests/store/test_store_waiting.py",),
     ),
 )
 """The counts of executed lines, of crossed modules and of calls find them."""
