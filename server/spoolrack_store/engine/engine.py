@@ -221,7 +221,7 @@ class Engine:
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         effort = self.moves.effort
         effort.left = effort.files
-        if len(self.index.to_be_packed) > self.index.unpacked and not self._remover.purges:
+        if len(self.index.to_be_packed) > self.index.unpacked:
             self.index.pack(self.moves.synced)
         if tick:
             self._guarded(self.sharing.require_lock)

@@ -27,9 +27,9 @@ _Place = tuple[Entry, int, Delete, int, Results]
 
 @dataclass(slots=True)
 class _PurgeJob:
-    left: deque[Entry | str]
-    """The entries still to be looked at, as they were when the purge began; the ids of packed
-    messages."""
+    left: deque[str]
+    """The files still to be looked at, of messages that were there when the purge began: the texts of
+    their stems, the ids of packed messages."""
     deleted: int = 0
     refused: StoreError | None = None
     """The first error of the disk."""
@@ -45,7 +45,7 @@ class Remover:
         self._leaser = leaser
         self._sender = sender
         self.purges: dict[Purge, _PurgeJob] = {}
-        """Those that go on in the next commit; until then no entry may be packed."""
+        """Those that go on in the next commit."""
         self._sent: list[Name] | None = None
         """Names in `new/`, if this commit has looked."""
 
@@ -104,14 +104,15 @@ class Remover:
         self._catalog.require(queue)
         if job is None:
             sightings = self._index.queue(queue).sightings("", COUNTED)
-            job = _PurgeJob(deque(entry or id for id, entry in sightings))
-            job.left += self._sender.unpublished(queue)
-            job.left += self._sent_by_others(queue)
+            texts = (id if entry is None else entry.batch.stem.text for id, entry in sightings)
+            job = _PurgeJob(deque(dict.fromkeys(texts)))
+            sent = (*self._sender.unpublished(queue), *self._sent_by_others(queue))
+            job.left += (entry.batch.stem.text for entry in sent)
         effort = self._moves.effort
         for _ in range(min(effort.share(), len(job.left))):
             effort.spend()
             # By their file: a lease may have given them another name since.
-            for entry in self._entries_of(job.left.popleft()):
+            for entry in self._index.entries_of(job.left.popleft()):
                 if entry.name.queue == queue and _is_waiting(entry):
                     self._purge(request, entry, job)
         if job.left:
@@ -120,13 +121,6 @@ class Remover:
         if job.refused is not None:
             raise job.refused
         return job.deleted
-
-    def _entries_of(self, found: Entry | str) -> Sequence[Entry]:
-        """Return all entries of the file of an entry, or of a packed message."""
-        if isinstance(found, Entry):
-            return found.batch.entries
-        file = self._index.batch(found)
-        return () if file is None else file[0].entries
 
     def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
         if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
