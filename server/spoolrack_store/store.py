@@ -24,7 +24,7 @@ from .files.layout import owner as owner_file
 from .files.local_disk import LocalDisk, this_process
 from .files.mounts import is_written_by_other_hosts, kind_of, log_doubt
 from .files.removed import ReaperThread
-from .files.root import Root, make_root, open_root
+from .files.root import Root, RootDisk, make_root, open_root
 from .listener import Listener
 from .model.background_work import ALL_WORK, BackgroundWork
 from .model.clock import Clock, SystemClock
@@ -68,7 +68,7 @@ class Store:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
-        disk: LocalDisk | None = None,
+        disk: RootDisk | None = None,
         background: BackgroundWork = ALL_WORK,
         group_access: bool = False,
         driver: Driver | None = None,
@@ -113,7 +113,7 @@ class Store:
     def __init__(
         self,
         engine: Engine,
-        disk: LocalDisk,
+        disk: RootDisk,
         clock: Clock,
         root: Root,
         *,
@@ -379,7 +379,7 @@ class Store:
         self.close()
 
 
-def _enter(disk: LocalDisk, path: str, random: Random) -> Root:
+def _enter(disk: RootDisk, path: str, random: Random) -> Root:
     """Become an owner, once no other process holds the lock."""
     entered: list[Root] = []
 

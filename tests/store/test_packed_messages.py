@@ -1,5 +1,5 @@
-"""A lone ready message that waits behind many others is kept as the path of its name, without objects;
-nothing else about it changes.
+"""A lone message that nothing has touched lately is kept as the path of its name, without objects,
+whatever its state; nothing else about it changes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import parse
 from spoolrack_store.model.operations import (
     UNFINISHED,
+    ChangeVisibility,
     Delete,
     Purge,
     Receive,
@@ -32,8 +33,8 @@ BODIES = [b"%d" % number for number in range(COUNT)]
 LONE = {name: QueueSettings(messages_per_file=1) for name in ("q", "r")}
 
 
-def _packed_ids(rig: Rig) -> list[str]:
-    return sorted(id for id, path in rig.engine.index._packed.items() if path.startswith("queues/q/"))
+def _packed_ids(rig: Rig, place: str = "queues/q/") -> list[str]:
+    return sorted(id for id, path in rig.engine.index._packed.items() if path.startswith(place))
 
 
 def _rest(rig: Rig) -> None:
@@ -102,6 +103,122 @@ def test_a_packed_message_is_found_by_its_id(packed: tuple[Rig, list[str]]) -> N
     rig.ask(Delete(queue="q", ids=[ids[9]]))
     _rest(rig)
     assert rig.ids("q") == ids[:9] + ids[10:]
+
+
+def _pack_all(rig: Rig) -> None:
+    """Commit until all that may be packed is, as if others had followed."""
+    rig.engine.index.unpacked = 0
+    rig.send(b"later", queue="r")
+    _rest(rig)
+
+
+def _begun_again(rig: Rig) -> Rig:
+    return rig.restart("p10")
+
+
+def _left_alone(rig: Rig) -> Rig:
+    _pack_all(rig)
+    return rig
+
+
+@pytest.fixture(params=[_left_alone, _begun_again])
+def rest(request: pytest.FixtureRequest) -> Callable[[Rig], Rig]:
+    found: Callable[[Rig], Rig] = request.param
+    return found
+
+
+def test_packed_leases_end_by_their_receipts_or_by_time(
+    packed: tuple[Rig, list[str]], rest: Callable[[Rig], Rig]
+) -> None:
+    rig, ids = packed
+    got = messages_of(rig.receive(most=10))
+    rig = rest(rig)
+    assert _packed_ids(rig, "delay/q:") == ids[:10]
+    rig.ask(Delete(queue="q", receipts=[each.receipt or "" for each in got[:5]]))
+    rig.ask(
+        ChangeVisibility(queue="q", receipts=[got[5].receipt or ""], visibility=Millis(LEASE + 100))
+    )
+    _rest(rig)
+    assert rig.engine.index.next_due() == rig.clock.monotonic() + LEASE
+    rig.after(LEASE)
+    _rest(rig)
+    assert rig.engine.index.queue("q").counts == {
+        State.READY: COUNT - 6,
+        State.LEASED: 1,
+        State.DELAYED: 0,
+    }
+    rig.after(100)
+    _rest(rig)
+    assert [each.receives for each in messages_of(rig.receive(most=COUNT))] == [2] * 5 + [1] * 30
+
+
+def test_a_packed_delay_ends_in_time(rest: Callable[[Rig], Rig]) -> None:
+    rig = Rig(LONE)
+    rig.ask(Send(queue="q", bodies=BODIES[:3], delays={0: Millis(10), 1: Millis(30), 2: Millis(20)}))
+    _rest(rig)
+    rig = rest(rig)
+    assert len(_packed_ids(rig, "delay/q:")) == 3
+    got = []
+    for _ in range(3):
+        rig.after(10)
+        _rest(rig)
+        got += [each.body for each in messages_of(rig.receive())]
+    assert got == [b"0", b"2", b"1"]
+
+
+def test_a_packed_lease_is_its_consumers() -> None:
+    rig = Rig(LONE)
+    rig.send(b"1")
+    rig.ask(Receive(queue="q", max_messages=1, consumer="a worker: 7"))
+    since = rig.clock.wall()
+    _pack_all(rig)
+    assert _packed_ids(rig, "delay/q:")
+    described = rig.engine.views.described(rig.engine.catalog.records["q"], {}, is_disk_full=False)
+    assert [(each.consumer, each.since) for each in described.oldest_leases] == [("a worker: 7", since)]
+
+
+def test_packed_messages_of_groups_keep_their_order(rest: Callable[[Rig], Rig]) -> None:
+    rig = Rig({name: replace(each, group_order="strict") for name, each in LONE.items()})
+    rig.ask(Send(queue="q", bodies=BODIES[:5], groups=dict(enumerate(["a", "b", "a", "b"]))))
+    _rest(rig)
+    assert [each.body for each in messages_of(rig.receive(most=1))] == [b"0"]
+    rig = rest(rig)
+    _pack_all(rig)
+    assert [len(_packed_ids(rig, place)) for place in ("queues/q/", "delay/q:")] == [4, 1]
+    assert sorted(each.body for each in messages_of(rig.receive())) == [b"1", b"3", b"4"]
+    _pack_all(rig)
+    rig.after(LEASE)
+    _rest(rig)
+    assert sorted(each.body for each in messages_of(rig.receive())) == BODIES[:5]
+
+
+def test_the_first_group_of_a_queue_unpacks_nothing(packed: tuple[Rig, list[str]]) -> None:
+    rig, ids = packed
+    rig.ask(Send(queue="q", bodies=[b"grouped"], groups={0: "g"}))
+    assert _packed_ids(rig) == ids
+
+
+def test_a_packed_messages_deduplication_id_is_known(rest: Callable[[Rig], Rig]) -> None:
+    rig = Rig(LONE)
+    send = Send(queue="q", bodies=[b"1"], deduplication_ids={0: "once"})
+    first = rig.ask(send)
+    _rest(rig)
+    rig = rest(rig)
+    _pack_all(rig)
+    assert _packed_ids(rig) == first.results
+    assert rig.ask(send).results == first.results
+
+
+def test_packed_messages_with_priorities_are_received_in_their_order(
+    rest: Callable[[Rig], Rig],
+) -> None:
+    rig = Rig(LONE)
+    rig.ask(Send(queue="q", bodies=BODIES[:4], priorities={1: 1, 2: 9, 3: 1}))
+    _rest(rig)
+    rig = rest(rig)
+    _pack_all(rig)
+    assert len(_packed_ids(rig)) == 4
+    assert [each.body for each in messages_of(rig.receive())] == [b"2", b"1", b"3", b"0"]
 
 
 def test_a_purge_deletes_packed_messages_while_others_are_unpacked(
@@ -258,3 +375,25 @@ def test_a_packed_message_that_another_process_links_is_one_message(
     other.engine.index.appear(linked, other.engine.moves.commit, due=1_000)
     counts = other.engine.index.queue("q").counts
     assert (counts[State.READY], counts[State.LEASED]) == (COUNT - 1, 1)
+
+
+def test_a_lease_ends_though_a_copy_of_its_file_was_deleted() -> None:
+    rig = Rig(LONE)
+    (id,) = rig.send(b"1")
+    rig.receive()
+    (leased,) = (each.name for each in rig.disk.scan("delay"))
+    copy = leased.replace("c83dcefb7", "cffffffff")
+    assert copy != leased
+    rig.disk.create(f"delay/{copy}", [b"1"], sync=True)  # By hand.
+    rig = rig.restart()
+    index = rig.engine.index
+    (other,) = (
+        each
+        for batch in index.batches.values()
+        for each in batch.entries
+        if each.name.path.endswith(copy)
+    )
+    rig.engine.moves.delete(other, 1)
+    rig.after(LEASE)
+    _rest(rig)
+    assert rig.ids("q") == [id]

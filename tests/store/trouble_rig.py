@@ -20,6 +20,7 @@ from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
 from tests.support.linked_disk import made, reap
 from tests.support.power_disk import Model
+from tests.support.recount import names_in
 
 
 class PickyDisk:
@@ -153,8 +154,7 @@ class Rig:
     def check(self) -> None:
         """Check that the engine's index equals a start's."""
         there = self.paths("new", "delay", "remove", *(f"queues/{queue}" for queue in self.queues))
-        batches = self.engine.index.batches.values()
-        known = [entry.name.path for batch in batches for entry in batch.entries]
+        known = [name.path for name, _ in names_in(self.engine.index)]
         assert sorted(path for path in known if not path.startswith("quarantine/")) == there
         counted = {queue: self.engine.index.queue(queue).counts for queue in self.queues}
         self.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from spoolrack_store.engine.entries import Entry
+from spoolrack_store.engine.entries import BatchFile, Entry, Groups
 from spoolrack_store.engine.index import (
     COUNTED,
     CountsByAge,
@@ -40,6 +40,7 @@ def paths_in(index: Index) -> set[str]:
 def drifts(index: Index, now: int) -> list[str]:
     """Return what the index keeps that isn't what its names say at the monotonic time `now`."""
     entries = [entry for batch in index.batches.values() for entry in batch.entries]
+    packed_entries = [_entry_of(index, parse(path)) for path in index.packed_paths]
     found: list[str] = []
 
     def compare(what: str, kept: object, counted: object) -> None:
@@ -48,23 +49,52 @@ def drifts(index: Index, now: int) -> list[str]:
 
     for name, queue in index.queues.items():
         there = [each for each in names_in(index) if each[0].queue == name and each[1]]
-        _compare_queue(name, queue, there, [e for e in entries if e.name.queue == name], compare)
+        all_of_it = [each for each in (*entries, *packed_entries) if each.name.queue == name]
+        _compare_queue(name, queue, there, all_of_it, compare)
     leases: dict[str, dict[Entry, None]] = {}
     hiding = [entry for entry in entries if entry.held and entry.name.state in WAITS]
+    packed = {entry.batch.stem.id for entry in packed_entries if entry.name.state in WAITS}
     for entry in hiding:
         if entry.name.token and is_set_token(entry.name.token):
             leases.setdefault(entry.name.token, {})[entry] = None
     compare("the leases of sets", index.leases_of, leases)
-    compare("the number of hidden entries", index._hiding, len(hiding))
-    scheduled = {id(entry) for _, _, entry in index.hidden}
-    lost = [e for e in hiding if id(e) not in scheduled and e.due > now]  # Else it is on its way back.
+    compare("the number of hidden entries", index._hiding, len(hiding) + len(packed))
+    by_id = {(due, id) for due, id, *rest in index.hidden if not rest}
+    by_entry = {id(rest[1]) for _, _, *rest in index.hidden if rest}
+    lost = [  # Those that are due are on their way back.
+        entry
+        for entry in hiding
+        if id(entry) not in by_entry
+        and (index._dues.get(entry.batch.stem.id), entry.batch.stem.id) not in by_id
+        and entry.due > now
+    ]
     compare("the hidden entries that come back at no time", [], lost)
+    dues = {id: index._dues.get(id) for id in packed}
+    never = {
+        id: due for id, due in dues.items() if due is None or (due > now and (due, id) not in by_id)
+    }
+    compare("the packed messages that come back at no time", {}, never)
+    lone = {entry.batch.stem.id for entry in hiding if not entry.batch.stem.count}
+    compare("the ends of what isn't hidden", index._dues.keys() - lone - packed, set())
+    compare("the groups of what isn't packed", index._groups.keys() - index._packed.keys(), set())
+    compare("the consumers of what isn't packed", index._consumers.keys() - packed, set())
     loose = {batch for batch in index.batches.values() if batch.is_loose and not batch.is_over}
     compare("the loose files", set(index.loose), loose)
     known = set(chain(index._by_id.values(), *index._doubles.values()))
     compare("the files by id", known, set(index.batches.values()))
     compare("the packed messages that have objects", index._packed.keys() & index._by_id.keys(), set())
     return found
+
+
+def _entry_of(index: Index, name: Name) -> Entry:
+    """Return the objects of a packed message, without unpacking it."""
+    batch = BatchFile(name.stem)
+    entry, _ = batch.add(name, 0)
+    entry.counted = entry.held
+    group = index._groups.get(name.stem.id)
+    if group is not None:
+        batch.groups = Groups({group: 1} if group else {}, 1)
+    return entry
 
 
 def _compare_queue(
@@ -103,10 +133,8 @@ def _compare_queue(
         counted = {priority: sorted(levels.get(priority, ())) for priority in kept}
         compare(f"{name}'s order of priorities", kept, counted)
     if queue.groups is not None:
-        packed = counts[State.READY] - sum(
-            e.counted.bit_count() for e in entries if e.name.state is State.READY
-        )
-        anew = GroupOrder(PriorityOrder(EntryOrder()), packed)
+        unpack = queue._unpack
+        anew = GroupOrder(PriorityOrder(EntryOrder(unpack), unpack), 0, unpack)
         for entry in entries:
             anew.change(entry, 0, entry.counted)
         anew._is_strict = queue.groups._is_strict

@@ -13,7 +13,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.members import MOST, all_of, from_text, indexes, pieces, to_text
 from spoolrack_store.model.names import (
     MAX_BYTES,
-    PLAIN,
+    PACKABLE,
     Death,
     Name,
     NotAName,
@@ -119,11 +119,17 @@ def test_a_name_reads_as_it_was_written(name: Name) -> None:
 
 
 @given(names())
-def test_exactly_the_ready_names_of_plain_messages_can_be_packed(name: Name) -> None:
-    match = PLAIN.fullmatch(name.path.rpartition("/")[2])
-    assert (match is not None) == (name.state is State.READY and name.stem.is_plain)
+def test_exactly_the_names_that_say_all_of_a_lone_message_that_waits_can_be_packed(name: Name) -> None:
+    match, stem = PACKABLE.fullmatch(name.path), name.stem
+    is_said = name.death is None or not name.death.file
+    is_lone = not stem.count and stem.key is None and not (stem.is_grouped or stem.priority)
+    waits = name.state in (State.READY, State.LEASED, State.DELAYED)
+    assert (match is not None) == (waits and is_lone and is_said)
     if match is not None:
-        assert match.groups("0") == (name.stem.id, str(name.stem.size), str(name.stem.attributes))
+        ready, hidden, id, size, attributes, due, token = match.groups()
+        assert (ready if name.state is State.READY else hidden) == name.queue
+        assert (id, int(size), int(attributes or 0)) == (stem.id, stem.size, stem.attributes)
+        assert (due and int(due), token or "") == (name.due, name.token)
 
 
 @pytest.mark.parametrize(

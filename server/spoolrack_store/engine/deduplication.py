@@ -147,6 +147,7 @@ class Deduplication(Part):
                 self._trouble = error
             else:
                 del keyed[batch]
+                self._moves.index.may_be_packed(batch)
 
     def _load_segment(self, path: str) -> None:
         if not is_id(path.removeprefix(f"{FOLDER}/")):

@@ -6,13 +6,13 @@ disk.
 
 `SortedNames` is a sorted list in chunks. A name starts with its message's id, so the order of names is
 the order of messages, and a message is found by its id with two binary searches and no further table: a
-waiting message costs its name and one reference. Pure.
+waiting message costs its name and one reference. A chunk that nothing has changed lately is a tuple, of
+which the collector of garbage reads nothing: lists of a million names would stop it for 0.3 s. Pure.
 
-A packed message is a lone ready one behind `UNPACKED` others, or in a listing: the index keeps the
-path of its only name, and its place in the order of its queue. So a deep backlog takes few bytes, and
-the collector of garbage sees none of it. Its objects are made when something asks for it, and it is
-packed again if it stays. Packing is safe between commits alone, while no part holds an entry. It has
-no group and no priority: the first message with one of them unpacks nothing.
+A packed message is a lone one that nothing has touched lately, in any state: the index keeps the path
+of its only name, and its places in the orders. So a deep backlog takes few bytes, and the collector of
+garbage sees none of it. Its objects are made when something asks for it, and it is packed again if it
+stays. A start packs what it lists. Packing is safe between commits alone, while no part holds an entry.
 
 Ready messages are leased in an order. Without groups it is the order of the sends. With groups, those
 that have something to lease take turns, in the order in which they were leased from last, and each
@@ -33,30 +33,33 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, bisect_right
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Final
+from sys import intern
+from typing import Any, Final
 
 from ..model.batch_file import Line
 from ..model.clock import Millis
 from ..model.members import below, first_of, indexes, lowest
 from ..model.message_ids import ID_LENGTH, batch_of, index_of, sent_at
-from ..model.names import MAX_PRIORITY, PLAIN, Name, dead_letter_path, parse
+from ..model.names import MAX_PRIORITY, PACKABLE, Name, dead_letter_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import QueueSettings
 from ..model.transitions import State
 from .entries import BatchFile, Entry, Groups, LeaseShare
 
-_CHUNK: Final = 512
+_CHUNK: Final = 128
+_OPEN: Final = 8
+"""Chunks of one list that are lists: those that were changed last."""
 _FEW: Final = 64
 UNPACKED: Final = 5_000
-"""So many messages that may be packed have their objects: those that go soon cost no packing."""
+"""So many lone messages have their objects: those that go soon cost no packing."""
 _PACKS: Final = 1_000
-"""Messages that one commit packs at most."""
+"""Messages that one commit packs at most, beside as many as came since the one before."""
 
 Runs = Generator[tuple[Entry, int], None, None]
 """Messages to be leased, as runs of one entry: the entry, and the mask of the run."""
@@ -65,12 +68,13 @@ Runs = Generator[tuple[Entry, int], None, None]
 class SortedNames:
     """A set of distinct names in order. Adding and removing cost the same at both ends and inside."""
 
-    __slots__ = ("_chunks", "_count")
+    __slots__ = ("_chunks", "_count", "_opened")
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        ordered = sorted(names)
-        self._chunks = [ordered[at : at + _CHUNK] for at in range(0, len(ordered), _CHUNK)]
-        self._count = len(ordered)
+        self._chunks: list[tuple[str, ...] | list[str]] = []
+        self._opened: tuple[list[str], ...] = ()
+        self._count = 0
+        self.extend(sorted(names))
 
     def __len__(self) -> int:
         return self._count
@@ -82,25 +86,42 @@ class SortedNames:
     def copy(self) -> SortedNames:
         """Return a list of the same names."""
         made = SortedNames()
-        made._chunks, made._count = [chunk.copy() for chunk in self._chunks], self._count
+        made._chunks, made._count = [tuple(chunk) for chunk in self._chunks], self._count
         return made
 
     def add(self, name: str) -> bool:
         """Add `name`; return False if it is there already."""
-        at = max(0, self._chunk_of(name))
-        if not self._chunks:
-            self._chunks.append([])
+        at = len(self._chunks) - 1
+        if at < 0:
+            self._chunks.append((name,))
+            self._count = 1
+            return True
+        if name < self._chunks[at][0]:
+            at = max(0, self._chunk_of(name))
         chunk = self._chunks[at]
         place = bisect_left(chunk, name)
         if place < len(chunk) and chunk[place] == name:
             return False
         self._count += 1
+        if isinstance(chunk, tuple):
+            chunk = self._open(at, chunk)
         chunk.insert(place, name)
         if len(chunk) > 2 * _CHUNK:
             # An append at the very end is the usual case: a full chunk is left as it is.
             keep = 2 * _CHUNK if chunk[-1] == name else _CHUNK
-            self._chunks[at : at + 1] = [chunk[:keep], chunk[keep:]]
+            self._chunks[at : at + 1] = [tuple(chunk[:keep]), tuple(chunk[keep:])]
         return True
+
+    def _open(self, at: int, chunk: tuple[str, ...]) -> list[str]:
+        """Make a chunk a list, and the one that was opened before the others a tuple."""
+        opened = self._chunks[at] = list(chunk)
+        if len(self._opened) == _OPEN:
+            oldest = self._opened[0]
+            there = self._chunk_of(oldest[0])
+            if self._chunks[there] is oldest:
+                self._chunks[there] = tuple(oldest)
+        self._opened = (*self._opened[1 - _OPEN :], opened)
+        return opened
 
     def extend(self, ordered: Sequence[str]) -> None:
         """Add names that are in order, and not there yet."""
@@ -108,7 +129,7 @@ class SortedNames:
             ordered = sorted((*self, *ordered))
             self._chunks.clear()
             self._count = 0
-        self._chunks += (list(ordered[at : at + _CHUNK]) for at in range(0, len(ordered), _CHUNK))
+        self._chunks += (tuple(ordered[at : at + _CHUNK]) for at in range(0, len(ordered), _CHUNK))
         self._count += len(ordered)
 
     def remove(self, name: str) -> bool:
@@ -120,9 +141,12 @@ class SortedNames:
         place = bisect_left(chunk, name)
         if place == len(chunk) or chunk[place] != name:
             return False
-        del chunk[place]
-        if not chunk:
+        if len(chunk) == 1:
             del self._chunks[at]
+        elif isinstance(chunk, tuple):
+            del self._open(at, chunk)[place]
+        else:
+            del chunk[place]
         self._count -= 1
         return True
 
@@ -144,11 +168,10 @@ class SortedNames:
 
     def _chunk_of(self, name: str) -> int:
         """Return the chunk in which `name` stands or belongs; -1 before the first."""
-        return bisect_right(self._chunks, [name, _ABOVE_ALL]) - 1
+        return bisect_right(self._chunks, name, key=_FIRST_NAME_OF) - 1
 
 
-_ABOVE_ALL: Final = "\U0010ffff"
-"""Makes `[name, _ABOVE_ALL]` stand after every chunk that begins with `name`."""
+_FIRST_NAME_OF: Final = itemgetter(0)
 
 
 class EntryOrder:
@@ -161,7 +184,7 @@ class EntryOrder:
 
     __slots__ = ("_by_first", "_doubles", "_unpack", "names")
 
-    def __init__(self, unpack: Callable[[str], Entry] | None = None) -> None:
+    def __init__(self, unpack: Callable[[str], Entry]) -> None:
         """`unpack` makes the entry of a packed message, and calls `show`."""
         self._unpack = unpack
         self._by_first: dict[str, Entry] = {}
@@ -233,11 +256,7 @@ class EntryOrder:
 
     def at(self, first: str) -> Entry:
         """Return an entry whose first message is `first`."""
-        entry = self._by_first.get(first)
-        if entry is None:
-            assert self._unpack is not None
-            entry = self._unpack(first)
-        return entry
+        return self._by_first.get(first) or self._unpack(first)
 
     def since(self, id: str) -> Iterator[tuple[str, Entry]]:
         """Yield the entries from `id` on, each with the id of its first message. The order must not
@@ -297,17 +316,18 @@ class PriorityOrder:
     file have one priority and one time.
     """
 
-    __slots__ = ("levels",)
+    __slots__ = ("_unpack", "levels")
 
-    def __init__(self, plain: EntryOrder) -> None:
+    def __init__(self, plain: EntryOrder, unpack: Callable[[str], Entry]) -> None:
         """`plain` are the entries of priority 0."""
         self.levels = {0: plain}
+        self._unpack = unpack
 
     def change(self, entry: Entry, before: int, after: int) -> None:
         """Move an entry from the place of its members `before` to that of `after`."""
         level = self.levels.get(entry.batch.stem.priority)
         if level is None:
-            level = self.levels[entry.batch.stem.priority] = EntryOrder()
+            level = self.levels[entry.batch.stem.priority] = EntryOrder(self._unpack)
         level.change(entry, before, after)
 
     def first(self) -> str | None:
@@ -350,10 +370,10 @@ class _Group:
 
     __slots__ = ("claimed", "hidden", "name", "offered", "ready", "waiting")
 
-    def __init__(self, name: str, ready: PriorityOrder) -> None:
+    def __init__(self, name: str, ready: PriorityOrder, hidden: EntryOrder) -> None:
         self.name = name
         self.ready = ready
-        self.hidden = EntryOrder()
+        self.hidden = hidden
         """Leased and delayed messages; of the messages without a group none, as they block nothing."""
         self.waiting = 0
         """Messages that are ready."""
@@ -377,9 +397,10 @@ class _Group:
 class GroupOrder:
     """The groups of one queue."""
 
-    def __init__(self, ready: PriorityOrder, waiting: int) -> None:
+    def __init__(self, ready: PriorityOrder, waiting: int, unpack: Callable[[str], Entry]) -> None:
         """`ready` are the queue's ready messages, so many: none of them has a group."""
-        self._rest = _Group("", ready)
+        self._unpack = unpack
+        self._rest = _Group("", ready, EntryOrder(unpack))
         """The messages without a group."""
         self._groups = {"": self._rest}
         self._turns: OrderedDict[_Group, None] = OrderedDict()
@@ -394,6 +415,12 @@ class GroupOrder:
         """Count packed messages that are in the order now."""
         self._rest.waiting += count
         self._offer(self._rest)
+
+    def order_of(self, name: str, entry: Entry) -> EntryOrder:
+        """Return the order of a group in which its lone message stands."""
+        group = self._groups[name]
+        is_ready = entry.name.state is State.READY
+        return group.ready.levels[entry.batch.stem.priority] if is_ready else group.hidden
 
     def be_set(self, settings: QueueSettings) -> None:
         """Apply the queue's settings: a change takes one pass of the groups."""
@@ -424,7 +451,8 @@ class GroupOrder:
     def _change(self, entry: Entry, name: str, was: int, held: int) -> None:
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = _Group(name, PriorityOrder(EntryOrder()))
+            ready = PriorityOrder(EntryOrder(self._unpack), self._unpack)
+            group = self._groups[name] = _Group(name, ready, EntryOrder(self._unpack))
         if entry.name.state is State.READY:
             group.ready.change(entry, was, held)
             group.waiting += held.bit_count() - was.bit_count()
@@ -556,11 +584,12 @@ class QueueIndex:
     """The messages of one queue."""
 
     __slots__ = (
-        *("bytes", "counts", "entered", "groups", "left", "orders", "plain", "priorities", "ready"),
-        "sent",
+        *("_unpack", "bytes", "counts", "entered", "groups", "left", "orders", "plain", "priorities"),
+        *("ready", "sent"),
     )
 
-    def __init__(self, unpack: Callable[[str], Entry] | None = None) -> None:
+    def __init__(self, unpack: Callable[[str], Entry]) -> None:
+        self._unpack = unpack
         self.ready = EntryOrder(unpack)
         self.plain: EntryOrder | None = None
         """The ready messages without a group and a priority, once the queue had others."""
@@ -578,7 +607,11 @@ class QueueIndex:
         """Messages that it has deleted, let expire or moved away."""
         self.sent = CountsByAge()
         """The ready messages."""
-        self.orders = {State.READY: self.ready, State.LEASED: EntryOrder(), State.DELAYED: EntryOrder()}
+        self.orders = {
+            State.READY: self.ready,
+            State.LEASED: EntryOrder(unpack),
+            State.DELAYED: EntryOrder(unpack),
+        }
 
     @property
     def total(self) -> int:
@@ -592,19 +625,38 @@ class QueueIndex:
     def order_by_priority(self) -> None:
         """Order the ready messages by their priorities from now on; none has one so far."""
         self.plain = self.ready.copy()
-        self.priorities = PriorityOrder(self.plain)
+        self.priorities = PriorityOrder(self.plain, self._unpack)
 
     def order_by_group(self) -> None:
         """Let groups take turns from now on; no message has one so far."""
         if self.priorities is None:
             self.order_by_priority()
         assert self.priorities is not None
-        self.groups, self.priorities = GroupOrder(self.priorities, self.counts[State.READY]), None
+        count = self.counts[State.READY]
+        self.groups, self.priorities = GroupOrder(self.priorities, count, self._unpack), None
 
-    @property
-    def ready_orders(self) -> tuple[EntryOrder, ...]:
-        """The orders in which a packed message stands."""
-        return (self.ready,) if self.plain is None else (self.ready, self.plain)
+    def orders_of(self, entry: Entry) -> Iterator[EntryOrder]:
+        """Yield the orders in which a lone message stands."""
+        name, groups = entry.name, entry.batch.groups
+        yield self.orders[name.state]
+        if self.groups is not None:
+            group = "" if groups is None else groups.of(0)
+            if group or name.state is State.READY:
+                yield self.groups.order_of(group, entry)
+        elif self.priorities is not None and name.state is State.READY:
+            yield self.priorities.levels[entry.batch.stem.priority]
+
+    def extend(self, state: State, ids: Sequence[str], size: int) -> None:
+        """Add packed messages without a group and a priority, in order, of so many bytes."""
+        self.counts[state] += len(ids)
+        self.bytes += size
+        self.orders[state].extend(ids)
+        if state is State.READY:
+            self.sent.add_all(ids)
+            if self.plain is not None:
+                self.plain.extend(ids)
+            if self.groups is not None:
+                self.groups.add_packed(len(ids))
 
     def head(self, state: State = State.READY) -> Entry | None:
         """Return the entry that holds the oldest message in a state."""
@@ -614,8 +666,7 @@ class QueueIndex:
 
     def sightings(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry | None]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
-        id of its first message; None in place of a packed one, which is ready. The index must not
-        change meanwhile."""
+        id of its first message; None in place of a packed one. The index must not change meanwhile."""
         return heapq.merge(*(self.orders[state].sightings(id) for state in states), key=_first_of)
 
     def available(self, settings: QueueSettings) -> int:
@@ -647,8 +698,14 @@ class Index:
         """All files but those of packed messages, by the texts of their stems."""
         self._packed: dict[str, str] = {}
         """The paths of packed messages, by their ids."""
+        self._groups: dict[str, str] = {}
+        """The groups of those that have one, or whose file could not say it."""
+        self._consumers: dict[str, str] = {}
+        """The time in hexadecimal and the consumer of the receives of those whose consumer is known."""
         self.to_be_packed: deque[str] = deque()
         """Ids of messages that may be packed, those that have waited longest first; some are gone."""
+        self._left_to_pack = 0
+        """As many ids the last commit has left."""
         self.unpacked = UNPACKED
         self._by_id: dict[str, BatchFile] = {}
         """By the id of the file, and for a batch an "n", as its first message has the same id."""
@@ -668,8 +725,11 @@ class Index:
         """Batches whose names in `remove/` the reaper may have after a sync."""
         self.changed: dict[str, None] = {}
         """Queues that may have become able to give something to those that wait: they take them out."""
-        self.hidden: list[tuple[int, int, Entry]] = []
-        """A heap of leases and delays by when they end; some hold nothing any more, half at most."""
+        self.hidden: list[tuple[Any, ...]] = []
+        """A heap of leases and delays: when they end, and the id of the file; a number and the entry,
+        unless it is a lone message with one file. Some hold nothing any more, half at most."""
+        self._dues: dict[str, int] = {}
+        """When the lease or delay ends of lone messages that the heap has by their ids alone."""
         self._hiding = 0
         """Entries that hold leased or delayed messages."""
         self._pushed = 0
@@ -683,13 +743,13 @@ class Index:
     def queue(self, name: str) -> QueueIndex:
         found = self.queues.get(name)
         if found is None:
-            found = self.queues[name] = QueueIndex(self._unpack)
+            found = self.queues[name] = QueueIndex(self.unpack)
         return found
 
     def batch(self, id: str) -> tuple[BatchFile, int] | None:
         """Return the file that has the message `id`, and the message's index in it."""
         if id in self._packed:
-            self._unpack(id)
+            self.unpack(id)
         batch, index = self._by_id.get(batch_of(id) + "n"), index_of(id)
         if batch is not None and index < batch.stem.count:
             return batch, index
@@ -709,7 +769,7 @@ class Index:
     def appear(self, name: Name, commit: int, *, due: int = 0) -> Entry:
         """Add a name; `due` is the monotonic time at which its lease or delay ends."""
         if name.stem.id in self._packed:
-            self._unpack(name.stem.id)
+            self.unpack(name.stem.id)
         batch = self.batches.get(name.stem.text)
         is_new = batch is None
         if batch is None:
@@ -733,7 +793,7 @@ class Index:
                 self.loose[batch] = None
         if name.state in COUNTED:
             self._count(entry, entry.held)
-            if name.state is State.READY and not name.stem.count:
+            if not name.stem.count:
                 self.to_be_packed.append(name.stem.id)
         if name.state in _WAITS:
             self.put_back_due(entry, due)
@@ -800,8 +860,14 @@ class Index:
         """Return the file whose stem has this text."""
         id = text[:ID_LENGTH]
         if id in self._packed:
-            self._unpack(id)
+            self.unpack(id)
         return self.batches.get(text)
+
+    def entries_of(self, text: str) -> Sequence[Entry]:
+        """Return the entries of the file whose stem has this text, or of the lone message with this
+        id."""
+        file = self.file(text) or self._by_id.get(text)
+        return () if file is None else file.entries
 
     def has_file_of(self, id: str) -> bool:
         """Return whether there is a file of this message alone, in any state."""
@@ -809,81 +875,115 @@ class Index:
 
     # Packed messages.
 
+    def may_be_packed(self, batch: BatchFile) -> None:
+        """Pack the message of a file if others follow it, and nothing else touches it."""
+        if not batch.stem.count:
+            self.to_be_packed.append(batch.stem.id)
+
     def pack(self, synced: int) -> None:
         """Pack messages that have waited long, so that no more than `unpacked` aren't. No part may hold
         their entries."""
-        for _ in range(min(_PACKS, len(self.to_be_packed) - self.unpacked)):
+        came = len(self.to_be_packed) - self._left_to_pack
+        for _ in range(min(len(self.to_be_packed) - self.unpacked, _PACKS + came)):
             batch = self._by_id.get(self.to_be_packed[0])
             if batch is not None and batch.changed > synced:
-                return  # Nor are those behind it durable.
+                break  # Nor are those behind it durable.
             self.to_be_packed.popleft()
-            if batch is None or len(batch.entries) != 1:
-                continue
-            (entry,) = batch.entries
-            name, stem = entry.name, batch.stem
-            queue = self.queues[name.queue]
-            if (
-                name.state is State.READY
-                and name.death is None
-                and stem.is_plain
-                and entry.held
-                and name.version == batch.top
-                and stem.id not in self._doubles
-                and batch_of(stem.id) + "n" not in self._by_id
-            ):
-                for order in queue.ready_orders:
-                    order.hide(entry)
-                del self.batches[stem.text], self._by_id[stem.id]
-                self._packed[stem.id] = name.path
+            if batch is not None and len(batch.entries) == 1 and self._is_its_name(batch.entries[0]):
+                self._pack(batch, batch.entries[0])
+        self._left_to_pack = len(self.to_be_packed)
+
+    def _is_its_name(self, entry: Entry) -> bool:
+        """Return whether the path of a lone message's only name says all about it, but for its group
+        and consumer. What flow control counts is never packed: that bounds it."""
+        name, batch = entry.name, entry.batch
+        id = batch.stem.id
+        return (
+            name.state in COUNTED
+            and bool(entry.held)
+            and name.version == batch.top
+            and (name.state is State.READY or id in self._dues)
+            and not (name.token and is_set_token(name.token))
+            and all(share.credits is None for share in entry.shares)
+            and batch not in self.keyed
+            and batch not in self.grouped
+            and id not in self._doubles
+            and batch_of(id) + "n" not in self._by_id
+        )
+
+    def _pack(self, batch: BatchFile, entry: Entry) -> None:
+        id = batch.stem.id
+        for order in self.queues[entry.name.queue].orders_of(entry):
+            order.hide(entry)
+        del self.batches[batch.stem.text], self._by_id[id]
+        batch.entries = ()  # No cycle is left to the collector.
+        self._packed[id] = entry.name.path
+        if batch.groups is not None:
+            self._groups[id] = intern(batch.groups.of(0))
+        for share in entry.shares:
+            self._consumers[id] = f"{share.since:x} {share.consumer}"
+
+    def unpack(self, id: str) -> Entry:
+        """Make the objects of a packed message."""
+        name = parse(self._packed.pop(id))
+        batch = self.batches[name.stem.text] = self._by_id[id] = BatchFile(name.stem)
+        group = self._groups.pop(id, None)
+        if group is not None:
+            batch.groups = Groups({group: 1} if group else {}, 1)
+        entry, _ = batch.add(name, self._listed)
+        entry.counted = entry.held
+        entry.due = self._dues.get(id, 0)
+        since, _, consumer = self._consumers.pop(id, "").partition(" ")
+        if since:
+            share = LeaseShare(1, name.stem.counted, None, consumer, Millis(int(since, 16)), 0, 1)
+            entry.shares = (share,)
+        for order in self.queues[name.queue].orders_of(entry):
+            order.show(entry)
+        self.to_be_packed.append(id)
+        return entry
 
     def pack_listed(
-        self, queue: str, names: Sequence[str], commit: int
-    ) -> tuple[Sequence[str], Sequence[str]]:
-        """Take in the names of a listing of the queue's folder, in order, those that can be packed;
-        return their ids, and the other names."""
-        packed, by_id, index = self._packed, self._by_id, self.queue(queue)
+        self, paths: Iterable[str], commit: int, due_of: Callable[[int, bool], int]
+    ) -> tuple[list[str], list[str]]:
+        """Take in the paths of a listing, in order, of what can be packed; return the ids of that, and
+        the other paths. `due_of` returns the monotonic time of a Unix time, and whether it ends a
+        lease."""
+        packed, by_id = self._packed, self._by_id
         others: list[str] = []
-        ids: list[str] = []
-        size = 0
-        for name in names:
-            match = PLAIN.fullmatch(name)
+        found: defaultdict[tuple[str, State], tuple[list[str], list[int]]]
+        found = defaultdict(lambda: ([], []))
+        for path in paths:
+            match = PACKABLE.fullmatch(path)
             if match is None:
-                others.append(name)
+                others.append(path)
                 continue
-            id, body, attributes = match[1], match[2], match[3] or "0"
-            if id in packed or (by_id and (id in by_id or batch_of(id) + "n" in by_id)):
-                others.append(name)
+            ready, hidden, id, body, attributes, due, token = match.groups()
+            if (
+                id in packed
+                or (by_id and (id in by_id or batch_of(id) + "n" in by_id))
+                or (token and is_set_token(token))
+            ):
+                others.append(path)
                 continue
-            packed[id] = f"queues/{queue}/{name}"
+            packed[id] = path
+            state = State.READY if ready else State.LEASED if token else State.DELAYED
+            if due:
+                self._dues[id] = when = due_of(int(due), token is not None)
+                heappush(self.hidden, (when, id))
+                self._hiding += 1
+            ids, sizes = found[ready or hidden, state]
             ids.append(id)
-            size += int(body) + int(attributes)
-        if ids:
+            sizes.append(int(body) + int(attributes or 0))
+        for (queue, state), (ids, sizes) in found.items():
             self._listed = commit
-            index.bytes += size
-            index.counts[State.READY] += len(ids)
-            for order in index.ready_orders:
-                order.extend(ids)
-            if index.groups is not None:
-                index.groups.add_packed(len(ids))
-            index.sent.add_all(ids)
+            self.queue(queue).extend(state, ids, sum(sizes))
             self.changed[queue] = None
-        return ids, others
+        return [id for ids, _ in found.values() for id in ids], others
 
     @property
     def packed_paths(self) -> Collection[str]:
         """The paths of all packed messages."""
         return self._packed.values()
-
-    def _unpack(self, id: str) -> Entry:
-        """Make the objects of a packed message."""
-        name = parse(self._packed.pop(id))
-        batch = self.batches[name.stem.text] = self._by_id[id] = BatchFile(name.stem)
-        entry, _ = batch.add(name, self._listed)
-        entry.counted = entry.held
-        for order in self.queues[name.queue].ready_orders:
-            order.show(entry)
-        self.to_be_packed.append(id)
-        return entry
 
     def _register(self, batch: BatchFile) -> None:
         key = batch.stem.id + "n" if batch.stem.count else batch.stem.id
@@ -912,25 +1012,41 @@ class Index:
     def next_due(self) -> Millis | None:
         """Return the monotonic time at which the next lease or delay ends."""
         while self.hidden:
-            due, _, entry = self.hidden[0]
-            if entry.held:
-                return Millis(due)
+            if self._is_scheduled(self.hidden[0]):
+                return Millis(self.hidden[0][0])
             heappop(self.hidden)
         return None
+
+    def _is_scheduled(self, found: tuple[Any, ...]) -> bool:
+        """Return whether a lease or delay of the heap goes on."""
+        return bool(found[3].held) if len(found) > 2 else self._dues.get(found[1]) == found[0]
 
     def pop_due(self, now: Millis, most: int) -> list[Entry]:
         """Return up to `most` entries whose lease or delay is over; the caller moves them."""
         taken: list[Entry] = []
         while len(taken) < most and (due := self.next_due()) is not None and due <= now:
-            taken.append(heappop(self.hidden)[2])
+            _, id, *rest = heappop(self.hidden)
+            if rest:
+                taken.append(rest[1])
+            elif id in self._packed:
+                taken.append(self.unpack(id))
+            else:
+                taken += [entry for entry in self._by_id[id].entries if entry.held]
         return taken
 
     def put_back_due(self, entry: Entry, due: int) -> None:
         """Schedule an entry for `due`, or again, if the disk refused to move it."""
-        self._pushed += 1
-        heappush(self.hidden, (due, self._pushed, entry))
+        stem = entry.batch.stem
+        if not entry.held:
+            return
+        if stem.count or stem.id in self._doubles:
+            self._pushed += 1
+            heappush(self.hidden, (due, stem.id, self._pushed, entry))
+        else:
+            self._dues[stem.id] = due
+            heappush(self.hidden, (due, stem.id))
         if len(self.hidden) > 2 * self._hiding + _FEW:
-            self.hidden[:] = [each for each in self.hidden if each[2].held]
+            self.hidden[:] = filter(self._is_scheduled, self.hidden)
             heapify(self.hidden)
 
     def end_shares(self, entry: Entry) -> None:
@@ -977,6 +1093,7 @@ class Index:
         """Order the messages of a file by groups: `groups` has the members of each group."""
         batch.groups = Groups(groups, batch.stem.full)
         self.grouped.pop(batch, None)
+        self.may_be_packed(batch)
         for entry in batch.entries:
             queue = self.queues[entry.name.queue] if entry.counted else None
             self.changed[entry.name.queue] = None
@@ -1012,6 +1129,8 @@ class Index:
         queue.orders[name.state].change(entry, was, held)
         if name.state in _WAITS:
             self._hiding += bool(held) - bool(was)
+            if not held and self._by_id.get(stem.id) is entry.batch:
+                self._dues.pop(stem.id, None)
         if name.state is State.READY or queue.groups is not None:
             self.changed[name.queue] = None
         if name.state is State.READY:

@@ -225,7 +225,7 @@ class Questions:
                     search.skip -= messages
                     search.after = f"{first[:-INDEX_DIGITS]}fff"
                     continue
-            entries = [entry or index.ready.at(id) for id, entry in seen]
+            entries = [entry or self._engine.index.unpack(id) for id, entry in seen]
             for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
                 if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
                     search.end("")

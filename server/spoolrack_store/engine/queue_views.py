@@ -16,14 +16,14 @@ from ..model.statistics import Ages, QueueMetrics
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .entries import Entry
-from .index import QueueIndex
+from .index import Index, QueueIndex
 from .moves import Moves
 
 MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
 
 
-_NO_MESSAGES: Final = QueueIndex()
+_NO_MESSAGES: Final = QueueIndex(Index().unpack)
 """Of a queue that never had one: many have none, and need no memory."""
 
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
-from itertools import islice
-from operator import attrgetter
+from functools import partial
+from itertools import count, islice
 from typing import Final
 
 from ..files.disk import FileKind, Found, explained
-from ..files.layout import BODIES, BODY, DEAD_LETTERS, NEW, QUARANTINE, body_owner
+from ..files.layout import BODIES, BODY, DEAD_LETTERS, DELAY, NEW, QUARANTINE, body_owner
 from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
 from ..model.members import indexes
-from ..model.message_ids import ID_LENGTH, is_id
+from ..model.message_ids import is_id
 from ..model.names import (
     Name,
     NotAName,
@@ -39,13 +39,14 @@ from .part import BYTES_LIKE_A_FILE
 
 log = logging.getLogger(__name__)
 
-FOLDERS: Final = ("delay", "remove", "quarantine")
+FOLDERS: Final = (DELAY, "remove", "quarantine")
 """Beside the queues' folders and `new/`."""
 FOLLOWED: Final = 2_000
 """Names of a listing after which the log is read."""
-_NAME_OF: Final = attrgetter("name")
 _SORTED: Final = 20_000
 """Names that are sorted at a time."""
+_DIGITS: Final = 3
+"""Names are sorted with those that have so many characters in common behind those that all have."""
 TOLD: Final = 100_000
 """Names of a listing after which its progress is logged."""
 
@@ -61,7 +62,7 @@ def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
     sent = {path: entry for path, entry in known.items() if entry.name.state is State.SENT}
     packed = set(index.packed_paths)
     is_again = bool(known or packed)
-    count = followed = told = 0
+    read = followed = told = 0
     for folder in (*FOLDERS, *_queue_folders(moves)):
         found = _in_order(_found_in(moves, folder))
         while part := list(islice(found, FOLLOWED)):
@@ -69,13 +70,13 @@ def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
                 name = _name_of(moves, folder, each)
                 if name is not None and known.pop(name.path, None) is None:
                     appear(moves, name)
-            count += len(part)
-            if count >= followed + FOLLOWED:
-                followed = count
+            read += len(part)
+            if read >= followed + FOLLOWED:
+                followed = read
                 follow()
-            if count >= told + TOLD:
-                told = count
-                log.info("%d names of the root are read", count)
+            if read >= told + TOLD:
+                told = read
+                log.info("%d names of the root are read", read)
     for path in packed:
         entry = index.entry_at(parse(path))
         if entry is not None:
@@ -125,13 +126,16 @@ def appear(moves: Moves, name: Name) -> Entry:
     if known is not None:
         return known
     moves.ids.rise_above(name.stem.id)
-    due = 0
-    if name.due is not None:
-        # The wall clock may have been set since. A back-off counts from when a lease was over.
-        most = MAX_VISIBILITY if name.token else MAX_DELAY
-        left = max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))
-        due = moves.clock.monotonic() + left
+    due = 0 if name.due is None else _monotonic(moves, name.due, bool(name.token))
     return moves.index.appear(name, moves.commit, due=due)
+
+
+def _monotonic(moves: Moves, due: int, is_lease: bool) -> int:
+    """Return when a lease or delay ends. The wall clock may have been set since it began; a back-off
+    counts from when a lease was over."""
+    most = MAX_VISIBILITY if is_lease else MAX_DELAY
+    left = max(-MAX_VISIBILITY, min(due - moves.clock.wall(), most))
+    return moves.clock.monotonic() + left
 
 
 def finish_sends(moves: Moves, catalog: Catalog, sent: list[Entry]) -> bool:
@@ -241,37 +245,38 @@ def _leave_untold(moves: Moves) -> None:
             moves.index.untold[path] = moves.commit
 
 
-def _in_order(found: list[Found], prefix: int = 8) -> Iterator[Found]:
+def _in_order(found: list[Found]) -> Iterator[Found]:
     """Yield what is in a folder by name. It sorts few at a time: during one sort of a million no other
     thread could answer whether the server lives."""
-    if len(found) <= _SORTED or prefix > ID_LENGTH:
-        yield from sorted(found, key=_NAME_OF)
+    if len(found) <= _SORTED:
+        yield from sorted(found)
         return
+    low, high = min(found).name, max(found).name
+    end = _DIGITS + next(at for at in count() if low[at : at + 1] != high[at : at + 1])
     buckets: dict[str, list[Found]] = {}
     while found:
         each = found.pop()
-        buckets.setdefault(each.name[:prefix], []).append(each)
+        buckets.setdefault(each.name[:end], []).append(each)
     for beginning in sorted(buckets):
-        yield from _in_order(buckets.pop(beginning), prefix + 3)
+        yield from _in_order(buckets.pop(beginning))
 
 
 def _pack(moves: Moves, folder: str, part: list[Found], known: set[str]) -> list[Found]:
     """Take in the names of a part of a folder that can be packed, in order; return the others. Paths
     that are there are taken out of `known`."""
-    queue = folder.removeprefix("queues/")
-    if queue == folder:
+    if folder != DELAY and not folder.startswith("queues/"):
         return part
     rest = [each for each in part if each.kind is not FileKind.FILE]
-    names = [each.name for each in part if each.kind is FileKind.FILE]
+    paths = [f"{folder}/{each.name}" for each in part if each.kind is FileKind.FILE]
     if known:
-        there = known.intersection([f"{folder}/{name}" for name in names])
-        names = [name for name in names if f"{folder}/{name}" not in there]
+        there = known.intersection(paths)
+        paths = [path for path in paths if path not in there]
         known -= there
-    ids, others = moves.index.pack_listed(queue, names, moves.commit)
-    for id in reversed(ids):
+    ids, others = moves.index.pack_listed(paths, moves.commit, partial(_monotonic, moves))
+    for id in sorted(ids, reverse=True):
         if moves.ids.rise_above(id):
             break
-    return rest + [Found(name, FileKind.FILE) for name in others]
+    return rest + [Found(path.rpartition("/")[2], FileKind.FILE) for path in others]
 
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:

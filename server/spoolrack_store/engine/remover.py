@@ -30,8 +30,8 @@ _Place = tuple[Entry, int, Delete, int, Results]
 class _PurgeJob:
     end: str
     """No message that was there when the purge began has an id above this."""
-    sent: deque[Entry]
-    """Entries that were in `new/` then, and aren't looked at yet."""
+    sent: deque[str]
+    """The texts of the stems of files that were in `new/` then, and aren't looked at yet."""
     after: str = ""
     """The messages of the queue up to this id are looked at."""
     deleted: int = 0
@@ -109,9 +109,10 @@ class Remover:
         self._catalog.require(queue)
         orders = self._index.queue(queue).orders
         if job is None:
-            sent = self._sender.unpublished(queue) + self._sent_by_others(queue)
+            files = self._sender.unpublished(queue) + self._sent_by_others(queue)
+            sent = deque(entry.batch.stem.text for entry in files)
             last = max(filter(None, (order.names.last() for order in orders.values())), default="")
-            job = _PurgeJob(last[:-INDEX_DIGITS] + "f" * INDEX_DIGITS, deque(sent))
+            job = _PurgeJob(last[:-INDEX_DIGITS] + "f" * INDEX_DIGITS, sent)
         effort = self._moves.effort
         most = effort.share()
         found = self._index.queue(queue).sightings(job.after, COUNTED)
@@ -119,12 +120,12 @@ class Remover:
         for id, entry in part[:most]:
             effort.spend()
             job.after = f"{id}\0"
-            self._purge(request, orders[State.READY].at(id) if entry is None else entry, job)
+            self._purge(request, self._index.unpack(id) if entry is None else entry, job)
         while len(part) < most and job.sent:
             effort.spend()
             most -= 1
             # By their file: they may be published since.
-            for entry in job.sent.popleft().batch.entries:
+            for entry in self._index.entries_of(job.sent.popleft()):
                 if entry.name.queue == queue and _is_waiting(entry):
                     self._purge(request, entry, job)
         if len(part) > most or job.sent:

@@ -19,7 +19,7 @@ from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, DiskFull, InvalidRequest, StoreError
 from ..model.operations import WrittenBody
 from .disk import NO_ROOM, Disk
-from .local_disk import LocalDisk
+from .root import RootDisk
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class BodyFile:
         DiskRoom(self._disk, self._watermark).reserve(size)
 
 
-def link_body(disk: LocalDisk, source: str, path: str) -> WrittenBody:
+def link_body(disk: RootDisk, source: str, path: str) -> WrittenBody:
     """Link a file of the root's file system as a body; raise `InvalidRequest` or `DiskError`."""
     try:
         size = disk.link_from(source, path)

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import repeat
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, NamedTuple, Protocol
 
 from ..files import layout
 from ..model.disk_watermark import KEPT_BYTES, KEPT_FILES, DiskWatermark
@@ -58,8 +58,7 @@ class FileKind(Enum):
     """A symbolic link, a socket, a device: never ours."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A name in a folder, as a listing shows it."""
 
     name: str

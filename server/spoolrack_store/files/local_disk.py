@@ -30,7 +30,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol, cast
+from typing import BinaryIO, Final, cast
 
 from ..files.changes import LOCK, Memory
 from ..files.disk import Facts, FileKind, Found, Lock, NotSynced, Space
@@ -54,32 +54,9 @@ _STATX_LENGTH: Final = struct.Struct("=Q")
 _STATX_LENGTH_AT: Final = 40
 
 
-class SystemCalls(Protocol):
-    """The system calls of one root. Paths are relative to the open `folder`."""
-
-    def open(self, folder: int, path: str, flags: int, mode: int = 0) -> int: ...
-
-    def make_folder(self, folder: int, path: str, mode: int) -> None: ...
-
-    def rename(self, folder: int, source: str, target: str) -> None: ...
-
-    def write_all(self, file: int, content: bytes) -> None: ...
-
-    def read(self, file: int, size: int) -> bytes:
-        """Return up to so many bytes, perhaps fewer; none at the end of the file."""
-
-    def mode_and_size(self, file: int) -> tuple[int, int]:
-        """Return mode and size of an open file, as stat(2) has them."""
-
-    def lock(self, file: int) -> bool:
-        """Lock a file for this descriptor alone (flock(2)); return False if another descriptor has
-        it."""
-
-    def close(self, file: int) -> None: ...
-
-
 class Released:
-    """Python's own system calls, which release the GIL."""
+    """The system calls of one root, by Python, which releases the GIL. Paths are relative to the open
+    `folder`."""
 
     def open(self, folder: int, path: str, flags: int, mode: int = 0) -> int:
         return os.open(path, flags, mode, dir_fd=folder)
@@ -96,13 +73,17 @@ class Released:
             left = left[os.write(file, left) :]
 
     def read(self, file: int, size: int) -> bytes:
+        """Return up to so many bytes, perhaps fewer; none at the end of the file."""
         return os.read(file, size)
 
     def mode_and_size(self, file: int) -> tuple[int, int]:
+        """Return mode and size of an open file, as stat(2) has them."""
         found = os.fstat(file)
         return found.st_mode, found.st_size
 
     def lock(self, file: int) -> bool:
+        """Lock a file for this descriptor alone (flock(2)); return False if another descriptor has
+        it."""
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -193,7 +174,7 @@ class Kept(Released):
             _complain(None)
 
 
-def calls_for(*, is_local: bool) -> SystemCalls:
+def calls_for(*, is_local: bool) -> Released:
     """Return the calls for a local file system, or for one that other hosts serve."""
     # Only the GNU C library is known to have all of them.
     is_known = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"

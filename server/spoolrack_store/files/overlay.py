@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
 from typing import BinaryIO, Final
 
 from ..model.names import NotAName, parse
-from .disk import Facts, FileKind, Found, Lock, Space, read_one_by_one
+from .disk import Disk, Facts, FileKind, Found, Lock, Space, read_one_by_one
 from .layout import (
     BODIES,
     CONFIG,
@@ -29,7 +29,6 @@ from .layout import (
     RESERVED,
     STAGED,
 )
-from .local_disk import LocalDisk
 
 _ORDER: Final = (CONFIG, QUEUES, RESERVED, REDRIVES, STAGED, NEW)
 _AFTER: Final = (PUBLISHED, KEYS, BODIES, DELAY, REMOVE, QUARANTINE)
@@ -69,11 +68,11 @@ class _Bytes:
         """Keep the bytes: they take up no descriptor."""
 
 
-class OverlayDisk(LocalDisk):
+class OverlayDisk:
     """A disk whose changes are in memory. As thread-safe as its store needs. Folders are created and
     removed, never renamed."""
 
-    def __init__(self, disk: LocalDisk) -> None:
+    def __init__(self, disk: Disk) -> None:
         """`disk` is read and never written."""
         self._disk = disk
         self.can_sync_all = True
@@ -106,9 +105,6 @@ class OverlayDisk(LocalDisk):
         if name not in self._files.get(folder, {}):
             with suppress(FileNotFoundError):
                 self._put(path, _Node(None, self._disk.read(path, afresh=True)))
-
-    def close(self) -> None:
-        self._disk.close()
 
     def make_folder(self, path: str) -> None:
         self._require_new(path)
@@ -202,6 +198,11 @@ class OverlayDisk(LocalDisk):
     def sync_folder(self, path: str) -> None: ...
 
     def sync_all(self) -> None: ...
+
+    def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None: ...
+
+    def link_from(self, source: str, target: str) -> int:
+        raise _fails(errno.EROFS, target)
 
     def space(self) -> Space:
         return self._disk.space()

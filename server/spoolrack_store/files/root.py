@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Final, Protocol
 from uuid import UUID
 
 from ..files.disk import ReservedRoom
@@ -32,8 +32,8 @@ from .layout import owner as owner_file
 from .local_disk import (
     FOLDER_MODE,
     GROUP_FOLDER_MODE,
-    LocalDisk,
     RunningProcess,
+    TouchWatch,
     ignore_umask_in,
     is_for_group,
 )
@@ -50,11 +50,26 @@ _UNSUPPORTED: Final = frozenset(
 """Errors of an operation that a file system doesn't have (link(2), rename(2))."""
 
 
+class RootDisk(Disk, Protocol):
+    """A disk that a root is on."""
+
+    def map(self, path: str, size: int) -> Memory:
+        """Return the bytes of a file of this size, which all processes of the host share."""
+
+    def watch(self, path: str) -> TouchWatch | None:
+        """Watch the file for touches by other processes; return None if the system can't."""
+
+    def link_from(self, source: str, target: str) -> int:
+        """Link a regular file of the same file system, which is synced then; return its size."""
+
+    def close_lock(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Root:
     """A root that this process has open, until it is closed or the process ends."""
 
-    disk: LocalDisk
+    disk: RootDisk
     memory: Memory
     owner: str
     id: str
@@ -139,7 +154,7 @@ def is_root(path: str | os.PathLike[str]) -> bool:
     return Path(path, "FORMAT").exists()
 
 
-def open_root(disk: LocalDisk, root: str, random: Random, process: RunningProcess) -> Root:
+def open_root(disk: RootDisk, root: str, random: Random, process: RunningProcess) -> Root:
     """Make the folder under `disk` a root, if it is empty, and become an owner.
 
     `root` is what errors call it. Raise `RootUnusable` or `UnknownFormat`, and `RootInUse` if another
@@ -173,7 +188,7 @@ def open_root(disk: LocalDisk, root: str, random: Random, process: RunningProces
         raise RootUnusable(root=root, why=str(error)) from error
 
 
-def _require_ours(disk: LocalDisk, root: str) -> None:
+def _require_ours(disk: RootDisk, root: str) -> None:
     """Raise `RootUnusable` or `UnknownFormat` for what is neither empty nor a root of this format."""
     kinds = {found.name: found.kind for found in disk.scan(".")}
     if "FORMAT" in kinds:
@@ -209,7 +224,7 @@ def _require_ours(disk: LocalDisk, root: str) -> None:
         )
 
 
-def _identify(disk: LocalDisk, root: str, random: Random) -> str:
+def _identify(disk: RootDisk, root: str, random: Random) -> str:
     """Return the root's identity; draw one if it has none. It is durable at return: a caller that was
     told one must never meet another one after a power cut."""
     id = read_identity(disk)
@@ -246,7 +261,7 @@ def read_identity(disk: Disk) -> str | None:
     return id if is_id(id) else ""
 
 
-def _write_format(disk: LocalDisk, root: str) -> None:
+def _write_format(disk: RootDisk, root: str) -> None:
     """Write FORMAT last: a root that has it has all its folders, on a file system that was tried."""
     try:
         if disk.read("FORMAT", 100) == FORMAT_CONTENT:
@@ -260,7 +275,7 @@ def _write_format(disk: LocalDisk, root: str) -> None:
 
 
 def _become_owner(
-    disk: LocalDisk, root: str, random: Random, process: RunningProcess
+    disk: RootDisk, root: str, random: Random, process: RunningProcess
 ) -> tuple[Lock, str]:
     for other in owners_of(disk):
         told = disk.read(owner_file(other), 200).decode(errors="replace").strip()

@@ -57,16 +57,20 @@ _NAME: Final = re.compile(
     r"(?P<death>,[dh][^,@]+(?:,t[0-9]{13})?)?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
     r"(?:@(?P<due>[0-9]{13})(?:~(?P<token>[0-9a-v]{13}))?)?"
 )
-PLAIN: Final = re.compile(
-    rf"({UUID.pattern}),s(0|[1-9][0-9]{{0,14}})(?:,a([1-9][0-9]{{0,14}}))?,c[0-9a-f]{{8}}"
-    r"(?:,m[1-9][0-9]{0,14})?(?:,v(?:[2-9]|[1-9][0-9]{1,8}))?(?:,r[1-9][0-9]{0,8})?"
-    r"(?:,f(?:0|[1-9][0-9]{0,12}))?"
-)
-"""The name of a ready file that `is_plain`: its id, size and attributes."""
 _DEATH: Final = re.compile(
     r",d(?P<at>[0-9]{13})\.(?P<why>[mr])(?P<receives>0|[1-9][0-9]{0,8})"
     rf"\.(?P<first>0|[1-9][0-9]{{0,12}})?\.(?P<source>{QUEUE_NAME})(?:,t(?P<redriven>[0-9]{{13}}))?"
 )
+PACKABLE: Final = re.compile(
+    rf"(?:queues/({QUEUE_NAME})/(?=[^@]+\Z)|delay/({QUEUE_NAME}):(?=[^@]+@))({UUID.pattern}),s(0|[1-9][0-9]{{0,14}})"
+    r"(?:,a([1-9][0-9]{0,14}))?,c[0-9a-f]{8}(?:,m[1-9][0-9]{0,14}(?:,x)?)?"
+    r"(?:,v(?:[2-9]|[1-9][0-9]{1,8}))?(?:,r[1-9][0-9]{0,8})?(?:,f(?:0|[1-9][0-9]{0,12}))?"
+    rf"(?:{re.sub('[?]P<[a-z]+>', '?:', _DEATH.pattern)})?"
+    r"(?:@([0-9]{13})(?:~([0-9a-v]{13}))?)?"
+)
+"""The path of a lone message that waits, without a key, a group, a priority, and a death that a file
+says: the queue in which it is ready, or that to which it comes back, its id, the sizes of body and
+attributes, when a lease or delay ends, and the token of a lease."""
 _DEATH_IN_FILE: Final = re.compile(r",h(?P<file>[0-9a-v]{6})(?:,t(?P<redriven>[0-9]{13}))?")
 _DEAD_LETTER_PATH: Final = re.compile(rf"dead_letters/{UUID.pattern}\.[0-9a-v]{{6}}")
 _PATH: Final = re.compile(
@@ -128,13 +132,6 @@ class Stem:
     def full(self) -> int:
         """The mask of all its messages."""
         return (1 << (self.count or 1)) - 1
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is of a lone message without a key, group, priority, or body apart."""
-        return self.key is None and not (
-            self.count or self.is_grouped or self.priority or self.is_external
-        )
 
     @property
     def counted(self) -> int:

@@ -291,8 +291,8 @@ STORE_MUTANTS: Final = (
         name="dues-are-forgotten-by-a-restart",
         breaks="a lease stands until it is due, also after a restart",
         edits=edit(
-            "engine/recovery.py:appear",
-            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
+            "engine/recovery.py:_monotonic",
+            "max(-MAX_VISIBILITY, min(due - moves.clock.wall(), most))",
             "min(0, most)",
         ),
         caught_by=(_CLOCKS,),
@@ -301,9 +301,9 @@ STORE_MUTANTS: Final = (
         name="dues-are-not-clamped",
         breaks="a due beyond the maximum counts as the maximum",
         edits=edit(
-            "engine/recovery.py:appear",
-            "max(-MAX_VISIBILITY, min(name.due - moves.clock.wall(), most))",
-            "max(min(-MAX_VISIBILITY, most), name.due - moves.clock.wall())",
+            "engine/recovery.py:_monotonic",
+            "max(-MAX_VISIBILITY, min(due - moves.clock.wall(), most))",
+            "max(min(-MAX_VISIBILITY, most), due - moves.clock.wall())",
         ),
         caught_by=(_CLOCKS,),
     ),
@@ -472,9 +472,9 @@ STORE_MUTANTS: Final = (
         name="a-back-off-ends-with-its-lease",
         breaks="after a start a back-off counts from when the lease was over",
         edits=edit(
-            "engine/recovery.py:appear",
-            "        left = max(-MAX_VISIBILITY, min(",
-            "        left = max(0, min(",
+            "engine/recovery.py:_monotonic",
+            "    left = max(-MAX_VISIBILITY, min(",
+            "    left = max(0, min(",
         ),
         caught_by=("tests/store/test_retry_promises.py",),
     ),
@@ -1248,7 +1248,7 @@ STORE_MUTANTS: Final = (
         breaks="a message that waits is found by its id",
         edits=edit(
             "engine/index.py:Index.batch",
-            "        if id in self._packed:\n            self._unpack(id)\n",
+            "        if id in self._packed:\n            self.unpack(id)\n",
             "",
         ),
         caught_by=(_PACKED,),
@@ -1258,7 +1258,7 @@ STORE_MUTANTS: Final = (
         breaks="a message is in one state, whichever process has moved it",
         edits=edit(
             "engine/index.py:Index.appear",
-            "        if name.stem.id in self._packed:\n            self._unpack(name.stem.id)\n",
+            "        if name.stem.id in self._packed:\n            self.unpack(name.stem.id)\n",
             "",
         ),
         caught_by=(_PACKED,),
@@ -1322,6 +1322,44 @@ STORE_MUTANTS: Final = (
         caught_by=(_BOUNDED,),
     ),
     Mutant(
+        name="a-packed-lease-never-ends",
+        breaks="a lease ends when its time is over",
+        edits=edit("engine/index.py:Index.pack_listed", "heappush(self.hidden, (when, id))", "pass"),
+        caught_by=(_PACKED,),
+    ),
+    Mutant(
+        name="a-copy-ends-the-lease-of-another-file",
+        breaks="a lease ends when its time is over",
+        edits=edit(
+            "engine/index.py:Index._count",
+            "if not held and self._by_id.get(stem.id) is entry.batch:",
+            "if not held and not stem.count:",
+        ),
+        caught_by=(_PACKED,),
+    ),
+    Mutant(
+        name="a-packed-message-loses-its-group",
+        breaks="messages of a group stay in its order",
+        edits=edit("engine/index.py:Index._pack", "intern(batch.groups.of(0))", '""'),
+        caught_by=(_PACKED,),
+    ),
+    Mutant(
+        name="packs-what-waits-for-its-group",
+        breaks="a message waits until its group is known",
+        edits=edit(
+            "engine/index.py:Index._is_its_name",
+            "            and batch not in self.grouped\n",
+            "",
+        ),
+        caught_by=(_PACKED,),
+    ),
+    Mutant(
+        name="a-packed-message-loses-its-consumer",
+        breaks="a queue says which consumers hold its oldest leases",
+        edits=edit("engine/index.py:Index._pack", "self._consumers[id] = ", "_ = "),
+        caught_by=(_PACKED,),
+    ),
+    Mutant(
         name="a-listing-packs-what-has-another-name",
         breaks="a name that was left behind holds nothing",
         edits=edit(
@@ -1335,9 +1373,9 @@ STORE_MUTANTS: Final = (
         name="groups-and-priorities-forget-what-a-start-packs",
         breaks="a message without a group or a priority is received beside others",
         edits=edit(
-            "engine/index.py:QueueIndex.ready_orders",
-            "(self.ready,) if self.plain is None else (self.ready, self.plain)",
-            "(self.ready,)",
+            "engine/index.py:QueueIndex.extend",
+            "                self.plain.extend(ids)\n",
+            "                pass\n",
         ),
         caught_by=(_PACKED,),
     ),
