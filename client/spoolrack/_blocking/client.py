@@ -63,6 +63,7 @@ class Staging:
     stage = blocking(aio.Staging.stage)
     publish = blocking(aio.Staging.publish)
     abort = blocking(aio.Staging.abort)
+    get = blocking(aio.Staging.get)
     list = blocking_items(aio.Staging.list)
 
 
@@ -76,6 +77,7 @@ class Reservations:
     read = blocking_items(aio.Reservations.read)
     commit = blocking(aio.Reservations.commit)
     release = blocking(aio.Reservations.release)
+    get = blocking(aio.Reservations.get)
     list = blocking_items(aio.Reservations.list)
 
 
@@ -97,6 +99,8 @@ class Schedules:
         self._core = core
 
     create = blocking(aio.Schedules.create)
+    get = blocking(aio.Schedules.get)
+    update = blocking(aio.Schedules.update)
     list = blocking_items(aio.Schedules.list)
     pause = blocking(aio.Schedules.pause)
     resume = blocking(aio.Schedules.resume)

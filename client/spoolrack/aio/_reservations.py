@@ -90,6 +90,17 @@ class Reservations:
             lambda left: reserving.release(stream, sequence_number, timeout=left), timeout
         )
 
+    async def get(
+        self, stream: str, sequence_number: int, *, timeout: Seconds | None = None
+    ) -> Reservation:
+        """Return a reservation, held or lost; raises `ReservationNotFound`, of one that is committed
+        too."""
+        _check_name(stream, sequence_number)
+        reserving = self._context.transport.reservations
+        return await self._context.call(
+            lambda left: reserving.get(stream, sequence_number, timeout=left), timeout
+        )
+
     def list(
         self, queue: str = "", stream: str = "", *, timeout: Seconds | None = None
     ) -> AsyncIterator[Reservation]:

@@ -25,6 +25,7 @@ from spoolrack_store.model.schedule_requests import (
     Fire,
     PauseSchedule,
     QueuedSchedule,
+    UpdateSchedule,
 )
 from spoolrack_store.model.settings import QueueSettings
 
@@ -35,7 +36,7 @@ from tests.support.power_disk import Model
 
 QUEUE: Final = "q"
 NAMES: Final = ("a", "b")
-KINDS: Final = "FFFFFFFFRRRDccxpP"
+KINDS: Final = "FFFFFFFFRRRDccxpPu"
 SPANS: Final = (1, 900, 5_000, 61_000, 61_000, 3_600_000, 3 * DAY)
 IN_VAIN: Final = 12
 """Commits without a message, in a row, after which none is left."""
@@ -247,6 +248,9 @@ class ScheduleStory:
                 )
             case "x":
                 return DeleteSchedule(queue=QUEUE, name=name)
+            case "u":
+                cron = chance.choice(("* * * * *", "*/2 * * * *"))
+                return UpdateSchedule(queue=QUEUE, name=name, cron=cron)
             case "p":
                 return PauseSchedule(queue=QUEUE, name=name, is_paused=True)
             case "P":
