@@ -31,6 +31,11 @@ LONGEST_FIRST: Final = (
 )
 """Folders that begin, in this order: a long one at the end would keep one worker alone."""
 
+HANGS_AFTER: Final = 30
+UNIT_LIKE: Final = frozenset({"access", "client", "http", "server", "store", "unit", "vectors"})
+"""Folders whose tests are told as hanging after so many seconds, unless they say otherwise; in others
+after 300. The longest here takes 18 s on two cores that six other runs share."""
+
 # .ci/allowed-skips knows this reason.
 SLOW = pytest.mark.skip(reason="slow: make test-all runs it")
 
@@ -53,8 +58,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_a_sample(config, items)
     items.sort(key=_turn)
     for item in items:
-        if item.get_closest_marker("slow") and not config.getoption("--slow"):
-            item.add_marker(SLOW)
+        if item.get_closest_marker("slow"):
+            if not config.getoption("--slow"):
+                item.add_marker(SLOW)
+        elif _folder(item.path) in UNIT_LIKE and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(HANGS_AFTER))
 
 
 def pytest_collection_finish() -> None:

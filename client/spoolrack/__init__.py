@@ -3,8 +3,7 @@
     import spoolrack
 
     with spoolrack.connect("127.0.0.1:50051") as client:
-        client.create_queue("jobs")
-        jobs = client.queue("jobs")
+        jobs = client.create_queue("jobs")
         jobs.send("hello")
         for message in jobs.messages():
             with message:
@@ -23,7 +22,9 @@ from ._blocking import (
     Message,
     MessageStream,
     Queue,
+    RedriveHandle,
     Redrives,
+    ReservationHandle,
     Reservations,
     Schedules,
     Staging,
@@ -52,8 +53,12 @@ from ._values import (
     QueueCounts,
     QueueInfo,
     Seconds,
+    SendOptions,
     SendResult,
+    StagedOptions,
+    StreamOptions,
 )
+from .aio._worker import WorkerOptions
 from .errors import SpoolrackError
 
 __all__ = [
@@ -82,10 +87,12 @@ __all__ = [
     "QueueInfo",
     "QueueSettings",
     "Redrive",
+    "RedriveHandle",
     "RedriveState",
     "Redrives",
     "Reject",
     "Reservation",
+    "ReservationHandle",
     "ReservationState",
     "Reservations",
     "Retry",
@@ -93,13 +100,17 @@ __all__ = [
     "Schedule",
     "Schedules",
     "Seconds",
+    "SendOptions",
     "SendResult",
     "Settings",
     "SpoolrackError",
     "StageInfo",
     "StageResult",
+    "StagedOptions",
     "Staging",
+    "StreamOptions",
     "Worker",
+    "WorkerOptions",
     "__version__",
     "connect",
     "errors",

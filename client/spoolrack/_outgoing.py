@@ -22,26 +22,29 @@ def outgoing_of(message: bytes | str | Outgoing) -> Outgoing:
         return Outgoing(body=arguments.body("a message", message), attributes=tracing.traced({}))
     return outgoing(
         message.body,
-        message.attributes,
-        message.delay,
-        message.deliver_at,
-        message.deduplication_id,
-        message.group,
-        message.priority,
+        attributes=message.attributes,
+        delay=message.delay,
+        deliver_at=message.deliver_at,
+        deduplication_id=message.deduplication_id,
+        group=message.group,
+        priority=message.priority,
     )
 
 
 def outgoing(
     body: bytes | str,
-    attributes: Attributes,
-    delay: Seconds | None,
-    deliver_at: datetime | None,
-    deduplication_id: str,
-    group: str,
-    priority: int,
+    *,
+    attributes: Attributes | None = None,
+    delay: Seconds | None = None,
+    deliver_at: datetime | None = None,
+    deduplication_id: str = "",
+    group: str = "",
+    priority: int = 0,
 ) -> Outgoing:
     """Return such a message; raise `InvalidRequest`. Defaults are not checked."""
-    if attributes or type(attributes) is not dict:
+    if attributes is None:
+        attributes = {}
+    elif attributes or type(attributes) is not dict:
         arguments.attributes(attributes)
     return Outgoing(
         body=body if type(body) is bytes else arguments.body("body", body),

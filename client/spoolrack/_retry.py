@@ -5,6 +5,7 @@ Pure: time and randomness are arguments.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -63,8 +64,8 @@ class Backoff:
     """Delay of a message whose handler failed: exponential backoff with jitter.
 
     The delay is `initial` after the first receive, and is multiplied by `factor` with each further one,
-    up to `maximum`. Up to `jitter` of it, a fraction, is left off at random, so that messages that
-    failed together are retried apart.
+    up to `maximum`. Up to `jitter` percent of it are left off at random, so that messages that failed
+    together are retried apart.
     """
 
     initial: Seconds = 1.0
@@ -73,20 +74,29 @@ class Backoff:
     """From 1 to 1,000."""
     maximum: Seconds = 300.0
     """Above 0, up to 365 days."""
-    jitter: float = 0.5
-    """From 0 (none) to 1."""
+    jitter: float = 50
+    """Percent, from 0 (none) to 100, as the queue's `backoff_jitter`. A float up to 1.0 is taken for a
+    fraction, which is deprecated."""
 
     def __post_init__(self) -> None:
         span("initial", self.initial, is_positive=True)
         number("factor", self.factor, 1.0, MAX_FACTOR)
         span("maximum", self.maximum, is_positive=True, most=MAX_DELAY)
-        number("jitter", self.jitter, 0.0, 1.0)
+        number("jitter", self.jitter, 0.0, 100.0)
+        if isinstance(self.jitter, float) and 0.0 < self.jitter <= 1.0:
+            percent = round(self.jitter * 100, 9)
+            warnings.warn(
+                f"Backoff.jitter is in percent: write jitter={percent:g} in place of {self.jitter:g}",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            object.__setattr__(self, "jitter", percent)
 
     def delay(self, receive_count: int, random: Random) -> float:
         """Return the delay in seconds after so many receives."""
         exponent = min(max(0, receive_count - 1), _MAX_EXPONENT)
         bound = min(seconds_of(self.maximum), seconds_of(self.initial) * self.factor**exponent)
-        return bound * random.uniform(1.0 - self.jitter, 1.0)
+        return bound * random.uniform(1.0 - self.jitter / 100, 1.0)
 
 
 class Retry(Exception):

@@ -12,26 +12,25 @@ Messages of an earlier connection can't be reported any more.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from . import _arguments as arguments
-from ._acks import Acks
+from ._acks import CLOSE_TIMEOUT, LINGER, Acks
 from ._client_context import ClientContext
 from ._leases import Leases
-from ._outgoing import chunks_of
 from ._prefetch_buffer import PrefetchBuffer
 from ._runtime import Started
 from ._transports import Deliveries
-from ._values import MAX_BATCH, ByReceipt, DeleteResult, Envelope, MessageRelease, Seconds
+from ._values import MAX_BATCH, Envelope, MessageRelease, Seconds
 from .errors import ClientClosed, SpoolrackError
 
 log = logging.getLogger("spoolrack")
 
-CLOSE_TIMEOUT = 5.0
-"""Seconds that the end of a stream may take to release messages."""
+WORKER_CALLS: Final = 4
+"""Deletes of a worker in flight at one time, each of all messages that were handled since the last."""
 
 
 class EnvelopeStream:
@@ -50,11 +49,11 @@ class EnvelopeStream:
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
     ) -> None:
-        """`concurrency`: how many messages the caller takes before it has deleted or released one of
-        them; None: any number. `max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of
-        retries until the first connection. `until_dropped`: extend leases until `drop_lease` is called,
-        and not only until the message is handed out. `on_arrival`: called by the reader after messages
-        have arrived, and after the stream's end."""
+        """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries until the first
+        connection. `concurrency`: of a worker, how many handlers it has; it closes `acks` itself after
+        the last of them. `until_dropped`: extend leases until `drop_lease` is called, and not only
+        until the message is handed out. `on_arrival`: called by the reader after messages have
+        arrived, and after the stream's end."""
         self._context = context
         self._runtime = context.runtime
         self._queue = queue
@@ -77,9 +76,17 @@ class EnvelopeStream:
         """Those before the present connection."""
         self._passed = 0
         """Messages that were handed out or dropped, in the order of their arrival."""
-        self._reported = 0
-        """How many of them the present connection has reported."""
-        self._acks = Acks(self._runtime, queue, self._delete, max_in_flight=max_in_flight)
+        self._reported = 0, max_in_flight
+        """What the present connection was told last: how many of them, and the messages in flight."""
+        is_worker = concurrency is not None
+        self.acks = Acks(
+            context,
+            queue,
+            max_in_flight=max_in_flight,
+            linger=0.0 if is_worker else LINGER,
+            calls=WORKER_CALLS if is_worker else 1,
+            on_ended=self._report_late,
+        )
 
     async def next(self) -> Envelope | None:
         """Return the next message; None once the stream is closed. Raise the error that ended it
@@ -101,50 +108,37 @@ class EnvelopeStream:
         self._context.check_process()
         if self._reader is None:
             self._start()
+        if self.acks.pending:
+            self._report_late()
         while True:
             envelopes = await self._buffer.get_many(max_messages, deadline)
             # A message whose lease was lost while it waited here is delivered again, to any consumer.
             held = self._leases.hand_out(envelopes, keep=self._until_dropped)
             with self._lock:
                 self._passed += len(envelopes)
-                if self._concurrency is None or len(held) < len(envelopes):
+                # A single handler begins a message once its last is deleted, as the server infers.
+                if self._concurrency != 1 or len(held) < len(envelopes):
                     self._report()
             if held or not envelopes:
                 return held
 
     def _report(self) -> None:
-        """Report how many messages of the present connection were handed out or dropped. With the lock
-        held, so that reports don't overtake each other."""
+        """Report how many messages of the present connection were handed out or dropped, and how many
+        may be in flight. With the lock held, so that reports don't overtake each other.
+
+        A message whose ack is under way takes no place: else the time of a call bounds the throughput.
+        """
         begun = self._passed - self._arrived_before
-        if self._deliveries is not None and begun > self._reported:
-            self._reported = begun
-            self._deliveries.report(begun)
+        in_flight = self._max_in_flight + min(self.acks.pending, MAX_BATCH)
+        report = begun, min(in_flight, max(self._max_in_flight, arguments.MAX_IN_FLIGHT))
+        if self._deliveries is not None and begun > 0 and report != self._reported:
+            self._reported = report
+            self._deliveries.report(*report)
 
     def _report_late(self) -> None:
         """Report now and then what wasn't worth a report when it was handed out."""
         with self._lock:
             self._report()
-
-    def ack(self, receipt: str) -> None:
-        """Delete a message soon. Raise `ClientClosed` once the stream is closed."""
-        self._context.check()
-        self._acks.add(receipt)
-
-    async def _delete(self, receipts: Sequence[str]) -> Sequence[DeleteResult]:
-        context = self._context
-
-        def delete(chunk: list[ByReceipt], left: float) -> Awaitable[list[DeleteResult]]:
-            return context.transport.delete(self._queue, chunk, timeout=left)
-
-        chunks = list(chunks_of(map(ByReceipt, receipts), lambda _: 0))
-        with contextlib.suppress(ClientClosed):
-            return await context.in_chunks(
-                chunks,
-                lambda chunk, deadline: delete(chunk, context.left(deadline)),
-                lambda error: DeleteResult(error=error),
-                None,
-            )
-        return [result for chunk in chunks for result in await delete(chunk, CLOSE_TIMEOUT)]
 
     def drop_lease(self, envelope: Envelope) -> None:
         """Stop extending the lease of a message that was delivered."""
@@ -229,7 +223,7 @@ class EnvelopeStream:
         )
         with self._lock:
             self._deliveries = deliveries
-            self._arrived_before, self._reported = self._arrived, 0
+            self._arrived_before, self._reported = self._arrived, (0, self._max_in_flight)
             closing = self._closing.is_set()
         if closing:
             deliveries.stop()
@@ -273,7 +267,8 @@ class EnvelopeStream:
             if self._deliveries is not None:
                 self._deliveries.cancel()
             await self._reader.join(CLOSE_TIMEOUT)
-        await self._acks.join(CLOSE_TIMEOUT * 2)
+        if self._concurrency is None:
+            await self.acks.close()
         self._context.open.discard(self)
 
     def stop_extending(self) -> None:
@@ -289,7 +284,8 @@ class EnvelopeStream:
         """Close without waiting: the reader task does the rest."""
         with self._lock:
             self._closing.set()
-            self._acks.end()
+            if self._concurrency is None:
+                self.acks.end()
             deliveries = self._deliveries
         if not self._until_dropped:
             self._leases.stop()

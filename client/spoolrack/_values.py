@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypedDict, TypeVar
 
 from ._settings import QueueSettings
 from .errors import SpoolrackError
@@ -128,6 +128,31 @@ class Outgoing:
     has none."""
     priority: int = 0
     """From 0 to 9: ready messages of a higher priority are received first."""
+
+
+class StagedOptions(TypedDict, total=False):
+    """Options of a message in a batch, as keyword arguments: `Outgoing` says what each means."""
+
+    attributes: Attributes | None
+    delay: Seconds | None
+    group: str
+    priority: int
+
+
+class SendOptions(StagedOptions, total=False):
+    """Options of a message, as keyword arguments: `Outgoing` says what each means."""
+
+    deliver_at: datetime | None
+    deduplication_id: str
+
+
+class StreamOptions(TypedDict, total=False):
+    """Options of a stream, as keyword arguments: see `spoolrack.Queue.messages`."""
+
+    max_in_flight: int
+    max_bytes_in_flight: int | None
+    visibility_timeout: Seconds | None
+    timeout: Seconds | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

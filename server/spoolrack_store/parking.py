@@ -55,7 +55,7 @@ class Parking:
     A look costs what has changed since the last one, however many wait on other queues.
     """
 
-    def __init__(self, changed: set[str]) -> None:
+    def __init__(self, changed: dict[str, None]) -> None:
         """`changed` are the queues that may have become able to give something: the index adds them,
         and each look takes them out."""
         self._changed = changed
@@ -76,7 +76,7 @@ class Parking:
         """Let a request wait; return its place."""
         queue, deadline, waiter.place = waiter.request.queue, waiter.deadline, next(self._place)
         self._queues.setdefault(queue, {})[waiter.place] = waiter
-        self._changed.add(queue)
+        self._changed[queue] = None
         self.waiting += 1
         if deadline is not None:
             heapq.heappush(self._deadlines, (deadline, waiter.place, queue))
@@ -117,17 +117,21 @@ class Parking:
                 wanted[request.queue] = wanted.get(request.queue, 0) + request.max_messages
             elif isinstance(request, Send):
                 sent[request.queue] = sent.get(request.queue, 0) + len(request.bodies)
+        # A new one for each look, and no set that is emptied by `pop`: both would be searched for the
+        # room that thousands of queues once took.
+        looked_at, self._hopeful = self._hopeful, {}
         while self._changed:
             # Not an iteration: another thread may add to it.
-            self._hopeful[self._changed.pop()] = None
+            looked_at[self._changed.popitem()[0]] = None
         chosen: list[QueuedRequest[Waiting]] = []
-        for queue in [*self._hopeful, *(wanted.keys() | sent.keys()) - self._hopeful.keys()]:
+        for queue in [*looked_at, *(wanted.keys() | sent.keys()) - looked_at.keys()]:
             waiting = self._queues.get(queue)
-            most = None if waiting is None else ready(queue)
-            if waiting is None or (most is not None and most <= 0):
-                self._hopeful.pop(queue, None)
-            if waiting is not None:
-                chosen += _first_of(waiting, most, sent.get(queue, 0), wanted.get(queue, 0))
+            if waiting is None:
+                continue
+            most = ready(queue)
+            if most is None or most > 0:
+                self._hopeful[queue] = None
+            chosen += _first_of(waiting, most, sent.get(queue, 0), wanted.get(queue, 0))
         return chosen
 
     def next_deadline(self) -> Millis | None:

@@ -43,6 +43,7 @@ from .model.operations import (
 from .model.redrive_requests import Redrive
 from .model.reservation_requests import MarkRead, Page, Reservation
 from .model.schedule_requests import QueuedSchedule
+from .model.settings import QueueSettings
 from .model.stage_requests import StageInfo
 from .store_metrics import StoreMetrics
 from .thread_driver import ThreadDriver
@@ -212,6 +213,11 @@ class Store:
                 for each in queue.oldest_leases
             ],
         )
+
+    def settings(self, queue: str) -> QueueSettings:
+        """Return the settings of a queue as the last commit knew them, without waiting for one; raise
+        `InvalidQueueName`, `QueueNotFound`."""
+        return self._engine.catalog.require(queue).settings
 
     def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:
         """Return up to `limit` queues above the name `after` whose names begin with `prefix`, in

@@ -24,6 +24,8 @@ from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.access_rig import Files, looks
 
+pytestmark = pytest.mark.timeout(300)  # It starts processes.
+
 PROGRAM = (sys.executable, "-m", "spoolrack_server")
 DOCS = CHECKOUT / "docs" / "security.md"
 

@@ -135,7 +135,7 @@ def test_a_client_works_beside_a_running_server_and_both_see_all(root: Path, url
         with here.queue("jobs").messages() as stream, next(stream) as again:
             assert again.id == message.id
         here.update_queue("jobs", visibility_timeout=7)
-        assert there.create_queue("jobs", visibility_timeout=7).settings.visibility_timeout == 7
+        assert there.create_queue("jobs", visibility_timeout=7).info().settings.visibility_timeout == 7
         here.delete_queue("jobs")
         there.create_queue("jobs")
         assert here.queue("jobs").receive() == []

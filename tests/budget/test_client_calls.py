@@ -21,11 +21,11 @@ from spoolrack.testing import running_server
 
 PACKAGE = Path(spoolrack.__file__).parent
 ROUNDS = 5
-CEILINGS = {"send": 25, "receive": 30, "delete": 29, "ack": 7, "life of a stream": 85}
+CEILINGS = {"send": 25, "receive": 29, "delete": 27, "ack": 5, "life of a stream": 84}
 """Calls of functions, properties, comprehensions and generators of the client, in all its threads; not
 those of gRPC and of tracing. A ceiling may only fall: lower it when a change has made the count
 smaller."""
-LAYERS = {"send": 5, "delete": 7}
+LAYERS = {"send": 5, "delete": 5}
 """Coroutines from the queue's or the message's method to the frame on a stream, both included."""
 
 

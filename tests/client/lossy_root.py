@@ -67,8 +67,7 @@ class LossyRoot:
     def client(self, *, retry: RetryPolicy = QUICK, runtime: Threads | None = None) -> spoolrack.Client:
         runtime = Threads() if runtime is None else runtime
         random = Random(next(_SEEDS))
-        core = aio.Client(self.transport(runtime), runtime, retry=retry, random=random)
-        return spoolrack.Client(core)
+        return spoolrack.Client(self.transport(runtime), runtime, retry=retry, random=random)
 
     def aio_client(self) -> aio.Client:
         runtime = Tasks()

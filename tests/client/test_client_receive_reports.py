@@ -24,8 +24,14 @@ Talk = Callable[[Iterator[rpc.StreamReceiveRequest]], Iterator[rpc.StreamReceive
 
 
 @contextlib.contextmanager
-def receiving(talk: Talk, released: list[rpc.MessageRelease] | None = None) -> Iterator[str]:
-    """Serve streams of receives by `talk`, and releases; yield the server's address."""
+def receiving(
+    talk: Talk,
+    *,
+    deletes_wait_for: threading.Event | None = None,
+    released: list[rpc.MessageRelease] | None = None,
+) -> Iterator[str]:
+    """Serve streams of receives by `talk`, and releases; yield the server's address. Without an event
+    there are no deletes."""
     server = grpc.server(ThreadPoolExecutor(8))
 
     def serve(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
@@ -48,6 +54,16 @@ def receiving(talk: Talk, released: list[rpc.MessageRelease] | None = None) -> I
             release, rpc.ReleaseRequest.FromString, rpc.ReleaseResponse.SerializeToString
         ),
     }
+
+    def delete(request: rpc.DeleteRequest, context: grpc.ServicerContext) -> rpc.DeleteResponse:
+        assert deletes_wait_for is not None
+        deletes_wait_for.wait(60)
+        return rpc.DeleteResponse(results=[rpc.DeleteResult() for _ in request.targets])
+
+    if deletes_wait_for is not None:
+        handlers["Delete"] = grpc.unary_unary_rpc_method_handler(
+            delete, rpc.DeleteRequest.FromString, rpc.DeleteResponse.SerializeToString
+        )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -69,6 +85,7 @@ class Listener:
     def __init__(self) -> None:
         self.first: rpc.ReceiveStart | None = None
         self.begun: list[int] = []
+        self.in_flight: list[int] = []
         self.has_ended = threading.Event()
 
     def talk(self, requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
@@ -79,7 +96,8 @@ class Listener:
                 if request.HasField("stop"):
                     yield rpc.StreamReceiveResponse(stopped=Empty())
                 else:
-                    self.begun.append(request.begun)
+                    self.begun.append(request.report.begun)
+                    self.in_flight.append(request.report.max_in_flight)
         finally:
             self.has_ended.set()
 
@@ -110,25 +128,50 @@ async def test_a_stream_of_tasks_reports_as_one_of_threads_does() -> None:
     assert len(listener.begun) < COUNT / 4
 
 
-def test_a_worker_says_how_many_handlers_it_has_and_reports_nothing() -> None:
-    listener = Listener()
+@contextlib.contextmanager
+def working(url: str, concurrency: int, prefetch: int) -> Iterator[threading.Semaphore]:
+    """Run a worker whose handlers release a semaphore."""
     handled = threading.Semaphore(0)
-    with receiving(listener.talk) as url, spoolrack.connect(url, retry=ONCE) as client:
+    with spoolrack.connect(url, retry=ONCE) as client:
         worker = client.queue("jobs").worker(
             lambda message: handled.release(),
-            concurrency=3,
-            prefetch=COUNT,
+            concurrency=concurrency,
+            prefetch=prefetch,
             on_error=lambda message, error: None,
         )
         running = threading.Thread(target=worker.run)
         running.start()
-        for _ in range(COUNT // 10):
-            assert handled.acquire(timeout=60)
+        yield handled
         worker.stop()
         running.join(60)
+
+
+def test_a_worker_of_one_handler_reports_nothing() -> None:
+    listener = Listener()
+    with receiving(listener.talk) as url:
+        with working(url, 1, COUNT) as handled:
+            for _ in range(COUNT // 10):
+                assert handled.acquire(timeout=60)
         assert listener.has_ended.wait(60)
     assert listener.first is not None
-    assert (listener.first.concurrency, listener.begun) == (3, [])
+    assert (listener.first.concurrency, listener.begun) == (1, [])
+
+
+def test_handlers_go_on_while_deletes_are_under_way_and_their_messages_take_no_place() -> None:
+    listener = Listener()
+    answer = threading.Event()
+    with (
+        receiving(listener.talk, deletes_wait_for=answer) as url,
+        working(url, 2, COUNT) as handled,
+    ):
+        for _ in range(COUNT):
+            assert handled.acquire(timeout=60)
+        until(lambda: listener.begun[-1:] == [COUNT])
+        until(lambda: listener.in_flight[-1] == 2 + 2 * COUNT)
+        answer.set()
+        until(lambda: listener.in_flight[-1] == 2 + COUNT)
+    assert listener.first is not None
+    assert listener.first.concurrency == 2
 
 
 def late(requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
@@ -142,7 +185,7 @@ def late(requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamRec
 
 def test_a_closed_stream_releases_the_messages_that_were_on_their_way() -> None:
     released: list[rpc.MessageRelease] = []
-    with receiving(late, released) as url, spoolrack.connect(url, retry=ONCE) as client:
+    with receiving(late, released=released) as url, spoolrack.connect(url, retry=ONCE) as client:
         with client.queue("jobs").messages() as stream:
             assert next(stream).id == "0"
         assert list(stream) == []
@@ -151,7 +194,7 @@ def test_a_closed_stream_releases_the_messages_that_were_on_their_way() -> None:
 
 async def test_a_closed_stream_of_tasks_releases_them_too() -> None:
     released: list[rpc.MessageRelease] = []
-    with receiving(late, released) as url:
+    with receiving(late, released=released) as url:
         async with (
             aio.connect(url, retry=ONCE) as client,
             client.queue("jobs").messages() as stream,

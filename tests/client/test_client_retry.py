@@ -46,12 +46,20 @@ def test_no_call_is_repeated_before_the_server_said(seed: int, millis: int) -> N
     assert pause >= millis / 1_000
 
 
-@given(count=st.integers(0, 10_000), jitter=st.floats(0.0, 1.0), seed=st.integers())
-def test_a_backoff_stays_between_its_bounds(count: int, jitter: float, seed: int) -> None:
+@given(count=st.integers(0, 10_000), jitter=st.integers(0, 100), seed=st.integers())
+def test_a_backoff_stays_between_its_bounds(count: int, jitter: int, seed: int) -> None:
     backoff = Backoff(initial=2.0, factor=3.0, maximum=timedelta(seconds=100), jitter=jitter)
     bound = min(100.0, 2.0 * 3.0 ** min(max(count - 1, 0), 64))
     delay = backoff.delay(count, Random(seed))
-    assert bound * (1.0 - jitter) <= delay <= bound * (1 + 1e-9)
+    assert bound * (1.0 - jitter / 100) * (1 - 1e-9) <= delay <= bound * (1 + 1e-9)
+
+
+def test_a_jitter_is_a_percentage_and_a_fraction_is_still_understood() -> None:
+    with pytest.warns(DeprecationWarning, match="write jitter=20 in place of 0.2"):
+        assert Backoff(jitter=0.2) == Backoff(jitter=20)
+    with pytest.warns(DeprecationWarning, match="write jitter=100 in place of 1"):
+        assert Backoff(jitter=1.0) == Backoff(jitter=100)
+    assert Backoff(jitter=1).delay(1, Random(1)) > 0.99
 
 
 @given(count=st.integers(0, 10_000), seed=st.integers())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
+from spoolrack_server.rpc.calls import Requests
 from spoolrack_server.rpc.flow_control import FlowControl
 
 from tests.support.server_rig import Client, next_messages
@@ -85,6 +87,60 @@ async def test_a_stream_that_waits_for_credits_ends_when_it_is_told() -> None:
         await turns()
         flow_control.stop()
         await due
+
+
+async def test_every_credit_that_comes_back_in_another_thread_is_seen() -> None:
+    flow_control, returns = FlowControl(1, FOR_EVER), 1_000
+
+    def give_back() -> None:
+        for _ in range(returns):
+            charged.acquire()
+            flow_control.credits.give_back(1)
+
+    charged = threading.Semaphore(0)
+    thread = threading.Thread(target=give_back)
+    thread.start()
+    for _ in range(returns):
+        flow_control.credits.charge(1)
+        charged.release()
+        await flow_control.wait()
+    thread.join()
+
+
+def test_a_credit_that_comes_back_after_the_loop_has_ended_does_no_harm() -> None:
+    async def make() -> FlowControl:
+        return FlowControl(1)
+
+    asyncio.run(make()).credits.give_back(0)
+
+
+async def test_a_closed_stream_is_not_woken_by_its_leases() -> None:
+    flow_control = FlowControl(1, FOR_EVER)
+    flow_control.credits.charge(1)
+    due = started(flow_control)
+    await turns()
+    flow_control.close()
+    flow_control.credits.give_back(1)
+    await turns()
+    assert not due.done()
+    due.cancel()
+
+
+async def test_a_stream_that_has_ended_leaves_no_garbage_to_collect(client: Client) -> None:
+    await client.create()
+    kinds = FlowControl, Requests
+    gc.disable()
+    try:
+        stream = client.stream(1)
+        await client.send(b"x")
+        await next_messages(stream, 1)
+        assert {type(each) for each in gc.get_objects() if isinstance(each, kinds)} == set(kinds)
+        stream.cancel()
+        async with asyncio.timeout(20):
+            while any(isinstance(each, kinds) for each in gc.get_objects()):
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()
 
 
 async def test_a_consumer_that_holds_all_but_one_message_gets_the_next(client: Client) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from spoolrack_server.process.garbage import frozen_afterwards
+from spoolrack_server.process.garbage import STEP, collect_as_memory_grows, frozen_afterwards
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.store import Store
 
@@ -31,6 +32,38 @@ def test_a_collection_looks_at_no_message_that_the_start_has_read(tmp_path: Path
     with store:
         assert len(gc.get_objects()) < COUNT
         assert store.queue("q").counts.ready_count == COUNT
+
+
+async def test_what_lives_long_is_looked_at_once_and_only_as_memory_grows() -> None:
+    sizes = [10 * STEP, 10 * STEP + 1, 11 * STEP, 12 * STEP - 1, 6 * STEP, 7 * STEP]
+    frozen: list[int] = []
+    made: list[list[int]] = []
+    measured = asyncio.Event()
+
+    def measure() -> int:
+        frozen.append(gc.get_freeze_count())
+        made.extend([] for _ in range(COUNT))
+        if len(frozen) == len(sizes):
+            measured.set()
+        return sizes[min(len(frozen), len(sizes)) - 1]
+
+    gc.unfreeze()
+    before = gc.get_threshold()
+    collecting = asyncio.create_task(collect_as_memory_grows(measure, every=0))
+    await measured.wait()
+    collecting.cancel()
+    await asyncio.gather(collecting, return_exceptions=True)
+    grown = [count > 0 for count in frozen]
+    assert grown == [False] * 3 + [True] * 3, "after the memory has grown by a step"
+    assert abs(frozen[5] - frozen[3]) < COUNT
+    assert gc.get_freeze_count() > frozen[5] + COUNT, "and after it has grown again from less"
+    assert gc.get_threshold() == before
+
+
+async def test_the_collector_stays_as_it_is_where_memory_cannot_be_measured() -> None:
+    before = gc.get_threshold()
+    await collect_as_memory_grows(lambda: None)
+    assert gc.get_threshold() == before
 
 
 def test_garbage_is_collected_again_after_a_start_that_fails() -> None:

@@ -72,9 +72,18 @@ async def test_a_report_has_no_response_and_ends_the_silence_of_a_stream(
     await client.until_ready(3)
     await client.send(b"4")
     await client.until_ready(4)
-    await stream.write(rpc.StreamReceiveRequest(begun=3))
+    await stream.write(rpc.StreamReceiveRequest(report=rpc.ReceiveReport(begun=3)))
     again = await next_messages(stream, 4)
     assert [message.receive_count for message in again] == [2, 1, 1, 1]
+
+
+async def test_a_report_changes_how_many_messages_may_be_in_flight(client: Client) -> None:
+    await client.create()
+    await client.send(b"1", b"2", b"3")
+    stream = await opened(client, concurrency=1, max_in_flight=1)
+    await next_messages(stream, 1)
+    await stream.write(rpc.StreamReceiveRequest(report=rpc.ReceiveReport(begun=1, max_in_flight=3)))
+    assert [message.body for message in await next_messages(stream, 2)] == [b"2", b"3"]
 
 
 async def test_a_report_holds_for_the_requests_that_follow(client: Client, clock: ManualClock) -> None:
@@ -83,7 +92,7 @@ async def test_a_report_holds_for_the_requests_that_follow(client: Client, clock
     stream = await opened(client, concurrency=1)
     first, *_ = await next_messages(stream, 4)
     delete = rpc.DeleteRequest(targets=[rpc.DeleteTarget(receipt=first.receipt)])
-    await stream.write(rpc.StreamReceiveRequest(begun=3))
+    await stream.write(rpc.StreamReceiveRequest(report=rpc.ReceiveReport(begun=3)))
     await stream.write(rpc.StreamReceiveRequest(correlation_id=7, delete=delete))
     answer = await stream.read()
     assert (answer.correlation_id, len(answer.delete.results)) == (7, 1)

@@ -17,6 +17,8 @@ from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 
+pytestmark = pytest.mark.timeout(300)  # It starts processes.
+
 PROGRAM = """
 import asyncio, sys
 from spoolrack_server.process.serve import serve

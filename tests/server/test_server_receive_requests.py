@@ -138,7 +138,7 @@ async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
         Request(correlation_id=5, release=rpc.ReleaseRequest()),
         Request(correlation_id=6, reject=rpc.RejectRequest()),
         Request(correlation_id=7, extend=rpc.ExtendLeasesRequest()),
-        Request(correlation_id=8, begun=0),
+        Request(correlation_id=8, report=rpc.ReceiveReport(begun=0)),
         Request(correlation_id=9, reject=rpc.RejectRequest(rejections=[{"reason": "x" * 1_025}])),
     ]
     for request in wrong:
@@ -193,7 +193,7 @@ async def test_a_first_request_that_asks_for_something_else_ends_the_stream(clie
     await client.create()
     for first in (
         Request(delete=rpc.DeleteRequest(queue="q")),
-        Request(begun=1),
+        Request(report=rpc.ReceiveReport(begun=1)),
         Request(stop=Empty()),
         Request(),
     ):

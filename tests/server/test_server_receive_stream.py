@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.app.store_access import READERS
 from spoolrack_server.process.server import Server
 from spoolrack_server.rpc.queue_service import QueueService
 from spoolrack_server.system.logs import make_log
@@ -38,6 +40,22 @@ class Nobody:
 
 
 NOBODY: Any = Nobody()
+
+
+async def test_receives_wait_for_no_look_at_files(server: Server, client: Client) -> None:
+    await client.create()
+    assert server._service is not None
+    access, looked = server._service._app.access, threading.Event()
+    looks = [asyncio.ensure_future(access.read(looked.wait)) for _ in range(READERS)]
+    try:
+        stream = client.stream(1)
+        waiting = asyncio.ensure_future(client.receive(wait=LONG))
+        await client.send(b"a", b"b")
+        found = [*await next_messages(stream, 1), *await waiting]
+        assert {message.body for message in found} == {b"a", b"b"}
+    finally:
+        looked.set()
+        await asyncio.gather(*looks)
 
 
 async def test_a_delete_over_another_connection_gives_the_credit_back(

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as rpc
@@ -18,15 +19,74 @@ from spoolrack_store.model.dead_letter_records import DeadLetterRecord, encode_r
 from spoolrack_store.model.names import Death, Name, Stem, dead_letter_path
 from spoolrack_store.model.transitions import State
 
-from tests.server.redrive_rig import (
-    NOWHERE,
-    die,
-    ended,
-    listed,
-    peek,
-    start,
-)
-from tests.support.server_rig import Client, refused, served
+from tests.support.server_rig import MANY_LOOKS, Client, refused, served
+
+RUNNING = rpc.REDRIVE_STATE_RUNNING
+PAUSE = 0.002
+"""Seconds between two looks: the store has a disk to wait for, whatever the clock says."""
+NOWHERE = "01890a5d-ac96-774b-bcce-b302099a8057"
+"""An id that nothing has."""
+
+
+async def die(client: Client, clock: ManualClock, *bodies: bytes, queue: str = "q") -> list[str]:
+    """Send messages, and receive each until it is a dead letter in "dead"; their ids."""
+    await client.create("dead")
+    await client.create(
+        queue, max_receives=1, dead_letter_queue="dead", visibility_timeout=Duration(seconds=1)
+    )
+    before = (await client.counts("dead")).ready_count
+    ids = await client.send(*bodies, queue=queue)
+    assert len(await client.receive(len(bodies), queue=queue)) == len(bodies)
+    clock.advance(Millis(1_000))
+    assert await client.receive(len(bodies), queue=queue) == []
+    for _ in range(MANY_LOOKS):
+        if (await client.counts("dead")).ready_count == before + len(bodies):
+            return ids
+        await asyncio.sleep(PAUSE)
+    raise AssertionError("they don't die")
+
+
+async def start(client: Client, queue: str = "dead", **more: Any) -> rpc.Redrive:
+    request = rpc.StartRedriveRequest(queue=queue, **more)
+    response: rpc.StartRedriveResponse = await client.stub.StartRedrive(request)
+    return response.redrive
+
+
+async def get(client: Client, id: str) -> rpc.Redrive:
+    response: rpc.GetRedriveResponse = await client.stub.GetRedrive(rpc.GetRedriveRequest(id=id))
+    return response.redrive
+
+
+async def listed(client: Client, **more: Any) -> rpc.ListRedrivesResponse:
+    response: rpc.ListRedrivesResponse = await client.stub.ListRedrives(rpc.ListRedrivesRequest(**more))
+    return response
+
+
+async def ended(client: Client, id: str) -> rpc.Redrive:
+    """Return the redrive once it has ended, which it does in the background."""
+    for _ in range(MANY_LOOKS):
+        found = await get(client, id)
+        if found.state != RUNNING:
+            assert found.HasField("end_time")
+            return found
+        await asyncio.sleep(PAUSE)
+    raise AssertionError(f"it goes on and on: {found}")
+
+
+async def peek(client: Client, queue: str, **more: Any) -> list[pb.Message]:
+    """Return all messages of a queue, page by page."""
+    found: list[pb.Message] = []
+    token = ""
+    while True:
+        response = await client.stub.ListMessages(
+            queues.ListMessagesRequest(
+                queue=queue, page_token=token, view=queues.MESSAGE_VIEW_FULL, **more
+            )
+        )
+        found.extend(response.messages)
+        token = response.next_page_token
+        if not token:
+            return found
 
 
 async def test_redrives_are_listed_in_pages(client: Client, clock: ManualClock) -> None:

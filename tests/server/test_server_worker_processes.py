@@ -23,6 +23,8 @@ from spoolrack_server.system.control_channel import ControlChannel
 from tests.support import STUCK
 from tests.support.scrape import Scrape, scrape_at
 
+pytestmark = pytest.mark.timeout(300)  # It starts processes.
+
 
 @dataclass
 class Running:

@@ -298,3 +298,54 @@ async def test_each_operation_has_the_errors_of_sqs_in_both_protocols(server: Se
     await sqs.create("small", MaximumMessageSize="1024")
     for operation, parameters, error in ERRORS:
         await require_error(server, operation, parameters, error)
+
+
+MALFORMED: Final = [
+    ("SendMessage", "MessageAttributes", {"a": "b"}),
+    ("SendMessage", "MessageAttributes", ["a"]),
+    ("SendMessage", "MessageBody", 7),
+    ("SendMessage", "DelaySeconds", "soon"),
+    ("SendMessage", "DelaySeconds", True),
+    ("ReceiveMessage", "AttributeNames", "All"),
+    ("ReceiveMessage", "MessageAttributeNames", [1]),
+    ("SetQueueAttributes", "Attributes", {"DelaySeconds": 9}),
+    ("SetQueueAttributes", "Attributes", "x"),
+    ("TagQueue", "Tags", ["a"]),
+    *((operation, "Entries", wrong) for operation in BATCHES for wrong in ("x", ["x"])),
+]
+
+
+@pytest.mark.parametrize(("operation", "parameter", "wrong"), MALFORMED)
+async def test_a_parameter_of_another_type_is_named(
+    server: Server, sqs: Sqs, operation: str, parameter: str, wrong: object
+) -> None:
+    await sqs.create("q")
+    answer = await raw(server, operation, {**CALLS[operation], parameter: wrong})
+    assert answer.status == 400
+    assert answer.json["__type"] == "com.amazonaws.sqs#SerializationException"
+    assert f"The parameter {parameter} must be a" in answer.json["message"]
+
+
+async def test_a_bad_entry_beside_a_good_one_fails_alone(server: Server, sqs: Sqs) -> None:
+    await sqs.create("q")
+    await sqs.send("/q", "x")
+    (message,) = await sqs.receive("/q")
+    handle = {"Id": "good", "ReceiptHandle": message["ReceiptHandle"]}
+    good = {
+        "SendMessageBatch": {"Id": "good", "MessageBody": "y"},
+        "ChangeMessageVisibilityBatch": {**handle, "VisibilityTimeout": 100},
+        "DeleteMessageBatch": handle,
+    }
+    wrong: dict[str, list[dict[str, object]]] = {
+        "SendMessageBatch": [{"MessageBody": "z", "MessageAttributes": {"a": "b"}}],
+        "ChangeMessageVisibilityBatch": [{"VisibilityTimeout": "y"}, {"VisibilityTimeout": 43_201}],
+        "DeleteMessageBatch": [{"ReceiptHandle": "x"}],
+    }
+    for operation, entry in good.items():
+        bad = [{**entry, **each, "Id": f"bad{at}"} for at, each in enumerate(wrong[operation])]
+        answer = await raw(server, operation, {**Q, "Entries": [*bad, entry]})
+        assert answer.status == 200
+        assert [each["Id"] for each in answer.json["Successful"]] == ["good"], operation
+        assert [each["Id"] for each in answer.json["Failed"]] == [each["Id"] for each in bad]
+        assert all(each["SenderFault"] for each in answer.json["Failed"])
+    assert [each["Body"] for each in await sqs.receive("/q")] == ["y"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 from spoolrack_store.engine.engine import Engine
@@ -66,6 +67,30 @@ def test_a_receive_takes_from_all_groups_alike(engine: Engine) -> None:
     found = bodies(receive(engine, 6))
     assert sorted(found) == ["a0", "a1", "b4", "b5", "c8", "c9"]
     assert all(one < other for one, other in pairwise(found) if one[0] == other[0])
+
+
+@pytest.mark.parametrize("queue", ["q", "strict"])
+@pytest.mark.parametrize("seed", range(6))
+def test_receives_get_all_that_is_asked_for_and_ready_in_groups_of_unequal_length(
+    engine: Engine, seed: int, queue: str
+) -> None:
+    random = Random(seed)
+    groups = [group for group in ["", *"abcde"] for _ in range(random.choice((0, 1, 2, 7, 20)))]
+    random.shuffle(groups)
+    middle = random.randint(0, len(groups))
+    for part in filter(None, (groups[:middle], groups[middle:])):
+        send(engine, part, queue)
+    left = len(groups)
+    while left:
+        wanted = [random.randint(1, 9) for _ in range(1 if queue == "strict" else random.randint(1, 3))]
+        answers = done(engine, *(Receive(queue=queue, max_messages=most) for most in wanted))
+        found = [messages_of(each) for each in answers]
+        expected = min(sum(wanted), left)
+        assert sum(map(len, found)) == expected
+        assert all(len(each) <= most for each, most in zip(found, wanted, strict=True))
+        receipts = [message.receipt or "" for each in found for message in each]
+        done(engine, Delete(queue=queue, receipts=receipts))
+        left -= expected
 
 
 def test_groups_take_turns_over_receives(engine: Engine) -> None:

@@ -14,12 +14,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from spoolrack_store.model.operations import CreateQueue, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP
 
+pytestmark = pytest.mark.timeout(300)
 GROUPS = int(os.environ.get("SPOOLRACK_GROUPS", "20"))
 SIZE = int(os.environ.get("SPOOLRACK_GROUP_SIZE", "10"))
 KILLS = int(os.environ.get("SPOOLRACK_KILLS", "4"))

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from random import Random
 
+import pytest
 from spoolrack_store.model.operations import CreateQueue, Delete, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
@@ -18,6 +19,7 @@ from spoolrack_store.store import Store
 from tests.store.front_rig import GIVE_UP, bodies_of, receipts_of
 from tests.store.working_rig import Worker, ended, started
 
+pytestmark = pytest.mark.timeout(300)
 KILLS = int(os.environ.get("SPOOLRACK_KILLS", "10"))
 PROCESSES = 3
 ECHO = """

@@ -24,6 +24,7 @@ from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
 from tests.store.working_rig import Worker
 from tests.support.listing import messages_in
 
+pytestmark = pytest.mark.timeout(300)
 SNAPSHOTS = int(os.environ.get("SPOOLRACK_SNAPSHOTS", "5"))
 
 

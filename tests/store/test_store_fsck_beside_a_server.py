@@ -19,6 +19,7 @@ from tests.support.engine_story import QUEUES, SETTINGS, Story
 from tests.support.power_disk import Model
 from tests.support.root_rig import Still, done, make_root, opened, single, stem_of
 
+pytestmark = pytest.mark.timeout(300)
 SEEDS = max(1, int(os.environ.get("SPOOLRACK_STORIES", "50")) // 5)
 
 

@@ -115,3 +115,15 @@ def test_messages_that_reach_no_consumer_leave_their_numbers_to_others() -> None
     credits.undeliver(2)
     credits.give_back(2, is_answer=False)
     assert credits.deliver(1) == 1
+
+
+def test_a_report_changes_the_limit_and_one_without_keeps_it() -> None:
+    credits = Credits(2, lambda: None, concurrency=1)
+    credits.charge(credits.free)
+    credits.deliver(2)
+    credits.report(1, 5)
+    assert credits.free == 3
+    credits.report(2)
+    assert credits.free == 3
+    credits.report(2, 1)
+    assert credits.free == 0

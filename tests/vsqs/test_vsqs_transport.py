@@ -286,7 +286,8 @@ async def test_a_cancelled_receive_leases_nothing(url: str, folder: Path) -> Non
         await client.create_queue("jobs")
         jobs = client.queue("jobs")
         waiting = [asyncio.create_task(jobs.receive(wait=STUCK)) for _ in range(20)]
-        await asyncio.sleep(0.05)
+        for _ in waiting:
+            await asyncio.sleep(0)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)

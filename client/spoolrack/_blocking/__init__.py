@@ -1,6 +1,6 @@
 """The blocking client, for programs of threads: `spoolrack.connect` returns it.
 
-A facade: the logic is that of `spoolrack.aio`, run to its end in the calling thread over a transport
+The methods are those of `spoolrack.aio`, each run to its end in the calling thread over a transport
 that blocks. No thread hops, no event loop, and Ctrl-C interrupts a call as it does any other.
 
 Clients, queues and streams may be shared by threads; concurrent sends to a queue are batched. They must
@@ -8,9 +8,17 @@ not be taken through a fork: the first use in the child raises `ForkedClient`.
 """
 
 from .batch import Batch
-from .client import Client, Redrives, Reservations, Schedules, Staging, connect
+from .client import Client, connect
 from .message import Message, MessageStream, Worker
 from .queue import Queue
+from .resources import (
+    RedriveHandle,
+    Redrives,
+    ReservationHandle,
+    Reservations,
+    Schedules,
+    Staging,
+)
 
 __all__ = [
     "Batch",
@@ -18,7 +26,9 @@ __all__ = [
     "Message",
     "MessageStream",
     "Queue",
+    "RedriveHandle",
     "Redrives",
+    "ReservationHandle",
     "Reservations",
     "Schedules",
     "Staging",

@@ -1,10 +1,14 @@
-"""Blocking methods that are made of asynchronous ones, with their arguments and docstrings."""
+"""Blocking methods that are made of asynchronous ones, with their arguments and docstrings.
+
+A blocking object has the state of an asynchronous one, so that each method runs over it as it is. The
+methods await nothing of the surface, but the state's private coroutines and those of the transport.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from .._runtime import run
 
@@ -12,31 +16,60 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@overload
 def blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Any, P], T]:
-    """Make the method of a class that has the asynchronous object in `_core`."""
+) -> Callable[Concatenate[Any, P], T]: ...
+@overload
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, object]], returns: type[T]
+) -> Callable[Concatenate[Any, P], T]: ...
+@overload
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, object]],
+    returns: type[T],
+    *,
+    or_none: Literal[True],
+) -> Callable[Concatenate[Any, P], T | None]: ...
+def blocking(
+    method: Callable[..., Coroutine[Any, Any, Any]], returns: Any = None, *, or_none: bool = False
+) -> Any:
+    """Make the method of a class with the same state. `returns`: its type, if it is a blocking one."""
 
     @wraps(method)
-    def blocks(self: Any, /, *given: P.args, **named: P.kwargs) -> T:
-        return run(method(self._core, *given, **named))
+    def blocks(self: Any, /, *given: Any, **named: Any) -> Any:
+        return run(method(self, *given, **named))
 
     return blocks
 
 
+def returning(
+    method: Callable[Concatenate[Any, P], object], returns: type[T]
+) -> Callable[Concatenate[Any, P], T]:
+    """Take over a method that makes no call, and returns a blocking object here."""
+    same: Any = method
+    return same  # type: ignore[no-any-return]
+
+
+@overload
 def blocking_items(
     method: Callable[Concatenate[Any, P], AsyncIterator[T]],
-) -> Callable[Concatenate[Any, P], Iterator[T]]:
-    """Make such a method that returns an iterator."""
+) -> Callable[Concatenate[Any, P], Iterator[T]]: ...
+@overload
+def blocking_items(
+    method: Callable[Concatenate[Any, P], AsyncIterator[object]], of: type[T]
+) -> Callable[Concatenate[Any, P], Iterator[T]]: ...
+def blocking_items(method: Callable[..., AsyncIterator[Any]], of: Any = None) -> Any:
+    """Make such a method that returns an iterator, of blocking objects if `of` is their type."""
 
     @wraps(method)
-    def blocks(self: Any, /, *given: P.args, **named: P.kwargs) -> Iterator[T]:
-        return blocking_iterator(method(self._core, *given, **named))
+    def blocks(self: Any, /, *given: Any, **named: Any) -> Any:
+        return _iterator(method(self, *given, **named))
 
     return blocks
 
 
-def blocking_iterator(items: AsyncIterator[T]) -> Iterator[T]:
+def _iterator(items: AsyncIterator[T]) -> Iterator[T]:
     """Iterate over an asynchronous iterator that never suspends. A generator is closed at the end, or
     when this iterator is garbage-collected."""
     try:

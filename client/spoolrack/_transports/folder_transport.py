@@ -89,11 +89,11 @@ class FolderDeliveries:
             self._connected = True
             return self._under_way
 
-    def report(self, begun: int) -> None:
+    def report(self, begun: int, max_in_flight: int) -> None:
         credits = self._request.credits
         assert credits is not None
         was_silent = credits.is_silent
-        credits.report(begun)
+        credits.report(begun, max_in_flight)
         if was_silent and (store := self._store) is not None:
             store.retry_receives()
 

@@ -72,11 +72,11 @@ class ChannelCalls(Protocol):
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
         stop: Any,
     ) -> ReportingFrames:
-        """Open a call that takes reports after its first `request`. `report_of` makes the request that
-        reports a number, `stop` is the last one; `method_of_one` is the same method, for a single
+        """Open a call that takes reports after its first `request`. `report_of` makes the request of a
+        report, `stop` is the last one; `method_of_one` is the same method, for a single
         request."""
 
     async def close(self) -> None: ...
@@ -99,7 +99,7 @@ class Frames(Protocol):
 class ReportingFrames(Frames, Protocol):
     """The responses of a call that takes reports."""
 
-    def report(self, number: int) -> None:
+    def report(self, told: Any) -> None:
         """Send a report soon: at once, if the last one was sent `PACE` seconds ago. Of those that wait
         only the last one is sent."""
 
@@ -144,7 +144,7 @@ class ThreadCalls:
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
         stop: Any,
     ) -> ReportingFrames:
         try:
@@ -201,7 +201,7 @@ class ReportingThreadFrames(ThreadFrames):
         self,
         method: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
         stop: Any,
         target: str,
         calls: ThreadCalls,
@@ -221,14 +221,14 @@ class _Reports:
     """Reports of a call. It must not refer to the call, which would keep it alive then."""
 
     def __init__(self) -> None:
-        self._newest = 0
+        self._newest: Any = None
         self._is_due = False
         """Whether the thread that sends the newest one was woken for it."""
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ended = threading.Event()
 
-    def report(self, number: int) -> None:
-        self._newest = number
+    def report(self, told: Any) -> None:
+        self._newest = told
         if not self._is_due:
             self._is_due = True
             self._wakes.put(None)
@@ -237,15 +237,15 @@ class _Reports:
         self._ended.set()
         self._wakes.put(None)
 
-    def outgoing(self, first: Any, report_of: Callable[[int], Any], last: Any) -> Iterator[Any]:
+    def outgoing(self, first: Any, report_of: Callable[[Any], Any], last: Any) -> Iterator[Any]:
         """Yield the first request, reports until the end, and the last request."""
         yield first
-        sent = 0
+        sent: Any = None
         while not self._ended.is_set():
             self._wakes.get()
             # Before the newest is read: a newer one wakes this thread again.
             self._is_due = False
-            if self._newest > sent:
+            if self._newest != sent:
                 sent = self._newest
                 yield report_of(sent)
                 self._ended.wait(PACE)
@@ -283,7 +283,7 @@ class TaskCalls:
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
         stop: Any,
     ) -> ReportingFrames:
         try:
@@ -352,7 +352,7 @@ class ReportingTaskFrames(TaskFrames):
         method: Callable[..., Any],
         method_of_one: Callable[..., Any],
         request: Any,
-        report_of: Callable[[int], Any],
+        report_of: Callable[[Any], Any],
         stop: Any,
         target: str,
         calls: TaskCalls,
@@ -364,15 +364,15 @@ class ReportingTaskFrames(TaskFrames):
         self._open_again: Callable[[], TaskFrames] = lambda: TaskFrames(
             method_of_one(request), target, calls
         )
-        self._newest = 0
+        self._newest: Any = None
         self._some = asyncio.Event()
         self._broke = False
         self._writer = asyncio.get_running_loop().create_task(
             self._write(request), name="spoolrack-reports"
         )
 
-    def report(self, number: int) -> None:
-        self._newest = number
+    def report(self, told: Any) -> None:
+        self._newest = told
         self._some.set()
 
     def stop(self) -> None:

@@ -51,8 +51,10 @@ class GrpcDeliveries:
 
     def __init__(self, frames: ReportingFrames) -> None:
         self._frames = frames
-        self.report = frames.report
         self.stop = frames.stop
+
+    def report(self, begun: int, max_in_flight: int) -> None:
+        self._frames.report((begun, max_in_flight))
 
     async def next(self) -> Sequence[Envelope]:
         while True:
@@ -214,7 +216,9 @@ class GrpcTransport:
                 stub.StreamReceive,
                 stub.one_request.StreamReceive,
                 rpc.StreamReceiveRequest(start=start),
-                lambda begun: rpc.StreamReceiveRequest(begun=begun),
+                lambda told: rpc.StreamReceiveRequest(
+                    report=rpc.ReceiveReport(begun=told[0], max_in_flight=told[1])
+                ),
                 rpc.StreamReceiveRequest(stop=Empty()),
             )
         )

@@ -1,4 +1,4 @@
-"""The client for asyncio, `spoolrack.aio.connect()`, and the logic of the one for threads.
+"""The client for asyncio, `spoolrack.aio.connect()`; the one for threads is made of its methods.
 
 The same surface as `spoolrack`, with `await`, `async for` and `async with`. A client belongs to the
 event loop in which it was made, and, like all of asyncio, to one thread.
@@ -15,8 +15,8 @@ from ._batch import Batch
 from ._client import Client, connect
 from ._message import Message, MessageStream
 from ._queue import Queue
-from ._redrives import Redrives
-from ._reservations import Reservations
+from ._redrives import RedriveHandle, Redrives
+from ._reservations import ReservationHandle, Reservations
 from ._schedules import Schedules
 from ._staging import Staging
 from ._worker import Worker
@@ -27,7 +27,9 @@ __all__ = [
     "Message",
     "MessageStream",
     "Queue",
+    "RedriveHandle",
     "Redrives",
+    "ReservationHandle",
     "Reservations",
     "Schedules",
     "Staging",

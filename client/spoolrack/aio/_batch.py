@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
-from .._outgoing import outgoing_of, size_of
+from .._outgoing import outgoing, size_of
 from .._runtime import Signal, Started
 from .._stage_values import BatchOptions, PublishResult
-from .._values import MAX_BATCH, Attributes, Outgoing, Seconds, seconds_of
+from .._values import MAX_BATCH, Outgoing, StagedOptions, seconds_of
 from ..errors import InvalidRequest, OutcomeUnknown, SpoolrackError, StageNotFound, Timeout, Unreachable
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ._queue import Queue
+    from ._queue import QueueHandle
 
 CHUNK_BYTES: Final = 1024 * 1024
 """Bytes of bodies and attributes in one chunk; a larger message is one by itself."""
@@ -54,11 +54,8 @@ class _Pile:
     size: int = 0
 
 
-class Batch:
-    """Messages that appear together; `client.batch()` and `queue.batch()` make one.
-
-    For one task, or thread, at a time.
-    """
+class BatchState:
+    """A batch, for threads or tasks."""
 
     def __init__(
         self, context: ClientContext, queue: str | None = None, **options: Unpack[BatchOptions]
@@ -98,7 +95,7 @@ class Batch:
 
     @property
     def stage(self) -> str:
-        """The name under which the messages are staged."""
+        """The name under which the messages are staged: for `client.staging.publish` and `abort`."""
         return self._stage
 
     @property
@@ -132,50 +129,14 @@ class Batch:
         then left; publish it again by the batch's writer and epoch."""
         return self._in_doubt
 
-    async def send(
-        self,
-        body: bytes | str,
-        *,
-        attributes: Attributes | None = None,
-        delay: Seconds | None = None,
-        group: str = "",
-        priority: int = 0,
-    ) -> None:
-        """Add a message for the queue whose `batch()` made this one: see `send_to`.
-
-        A batch of `client.batch()` has no such queue, and raises `InvalidRequest`.
-        """
-        if self._queue is None:
-            raise InvalidRequest(
-                "This batch has no queue of its own: use send_to(queue, body), or a batch of "
-                "queue.batch()."
-            )
-        await self.send_to(
-            self._queue, body, attributes=attributes, delay=delay, group=group, priority=priority
-        )
-
-    async def send_to(
-        self,
-        queue: Queue | str,
-        body: bytes | str,
-        *,
-        attributes: Attributes | None = None,
-        delay: Seconds | None = None,
-        group: str = "",
-        priority: int = 0,
-    ) -> None:
-        """Add a message for a queue: see `spoolrack.Batch.send_to`."""
-        given: Attributes = {} if attributes is None else attributes
-        await self._add(
-            arguments.queue_name(queue),
-            outgoing_of(
-                Outgoing(body=body, attributes=given, delay=delay, group=group, priority=priority)
-            ),
-        )
-
     async def _add(self, queue: str, message: Outgoing) -> None:
         if self._ended:
             raise InvalidRequest("The batch has ended: begin another one.")
+        if message.deliver_at is not None or message.deduplication_id:
+            raise InvalidRequest(
+                "A message of a batch can't have deliver_at or a deduplication_id: give it a delay, "
+                "and the batch a writer and an epoch."
+            )
         size = size_of(message)
         delay = None if message.delay is None else seconds_of(message.delay)
         key = (queue, delay, message.priority)
@@ -257,24 +218,6 @@ class Batch:
                     "or was aborted. Nothing was published."
                 )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended = True
-        if error is not None:
-            await self._drop()
-            return
-        try:
-            await self._stage_rest()
-        except BaseException:
-            await self._drop()
-            raise
-        if self._publishes:
-            await self._publish()
-
     async def _stage_rest(self) -> None:
         """Return once all messages are staged; raises what prevents that."""
         while self._piles:
@@ -344,9 +287,59 @@ class Batch:
         except SpoolrackError as error:
             log.warning("stage %s is left until it expires: %s", self._stage, error)
 
-    def _describe(self) -> str:
-        state = "published" if self._published else "ended" if self._ended else "open"
-        return f"{self._stage} at {self._context.transport.target}, {self._messages} messages, {state}"
-
     def __repr__(self) -> str:
-        return f"<spoolrack.aio.Batch {self._describe()}>"
+        state = "published" if self._published else "ended" if self._ended else "open"
+        package = type(self).__module__.rpartition("._")[0]
+        target = self._context.transport.target
+        return f"<{package}.Batch {self._stage} at {target}, {self._messages} messages, {state}>"
+
+
+class Batch(BatchState):
+    """Messages that appear together, in one queue or several; `client.batch()` and `queue.batch()` make
+    one.
+
+    At the end of the block all of them are published: they appear, also after a crash, or none does.
+    If the block raises, all are dropped. For one task, or thread, at a time.
+    """
+
+    async def send(self, body: bytes | str, **options: Unpack[StagedOptions]) -> None:
+        """Add a message for the queue whose `batch()` made this one: see `send_to`.
+
+        A batch of `client.batch()` has no such queue, and raises `InvalidRequest`.
+        """
+        if self._queue is None:
+            raise InvalidRequest(
+                "This batch has no queue of its own: use send_to(queue, body), or a batch of "
+                "queue.batch()."
+            )
+        await self._add(self._queue, outgoing(body, **options))
+
+    async def send_to(
+        self, queue: QueueHandle | str, body: bytes | str, **options: Unpack[StagedOptions]
+    ) -> None:
+        """Add a message for a queue. Options, all by name: `attributes`, `delay`, `group` and
+        `priority`, as those of `Queue.send`; a delay counts from the publication.
+
+        Each 1,000 messages or 1 MiB for one queue with one delay are staged in the background as a
+        chunk; the caller waits while the chunk before is still being staged. An error of a chunk is
+        raised by a later call, or at the end of the block.
+        """
+        await self._add(arguments.queue_name(queue), outgoing(body, **options))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended = True
+        if error is not None:
+            await self._drop()
+            return
+        try:
+            await self._stage_rest()
+        except BaseException:
+            await self._drop()
+            raise
+        if self._publishes:
+            await self._publish()

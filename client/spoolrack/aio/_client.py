@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import fields
-from datetime import timedelta
 from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
-from .._settings import CHOICES, MOST, QueueSettings, Settings
+from .._settings import Settings
 from .._stage_values import BatchOptions
 from .._transports import ClientTransport
 from .._transports.url import open_transport
 from .._values import QueueInfo, Seconds
-from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
 from ._batch import Batch
 from ._pagination import items
-from ._queue import Queue
+from ._queue import Queue, QueueHandle
+from ._queue_changes import create_queue, delete_queue, update_queue
 from ._redrives import Redrives
 from ._reservations import Reservations
 from ._schedules import Schedules
 from ._staging import Staging
-
-_KNOWN: Final = {setting.name: setting.default for setting in fields(QueueSettings)}
 
 
 def connect(
@@ -44,8 +40,10 @@ def connect(
     return Client(open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry)
 
 
-class Client:
-    """A connection to a server; `connect` makes one. Use it with `async with`, or `close` it."""
+class ClientState:
+    """A client, for threads or tasks."""
+
+    _queue_type: ClassVar[type[QueueHandle]]
 
     def __init__(
         self,
@@ -57,7 +55,37 @@ class Client:
         random: Random | None = None,
     ) -> None:
         self._context = ClientContext(transport, runtime, timeout=timeout, retry=retry, random=random)
-        self._queues: dict[str, Queue] = {}
+        self._queues: dict[str, Any] = {}
+
+    def _handle(self, name: str) -> Any:
+        # One per name, so that all who send to a queue share its calls.
+        found = self._queues.get(arguments.text("name", name))
+        return found or self._queues.setdefault(name, self._queue_type(self._context, name))
+
+    def __repr__(self) -> str:
+        closed = ", closed" if self._context.closed else ""
+        package = type(self).__module__.rpartition("._")[0]
+        return f"<{package}.Client of {self._context.transport.target}{closed}>"
+
+
+class Client(ClientState):
+    """A connection to a server; `connect` makes one. Use it as a context, or `close` it.
+
+    The one for threads is safe to share between threads, not between processes.
+    """
+
+    _queue_type = Queue
+
+    def __init__(
+        self,
+        transport: ClientTransport,
+        runtime: Runtime,
+        *,
+        timeout: Seconds = 30.0,
+        retry: RetryPolicy | None = None,
+        random: Random | None = None,
+    ) -> None:
+        super().__init__(transport, runtime, timeout=timeout, retry=retry, random=random)
         self.staging = Staging(self._context)
         """Stages, which `batch` makes and publishes by itself."""
         self.reservations = Reservations(self._context)
@@ -70,9 +98,8 @@ class Client:
     def queue(self, name: str) -> Queue:
         """Return a handle on a queue. Makes no call: the first use of the handle raises `QueueNotFound`
         for a missing queue."""
-        # One per name, so that all who send to a queue share its calls.
-        found = self._queues.get(arguments.text("name", name))
-        return found or self._queues.setdefault(name, Queue(self._context, name))
+        queue: Queue = self._handle(name)
+        return queue
 
     async def create_queue(
         self,
@@ -81,17 +108,13 @@ class Client:
         labels: Mapping[str, str] | None = None,
         timeout: Seconds | None = None,
         **settings: Unpack[Settings],
-    ) -> QueueInfo:
-        """Create a queue, or find it with equal settings and these labels; raise `QueueExists` if they
-        differ."""
-        arguments.text("name", name)
-        given = {} if labels is None else labels
-        arguments.labels(given)
-        named = {name: value for name, value in _checked(settings).items() if value is not None}
-        transport = self._context.transport
-        return await self._context.call(
-            lambda left: transport.create_queue(name, named, given, timeout=left), timeout
-        )
+    ) -> Queue:
+        """Create a queue, or find it with equal settings and these labels; return a handle on it. Raise
+        `QueueExists` if they differ."""
+        info = await create_queue(self._context, name, labels, timeout, settings)
+        queue: Queue = self._handle(name)
+        queue._created = info
+        return queue
 
     def list_queues(
         self, prefix: str = "", *, timeout: Seconds | None = None
@@ -113,41 +136,35 @@ class Client:
         """Change the settings and labels that are named, and no others; None sets a setting back to its
         default, and removes a label. With `if_version`, only in the queue of this `QueueInfo.version`;
         else `VersionMismatch`, also if the answer of such a change was lost and it was repeated."""
-        arguments.text("name", name)
-        version = arguments.version(if_version)
-        given = {} if labels is None else labels
-        arguments.labels(given, may_remove=True)
-        changes = _checked(settings)
-        if not changes and not given and not version:
-            return await self.queue(name).info(timeout=timeout)
-        transport = self._context.transport
-        return await self._context.call(
-            lambda left: transport.update_queue(name, changes, given, if_version=version, timeout=left),
-            timeout,
-        )
+        return await update_queue(self._context, name, labels, if_version, timeout, settings)
 
     async def delete_queue(
         self, name: str, *, if_version: int | None = None, timeout: Seconds | None = None
     ) -> None:
         """Delete a queue with all its messages, for good; raises `QueueNotFound`. With `if_version`,
         only the queue of this `QueueInfo.version`; else `VersionMismatch`."""
-        context = self._context
-        version = arguments.version(if_version)
-        arguments.text("name", name)
-        await context.attempt(
-            lambda deadline: context.transport.delete_queue(
-                name, if_version=version, timeout=context.left(deadline)
-            ),
-            timeout,
-            done_if=QueueNotFound,
-        )
+        await delete_queue(self._context, name, if_version, timeout)
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Open a batch for several queues: see `spoolrack.Client.batch`."""
-        return Batch(self._context, **options)
+        """Open a batch: messages for several queues that appear together, or not at all.
+
+            with client.batch() as batch:
+                batch.send_to("jobs", "one")
+                batch.send_to("mail", "two")
+
+        They are staged, and published at the end of the block, or dropped if it raises. A publication
+        is repeated like any call, and takes place once. With a `writer` and an `epoch` it also takes
+        place once if the whole program is run again: of a writer's epochs each is published only if it
+        is higher than the last; `batch.published.duplicate` says that this one wasn't. With
+        `publish=False` the block's end only stages: `staging.publish(writer, epoch, [batch.stage])`
+        does the rest, here or elsewhere, before `time_to_live` is over.
+        """
+        batch: Batch = self._queue_type._batch_type(self._context, None, **options)
+        return batch
 
     async def close(self) -> None:
-        """End the streams and the calls in flight, and close the connection. May be repeated."""
+        """End the streams and the calls in flight, and close the connection. May be repeated, from any
+        thread."""
         await self._context.close()
 
     async def __aenter__(self) -> Self:
@@ -156,47 +173,4 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
-
-    def _describe(self) -> str:
-        closed = ", closed" if self._context.closed else ""
-        return f"{self._context.transport.target}{closed}"
-
-    def __repr__(self) -> str:
-        return f"<spoolrack.aio.Client of {self._describe()}>"
-
-
-def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
-    """Return settings as the transport takes them: known names, spans in seconds."""
-    checked: dict[str, object] = {}
-    for name, value in settings.items():
-        if name not in _KNOWN:
-            raise InvalidSetting(
-                f"{name} is not a setting of a queue: there are {', '.join(sorted(_KNOWN))}."
-            )
-        if isinstance(value, timedelta):
-            value = value.total_seconds()
-        default = _KNOWN[name]
-        kinds = (int, float) if isinstance(default, float) else type(default)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
-            raise InvalidSetting(f"The setting {name} can't be {value!r}: it is like {default!r}.")
-        if name in CHOICES and value not in (*CHOICES[name], None):
-            choices = " or ".join(map(repr, CHOICES[name]))
-            raise InvalidSetting(f"{name} can't be {value!r}: it is {choices}.")
-        try:
-            _check(name, value)
-        except InvalidRequest as error:
-            raise InvalidSetting(str(error)) from None
-        checked[name] = value
-    return checked
-
-
-def _check(name: str, value: object) -> None:
-    """Raise `InvalidRequest` for what has the right type, and can't be on the wire."""
-    match value:
-        case str():
-            arguments.text(name, value)
-        case int() if not isinstance(_KNOWN[name], float):
-            arguments.integer(name, value, 0, MOST[name])
-        case int() | float():
-            arguments.span(name, value)
+        await self._context.close()

@@ -3,7 +3,7 @@ call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from datetime import datetime
 from functools import partial
 
@@ -45,10 +45,10 @@ class LeaseBatches:
             runtime, partial(transport.reject, queue), _no_size
         )
 
-    async def delete(self, target: Target, timeout: Seconds | None) -> None:
+    def delete(self, target: Target, timeout: Seconds | None) -> Awaitable[object]:
         # By its receipt, what is gone is a success anyhow.
         done_if = MessageNotFound if isinstance(target, ById) else None
-        await self._context.attempt(self._deletes.submit, timeout, target, done_if=done_if)
+        return self._context.attempt(self._deletes.submit, timeout, target, done_if=done_if)
 
     async def delete_many(
         self, targets: Iterable[Target], timeout: Seconds | None
@@ -77,8 +77,8 @@ class LeaseBatches:
             timeout,
         )
 
-    async def release(self, release: MessageRelease, timeout: Seconds | None) -> None:
-        await self._context.attempt(self._releases.submit, timeout, release, done_if=StaleReceipt)
+    def release(self, release: MessageRelease, timeout: Seconds | None) -> Awaitable[object]:
+        return self._context.attempt(self._releases.submit, timeout, release, done_if=StaleReceipt)
 
     async def release_many(
         self, releases: Iterable[MessageRelease], timeout: Seconds | None
@@ -90,8 +90,8 @@ class LeaseBatches:
             timeout,
         )
 
-    async def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> None:
-        await self._context.attempt(self._rejections.submit, timeout, rejection, done_if=StaleReceipt)
+    def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> Awaitable[object]:
+        return self._context.attempt(self._rejections.submit, timeout, rejection, done_if=StaleReceipt)
 
     async def reject_many(
         self, rejections: Iterable[MessageRejection], timeout: Seconds | None
@@ -111,16 +111,6 @@ def _extension(seconds: Seconds) -> float:
 
 def _extended(target: ByReceipt, seconds: float) -> VisibilityChange:
     return VisibilityChange(target.receipt, seconds, last_receive=target.last_receive)
-
-
-def release_of(receipt: str, delay: Seconds | None, reason: str, count: bool) -> MessageRelease:
-    """Return the release of a lease; raise `InvalidRequest` for invalid arguments."""
-    return MessageRelease(
-        receipt,
-        arguments.optional_span("delay", delay, most=arguments.MAX_DELAY),
-        arguments.reason(reason),
-        arguments.flag("count", count),
-    )
 
 
 def _no_size(_: object) -> int:

@@ -1,6 +1,7 @@
-"""Messages with their operations, and the stream of them.
+"""Messages with their operations, and streams of them.
 
-The functions serve `spoolrack.Message` too, which differs only in how it is called.
+The operations are written once. `spoolrack._blocking` runs them over its own messages and streams, so
+they use nothing of `self` but what `BoundMessage` and `StreamState` have.
 """
 
 from __future__ import annotations
@@ -8,17 +9,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import _arguments as arguments
+from .._acks import CLOSE_TIMEOUT, Ack, Acks
 from .._message_base import MessageFacts
 from .._retry import Backoff, Reject, Retry
-from .._stream import CLOSE_TIMEOUT, EnvelopeStream
-from .._values import Envelope, LastReceive, Seconds
+from .._stream import EnvelopeStream
+from .._values import ByReceipt, Envelope, LastReceive, MessageRejection, MessageRelease, Seconds
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 
 if TYPE_CHECKING:
-    from ._queue import Queue
+    from ._queue import Queue, QueueHandle
 
 
 def receipt_of(message: MessageFacts | str) -> str:
@@ -38,108 +40,116 @@ def receipt_of(message: MessageFacts | str) -> str:
     return receipt
 
 
-def last_receive_of(message: MessageFacts | str, *, allow_expired: bool) -> LastReceive | None:
-    """Return the receive that a message came with, if its lease may be over."""
+def target_of(message: MessageFacts | str, allow_expired: bool) -> ByReceipt:
+    """Return a message by its receipt; with the receive that it came with, if its lease may be over."""
     if not allow_expired:
-        return None
+        return ByReceipt(receipt_of(message))
     if not isinstance(message, MessageFacts):
         raise arguments.refusal(
             "the message of allow_expired", message, "a received message, not its receipt alone"
         )
-    return LastReceive(message.receive_count, message._envelope.first_receive_ms or 0)
+    first = message._envelope.first_receive_ms or 0
+    return ByReceipt(receipt_of(message), LastReceive(message.receive_count, first))
 
 
-def ack_message(stream: EnvelopeStream, message: MessageFacts) -> None:
-    stream.ack(receipt_of(message))
-    message._finished = True
-
-
-async def delete_message(
-    queue: Queue, message: MessageFacts, timeout: Seconds | None, *, allow_expired: bool = False
-) -> None:
-    await queue.delete(message, allow_expired=allow_expired, timeout=timeout)
-    message._finished = True
-
-
-async def release_message(
-    queue: Queue,
-    message: MessageFacts,
-    delay: Seconds | None,
-    reason: str,
-    count: bool,
-    timeout: Seconds | None,
-) -> None:
-    await queue.release(message, delay=delay, reason=reason, count=count, timeout=timeout)
-    message._finished = True
-
-
-async def reject_message(
-    queue: Queue, message: MessageFacts, reason: str, timeout: Seconds | None
-) -> None:
-    await queue.reject(message, reason, timeout=timeout)
-    message._finished = True
-
-
-async def extend_message(
-    queue: Queue,
-    message: MessageFacts,
-    seconds: Seconds,
-    timeout: Seconds | None,
-    *,
-    allow_expired: bool = False,
-) -> datetime:
-    message._lease_expires_at = end = await queue.extend(
-        message, seconds, allow_expired=allow_expired, timeout=timeout
+def release_of(
+    message: MessageFacts | str, delay: Seconds | None, reason: str, count: bool
+) -> MessageRelease:
+    """Return the release of a lease; raise `InvalidRequest` for invalid arguments."""
+    return MessageRelease(
+        receipt_of(message),
+        arguments.optional_span("delay", delay, most=arguments.MAX_DELAY),
+        arguments.reason(reason),
+        arguments.flag("count", count),
     )
-    return end
+
+
+class BoundMessage(MessageFacts):
+    """A message of a queue's handle, for threads or tasks."""
+
+    __slots__ = ("_acks", "_queue")
+
+    def __init__(self, envelope: Envelope, queue: QueueHandle, acks: Acks | None = None) -> None:
+        """`acks`: those of the stream or worker that received it; None: the queue's."""
+        super().__init__(envelope, queue._name)
+        self._queue: Any = queue
+        self._acks = acks
+
+    def ack(self) -> None:
+        """Delete the message without waiting for it; acks are batched.
+
+        The close of its stream, its worker or its client waits for them. An ack that fails is logged:
+        the message comes again when its lease is over, and so does one whose program dies at once.
+        `delete` waits, and raises.
+        """
+        self._end_soon(Ack(receipt_of(self)))
+
+    def nack(self, *, delay: Seconds | None = 0.0, reason: str = "", count: bool = True) -> None:
+        """End the lease without waiting for it: as `ack`, but the message is ready again, at once or
+        after `delay`. `release` waits, and raises; the arguments are the same."""
+        self._end_soon(Ack(receipt_of(self), release_of(self, delay, reason, count)))
+
+    def _end_soon(self, ack: Ack) -> None:
+        (self._acks or self._queue._acks).add(ack)
+        self._finished = True
 
 
 async def finish_message(
-    queue: Queue, message: MessageFacts, error: BaseException | None, backoff: Backoff | None
+    message: BoundMessage, error: BaseException | None, backoff: Backoff | None
 ) -> SpoolrackError | None:
     """Delete a message after a success; after a failure release it with a delay, or reject it.
 
     Nothing, if the block deleted or released it. An end of the program or its task is no failure of
-    the block: the message is released at once. Return why a message that was to be rejected wasn't.
+    the block: the message is released at once. Return why a failed message was not rejected or not
+    released as it was to be.
     """
     if message._finished:
         return None
-    if error is None:
-        await delete_message(queue, message, None)
-        return None
+    batches = message._queue._lease_batches
     refusal: SpoolrackError | None = None
-    try:
-        if isinstance(error, Reject):
-            try:
-                await reject_message(queue, message, error.reason, CLOSE_TIMEOUT)
-                return None
-            except StaleReceipt:
-                raise
-            except SpoolrackError as why:
-                error.add_note(f"Message {message.id} could not be rejected, and is released: {why}")
-                refusal = why
-        await _release_after(queue, message, error, backoff)
-    except StaleReceipt:
-        message._finished = True  # It is ready, or another consumer's, as a release would have it.
-    except SpoolrackError as why:
-        # The program's own error matters more, and must pass.
-        error.add_note(f"Message {message.id} could not be released, and stays leased: {why}")
+    if error is None:
+        await batches.delete(ByReceipt(receipt_of(message)), None)
+    else:
+        try:
+            if isinstance(error, Reject):
+                refusal = await _reject(message, error)
+            if not isinstance(error, Reject) or refusal is not None:
+                await batches.release(_release_after(message, error, backoff), CLOSE_TIMEOUT)
+        except StaleReceipt:
+            pass  # It is ready, or another consumer's, as a release would have it.
+        except SpoolrackError as why:
+            # The program's own error matters more, and must pass.
+            error.add_note(f"Message {message.id} could not be released, and stays leased: {why}")
+            return why
+    message._finished = True
     return refusal
 
 
-async def _release_after(
-    queue: Queue, message: MessageFacts, error: BaseException, backoff: Backoff | None
-) -> None:
+async def _reject(message: BoundMessage, error: Reject) -> SpoolrackError | None:
+    """Reject a message; return why that was refused."""
+    rejection = MessageRejection(receipt_of(message), error.reason)
+    try:
+        await message._queue._lease_batches.reject(rejection, CLOSE_TIMEOUT)
+    except StaleReceipt:
+        raise
+    except SpoolrackError as why:
+        error.add_note(f"Message {message.id} could not be rejected, and is released: {why}")
+        return why
+    return None
+
+
+def _release_after(
+    message: BoundMessage, error: BaseException, backoff: Backoff | None
+) -> MessageRelease:
+    receipt = receipt_of(message)
     if not isinstance(error, Exception):
-        await release_message(queue, message, 0.0, "", True, CLOSE_TIMEOUT)
-        return
+        return MessageRelease(receipt)
     retry = error if isinstance(error, Retry) else None
     delay = None if retry is None else retry.after
     if delay is None and backoff is not None:
-        delay = backoff.delay(message.receive_count, queue._context.random)
+        delay = backoff.delay(message.receive_count, message._queue._context.random)
     reason = _reason_of(error) if retry is None else retry.reason
-    count = retry is None or retry.count
-    await release_message(queue, message, delay, reason, count, CLOSE_TIMEOUT)
+    return MessageRelease(receipt, delay, reason, count=retry is None or retry.count)
 
 
 def _reason_of(error: Exception) -> str:
@@ -152,30 +162,31 @@ def _reason_of(error: Exception) -> str:
     return named.encode(errors="backslashreplace").decode()[: arguments.MAX_REASON]
 
 
-class Message(MessageFacts):
-    """A message with the queue that it came from.
+class Message(BoundMessage):
+    """A message with the queue that it came from. It is a context: `with`, or `async with` in tasks.
 
-    With `async with` it is deleted when the block succeeds. When the block raises, it is released
-    with the delay of the queue's back-off, or of a `Retry(after=...)`; a `Reject` makes it a dead
-    letter. Nothing more is done if the block deleted, released or rejected it itself. If the lease was
-    lost meanwhile, the end of a successful block raises `StaleReceipt`: the message was, or will be,
-    delivered again.
+    It is deleted when the block succeeds. When the block raises, it is released with the delay of the
+    queue's back-off. A `Retry(after=...)` states the delay, and a `Reject` makes it a dead letter: both
+    end with the block, as they end with a worker's handler, and all other exceptions pass. Nothing more
+    is done if the block deleted, released or rejected it itself. If the lease was lost meanwhile, the
+    end of a successful block raises `StaleReceipt`: the message was, or will be, delivered again.
     """
 
-    __slots__ = ("_queue",)
-
-    def __init__(self, envelope: Envelope, queue: Queue) -> None:
-        super().__init__(envelope, queue._name)
-        self._queue = queue
+    __slots__ = ()
 
     @property
     def queue(self) -> Queue:
         """A handle on the queue that the message came from."""
-        return self._queue
+        queue: Queue = self._queue
+        return queue
 
     async def delete(self, *, allow_expired: bool = False, timeout: Seconds | None = None) -> None:
-        """Delete the message for good: see `spoolrack.Message.delete`."""
-        await delete_message(self._queue, self, timeout, allow_expired=allow_expired)
+        """Delete the message for good; raises `StaleReceipt` if the lease is over.
+
+        With `allow_expired`, delete it also then, as long as it was not received since.
+        """
+        await self._queue._lease_batches.delete(target_of(self, allow_expired), timeout)
+        self._finished = True
 
     async def release(
         self,
@@ -185,53 +196,105 @@ class Message(MessageFacts):
         count: bool = True,
         timeout: Seconds | None = None,
     ) -> None:
-        """End the lease: see `spoolrack.Message.release`."""
-        await release_message(self._queue, self, delay, reason, count, timeout)
+        """End the lease: the message is ready again at its old place, at once or after `delay`.
+
+        Args:
+            delay: Up to 365 days. None: as long as the queue's back-off says for its receive count.
+            reason: Why, in up to 1,024 characters. The dead-letter record keeps it if this is the last
+                receive that the queue's `max_receives` allows.
+            count: Whether the receive counts. False: `receive_count` falls by one.
+
+        Raises `StaleReceipt` if the lease is over. A delayed message takes none of its stream's
+        `max_in_flight`.
+        """
+        await self._queue._lease_batches.release(release_of(self, delay, reason, count), timeout)
+        self._finished = True
 
     async def reject(self, reason: str = "", *, timeout: Seconds | None = None) -> None:
-        """Make the message a dead letter at once: see `spoolrack.Message.reject`."""
-        await reject_message(self._queue, self, reason, timeout)
+        """Make the message a dead letter, however often it was received; returns when that is on stable
+        media.
+
+        The dead-letter record keeps `reason`, up to 1,024 characters. Raises `NoDeadLetterQueue` if its
+        queue has none, `StaleReceipt` if the lease is over.
+        """
+        rejection = MessageRejection(receipt_of(self), arguments.reason(reason))
+        await self._queue._lease_batches.reject(rejection, timeout)
+        self._finished = True
 
     async def extend(
         self, seconds: Seconds, *, allow_expired: bool = False, timeout: Seconds | None = None
     ) -> datetime:
-        """Extend the lease; return its new end: see `spoolrack.Message.extend`."""
-        return await extend_message(self._queue, self, seconds, timeout, allow_expired=allow_expired)
+        """Extend the lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
+
+        With `allow_expired`, lease the message again if its lease is over and it was not received
+        since. That isn't counted as a receive. Only calls with `allow_expired` extend the new lease or
+        delete the message by it. A queue whose `group_order` is "strict" refuses it.
+        """
+        target = target_of(self, allow_expired)
+        end: datetime = await self._queue._lease_batches.extend(target, seconds, timeout)
+        self._lease_expires_at = end
+        return end
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await finish_message(self._queue, self, error, None)
+    ) -> bool:
+        refusal = await finish_message(self, error, None)
+        if not isinstance(error, Retry | Reject):
+            return False
+        if refusal is not None:
+            raise refusal from error
+        return True
 
 
-class MessageStream(AsyncIterator[Message]):
+class StreamState:
+    """A stream of messages, for threads or tasks."""
+
+    def __init__(self, core: EnvelopeStream, queue: QueueHandle) -> None:
+        self._core = core
+        self._queue = queue
+
+    def ack(self, message: MessageFacts) -> None:
+        """Delete a message without waiting for it; acks are batched. `message.ack()` is the same.
+
+        `close` waits for them. An ack that fails is logged: its message comes again when the lease is
+        over, and so does one whose program dies at once. `Message.delete` waits, and raises.
+        """
+        self._core.acks.add(Ack(receipt_of(message)))
+        message._finished = True
+
+    def _bind(self, envelope: Envelope) -> Any:
+        return self._queue._message_type(envelope, self._queue, self._core.acks)
+
+    def __del__(self) -> None:
+        self._core.abandon()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__.rpartition('._')[0]}.MessageStream {self._core.describe()}>"
+
+
+class MessageStream(StreamState, AsyncIterator[Message]):
     """A queue's messages as they arrive; `queue.messages()` makes one. Close it, or use `async with`.
 
     May be shared: each message goes to one of the tasks that iterate. Ends when it is closed.
     """
 
-    def __init__(self, core: EnvelopeStream, queue: Queue) -> None:
-        self._core = core
-        self._queue = queue
-
     async def __anext__(self) -> Message:
         envelope = await self._core.next()
         if envelope is None:
             raise StopAsyncIteration
-        return Message(envelope, self._queue)
+        message: Message = self._bind(envelope)
+        return message
 
     async def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
-        """Return up to `max_messages` messages that have arrived: see
-        `spoolrack.MessageStream.receive`."""
-        envelopes = await self._core.receive(max_messages, wait)
-        return [Message(envelope, self._queue) for envelope in envelopes]
+        """Return up to `max_messages` messages that have arrived, in order. Waits up to `wait` seconds
+        for the first (None: without a bound), and not for more.
 
-    def ack(self, message: Message) -> None:
-        """Delete a message without waiting for it: see `spoolrack.MessageStream.ack`."""
-        ack_message(self._core, message)
+        An empty list: none arrived in time, or the stream is closed.
+        """
+        return [self._bind(envelope) for envelope in await self._core.receive(max_messages, wait)]
 
     async def close(self) -> None:
         """Wait for acks, end the stream, and release the messages that wait in it."""
@@ -243,10 +306,4 @@ class MessageStream(AsyncIterator[Message]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
-
-    def __del__(self) -> None:
-        self._core.abandon()
-
-    def __repr__(self) -> str:
-        return f"<spoolrack.aio.MessageStream {self._core.describe()}>"
+        await self._core.close()

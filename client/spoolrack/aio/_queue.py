@@ -1,53 +1,72 @@
-"""One queue and its messages."""
+"""One queue and its messages.
+
+The operations are written once. `spoolrack._blocking` runs them over its own handle, so they use
+nothing of `self` but what `QueueHandle` has.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import fields
 from datetime import datetime
-from functools import partial
-from typing import Unpack, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast
 
 from .. import _arguments as arguments
+from .._acks import Acks
 from .._batcher import Batcher
 from .._client_context import ClientContext
 from .._message_base import MessageFacts
 from .._outgoing import chunks_of, outgoing, outgoing_of_all, size_of
-from .._redrive_values import Redrive
-from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES, Reservation
-from .._retry import Backoff
+from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES
+from .._settings import Settings
 from .._stage_values import BatchOptions
 from .._stream import EnvelopeStream
 from .._values import (
     MAX_BATCH,
     Attributes,
     ById,
-    ByReceipt,
     DeleteResult,
     Envelope,
     LeaseResult,
-    MessageFilter,
     MessageRejection,
     MessageState,
     Outgoing,
     QueueInfo,
     Seconds,
+    SendOptions,
     SendResult,
+    StreamOptions,
 )
 from ._batch import Batch
-from ._lease_batches import LeaseBatches, release_of
-from ._message import Message, MessageStream, last_receive_of, receipt_of
+from ._lease_batches import LeaseBatches
+from ._message import Message, MessageStream, receipt_of, release_of, target_of
 from ._peek import filter_of, peek_envelopes, states_of
-from ._redrives import start_redrive
-from ._worker import Worker, WorkerCore
+from ._queue_changes import delete_queue, update_queue
+from ._redrives import RedriveHandle, Redrives, start_redrive
+from ._reservations import ReservationHandle, Reservations
+from ._worker import Worker, WorkerCore, WorkerOptions
+
+ACKS_IN_FLIGHT: Final = 100
+"""Messages of a handle, outside of streams, a quarter of which makes a full call of acks."""
+_CREATED: Final = {each.name for each in fields(QueueInfo)} - {"name"}
 
 
-class Queue:
-    """A handle on one queue; `client.queue(name)` makes one."""
+class QueueHandle:
+    """The state of a handle on a queue, for threads or tasks, and the types of what it returns."""
+
+    _message_type: ClassVar[Callable[..., Any]]
+    _stream_type: ClassVar[Callable[..., Any]]
+    _batch_type: ClassVar[Callable[..., Any]]
+    _reservations_type: ClassVar[Callable[..., Any]]
+    _redrives_type: ClassVar[Callable[..., Any]]
 
     def __init__(self, context: ClientContext, name: str) -> None:
         self._context = context
         self._name = name
+        self._created: QueueInfo | None = None
         transport, runtime = context.transport, context.runtime
         self._sends: Batcher[Outgoing, SendResult] = Batcher(
             runtime, partial(transport.send, name), size_of
@@ -59,12 +78,93 @@ class Queue:
         """The queue's name."""
         return self._name
 
+    @cached_property
+    def _acks(self) -> Acks:
+        """Acks of messages that no stream has received."""
+        return Acks(self._context, self._name, max_in_flight=ACKS_IN_FLIGHT)
+
+    def _envelopes(
+        self,
+        *,
+        max_in_flight: int = 100,
+        max_bytes_in_flight: int | None = None,
+        visibility_timeout: Seconds | None = None,
+        timeout: Seconds | None = None,
+        concurrency: int | None = None,
+        until_dropped: bool = False,
+        on_arrival: Callable[[], None] | None = None,
+    ) -> EnvelopeStream:
+        return EnvelopeStream(
+            self._context,
+            self._name,
+            max_in_flight=arguments.integer("max_in_flight", max_in_flight, 1, arguments.MAX_IN_FLIGHT),
+            max_bytes_in_flight=0
+            if max_bytes_in_flight is None
+            else arguments.integer("max_bytes_in_flight", max_bytes_in_flight, 1),
+            visibility_timeout=arguments.optional_span(
+                "visibility_timeout", visibility_timeout, is_positive=True
+            ),
+            connect_timeout=self._context.timeout_of(timeout),
+            concurrency=concurrency,
+            until_dropped=until_dropped,
+            on_arrival=on_arrival,
+        )
+
+    async def _bound(self, envelopes: AsyncIterator[Envelope]) -> AsyncIterator[Any]:
+        async for envelope in envelopes:
+            yield self._message_type(envelope, self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Return what `create_queue` once returned, a `QueueInfo`, has under this name."""
+            created = self.__dict__.get("_created")
+            if created is None or name not in _CREATED:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn(
+                f"create_queue() returns a handle: use its info().{name} in place of .{name}",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return getattr(created, name)
+
+    def __repr__(self) -> str:
+        package = type(self).__module__.rpartition("._")[0]
+        return f"<{package}.Queue {self._name} at {self._context.transport.target}>"
+
+
+class Queue(QueueHandle):
+    """A handle on one queue; `client.queue(name)` makes one. Threads may share the one for threads."""
+
+    _message_type = Message
+    _stream_type = MessageStream
+    _batch_type = Batch
+    _reservations_type = Reservations
+    _redrives_type = Redrives
+
     async def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
         """Return the queue's settings and its counts now; raises `QueueNotFound`."""
         transport = self._context.transport
         return await self._context.call(
             lambda left: transport.get_queue(self._name, timeout=left), timeout
         )
+
+    async def update(
+        self,
+        *,
+        labels: Mapping[str, str | None] | None = None,
+        if_version: int | None = None,
+        timeout: Seconds | None = None,
+        **settings: Unpack[Settings],
+    ) -> QueueInfo:
+        """Change settings and labels of the queue: see `Client.update_queue`."""
+        return await update_queue(self._context, self._name, labels, if_version, timeout, settings)
+
+    async def delete_queue(
+        self, *, if_version: int | None = None, timeout: Seconds | None = None
+    ) -> None:
+        """Delete the queue itself with all its messages: see `Client.delete_queue`."""
+        await delete_queue(self._context, self._name, if_version, timeout)
 
     async def purge(
         self,
@@ -89,20 +189,19 @@ class Queue:
         )
 
     async def send(
-        self,
-        body: bytes | str,
-        *,
-        attributes: Attributes | None = None,
-        delay: Seconds | None = None,
-        deliver_at: datetime | None = None,
-        deduplication_id: str = "",
-        group: str = "",
-        priority: int = 0,
-        timeout: Seconds | None = None,
+        self, body: bytes | str, *, timeout: Seconds | None = None, **options: Unpack[SendOptions]
     ) -> str:
-        """Send a message; returns its id once it is on stable media: see `spoolrack.Queue.send`."""
-        given = {} if attributes is None else attributes
-        message = outgoing(body, given, delay, deliver_at, deduplication_id, group, priority)
+        """Send a message; returns its id once it is on stable media.
+
+        Options, all by name: `attributes`, `delay`, `deliver_at`, `deduplication_id`, `group` and
+        `priority`; `Outgoing` says what each means.
+
+        Repeated where that may help: a full queue or disk is waited for, until `timeout`. If the
+        connection breaks in mid-call the message is sent again, and may then be there twice; not so
+        with a `deduplication_id`: a second message with the same, within the queue's
+        `deduplication_window`, is not stored, and the first one's id is returned.
+        """
+        message = outgoing(body, **options)
         result = await self._context.attempt(self._sends.submit, timeout, message)
         return result.id  # type: ignore[union-attr, return-value]  # one without an error
 
@@ -111,13 +210,8 @@ class Queue:
         path: str | os.PathLike[str],
         *,
         link: bool = False,
-        attributes: Attributes | None = None,
-        delay: Seconds | None = None,
-        deliver_at: datetime | None = None,
-        deduplication_id: str = "",
-        group: str = "",
-        priority: int = 0,
         timeout: Seconds | None = None,
+        **options: Unpack[SendOptions],
     ) -> str:
         """Send the content of the file at `path` as a message; returns its id once it is on stable
         media.
@@ -126,10 +220,9 @@ class Queue:
         `max_message_size`; with `link` it gives the file another name there, which takes no time. The
         file must then be on the file system of the folder, and what is written into it later changes
         the message. A client of a server reads it into memory: `Unsupported` above 64 MiB, and with
-        `link`. The other arguments are those of `send`; `timeout` is for the call, without the copy.
+        `link`. The other options are those of `send`; `timeout` is for the call, without the copy.
         """
-        given = {} if attributes is None else attributes
-        message = outgoing(b"", given, delay, deliver_at, deduplication_id, group, priority)
+        message = outgoing(b"", **options)
         files = self._context.transport.files
         result = await self._context.call(
             lambda left: files.send(self._name, path, message, link=link, timeout=left), timeout
@@ -158,8 +251,15 @@ class Queue:
         )
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
-        """Open a batch for this queue: see `spoolrack.Client.batch`."""
-        return Batch(self._context, self._name, **options)
+        """Open a batch: messages for this queue that appear together, or not at all: see
+        `Client.batch`.
+
+            with queue.batch() as batch:
+                batch.send("one")
+                batch.send("two")
+        """
+        batch: Batch = self._batch_type(self._context, self._name, **options)
+        return batch
 
     async def receive(
         self,
@@ -169,20 +269,8 @@ class Queue:
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> list[Message]:
-        """Lease messages, in order; wait up to `wait` seconds for the first."""
-        envelopes = await self._receive_envelopes(
-            max_messages, wait=wait, visibility_timeout=visibility_timeout, timeout=timeout
-        )
-        return [Message(envelope, self) for envelope in envelopes]
-
-    async def _receive_envelopes(
-        self,
-        max_messages: int,
-        *,
-        wait: Seconds,
-        visibility_timeout: Seconds | None,
-        timeout: Seconds | None,
-    ) -> Sequence[Envelope]:
+        """Lease up to `max_messages` (1,000 at most) messages, in order; wait up to `wait` seconds for
+        the first. An empty list: none was ready in time."""
         context = self._context
         arguments.integer("max_messages", max_messages, 1, MAX_BATCH)
         waits = arguments.span("wait", wait)
@@ -190,7 +278,7 @@ class Queue:
         connect_timeout = waits + context.timeout_of(timeout)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
         waits_until = context.runtime.monotonic() + waits
-        return await context.call(
+        envelopes = await context.call(
             lambda left: context.transport.receive(
                 self._name,
                 max_messages=max_messages,
@@ -200,6 +288,7 @@ class Queue:
             ),
             connect_timeout,
         )
+        return [self._message_type(envelope, self) for envelope in envelopes]
 
     async def reserve(
         self,
@@ -211,14 +300,14 @@ class Queue:
         visibility_timeout: Seconds | None = None,
         wait: Seconds = 0.0,
         timeout: Seconds | None = None,
-    ) -> Reservation | None:
+    ) -> ReservationHandle | None:
         """Lease messages as the reservation `sequence_number` of `stream`. None: there was no message
         within `wait`, and nothing is reserved.
 
         The same name again returns the same messages, whatever else is asked for, also after a restart,
         until they are committed (`ReservationCommitted`) or the lease is over (`ReservationLost`); of
         another queue or caller it is a `NameTaken`. They are leased for `visibility_timeout`, or the
-        queue's own; `client.reservations.extend` makes that longer. At most 100,000 messages, and at
+        queue's own; `extend` makes that longer. At most 100,000 messages, and at
         least one however large it is.
         """
         context = self._context
@@ -230,7 +319,7 @@ class Queue:
         waits = arguments.span("wait", wait)
         connect_timeout = waits + context.timeout_of(timeout)
         waits_until = context.runtime.monotonic() + waits
-        return await context.call(
+        reserved = await context.call(
             lambda left: context.transport.reservations.reserve(
                 self._name,
                 stream,
@@ -243,50 +332,27 @@ class Queue:
             ),
             connect_timeout,
         )
+        if reserved is None:
+            return None
+        handle: ReservationHandle = self._reservations_type(context)._handle(reserved)
+        return handle
 
-    def messages(
-        self,
-        *,
-        max_in_flight: int = 100,
-        max_bytes_in_flight: int | None = None,
-        visibility_timeout: Seconds | None = None,
-        timeout: Seconds | None = None,
-    ) -> MessageStream:
-        """Return the queue's messages as they arrive, without end: see `spoolrack.Queue.messages`."""
-        stream = self._envelopes(
-            max_in_flight=max_in_flight,
-            max_bytes_in_flight=max_bytes_in_flight,
-            visibility_timeout=visibility_timeout,
-            timeout=timeout,
-        )
-        return MessageStream(stream, self)
+    def messages(self, **options: Unpack[StreamOptions]) -> MessageStream:
+        """Return the queue's messages as they arrive, without end: iterate it, and close it when done.
 
-    def _envelopes(
-        self,
-        *,
-        max_in_flight: int,
-        max_bytes_in_flight: int | None = None,
-        visibility_timeout: Seconds | None,
-        timeout: Seconds | None = None,
-        concurrency: int | None = None,
-        until_dropped: bool = False,
-        on_arrival: Callable[[], None] | None = None,
-    ) -> EnvelopeStream:
-        return EnvelopeStream(
-            self._context,
-            self._name,
-            max_in_flight=arguments.integer("max_in_flight", max_in_flight, 1, arguments.MAX_IN_FLIGHT),
-            max_bytes_in_flight=0
-            if max_bytes_in_flight is None
-            else arguments.integer("max_bytes_in_flight", max_bytes_in_flight, 1),
-            visibility_timeout=arguments.optional_span(
-                "visibility_timeout", visibility_timeout, is_positive=True
-            ),
-            connect_timeout=self._context.timeout_of(timeout),
-            concurrency=concurrency,
-            until_dropped=until_dropped,
-            on_arrival=on_arrival,
-        )
+            for message in queue.messages():
+                with message:
+                    ...
+
+        No more than `max_in_flight` (100) messages are leased to it at once, those included that wait
+        on this side, and of `max_bytes_in_flight` bytes of bodies and attributes, which may be exceeded
+        by one message; raises `Unsupported` where bytes can't be limited. The leases, of
+        `visibility_timeout`, of the waiting ones are extended. After a broken connection or a restart
+        of the server it goes on by itself, for ever; only if there never was a connection does it raise
+        the error after `timeout`. Closing it releases the messages that it had not handed out.
+        """
+        stream: MessageStream = self._stream_type(self._envelopes(**options), self)
+        return stream
 
     async def delete(
         self,
@@ -295,8 +361,13 @@ class Queue:
         allow_expired: bool = False,
         timeout: Seconds | None = None,
     ) -> None:
-        """Delete a message by itself or its receipt: see `spoolrack.Queue.delete`."""
-        await self._lease_batches.delete(_target(message, allow_expired), timeout)
+        """Delete a message by itself or its receipt; returns when that is on stable media.
+
+        One that is gone already is a success; raises `StaleReceipt` if the lease is over. With
+        `allow_expired`, which needs the message itself, it is deleted also then, as long as it was not
+        received since.
+        """
+        await self._lease_batches.delete(target_of(message, allow_expired), timeout)
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, leased or not; raise `MessageNotFound`.
@@ -316,7 +387,7 @@ class Queue:
         targets = [
             ById(arguments.text("an id", message.id))
             if isinstance(message, ById)
-            else _target(message, allow_expired)
+            else target_of(message, allow_expired)
             for message in arguments.some("messages", messages, "messages, receipts or ById")
         ]
         return await self._lease_batches.delete_many(targets, timeout)
@@ -331,7 +402,7 @@ class Queue:
     ) -> datetime:
         """Extend a lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
         `allow_expired` as in `Message.extend`; it needs the message itself."""
-        return await self._lease_batches.extend(_target(message, allow_expired), seconds, timeout)
+        return await self._lease_batches.extend(target_of(message, allow_expired), seconds, timeout)
 
     async def release(
         self,
@@ -344,7 +415,7 @@ class Queue:
     ) -> None:
         """End a lease: the message is ready again at its old place, at once or after `delay`. See
         `Message.release`."""
-        release = release_of(receipt_of(message), delay, reason, count)
+        release = release_of(message, delay, reason, count)
         await self._lease_batches.release(release, timeout)
 
     async def reject(
@@ -364,7 +435,7 @@ class Queue:
     ) -> list[LeaseResult]:
         """Extend many leases, as `extend` does one; a result for each."""
         targets = [
-            _target(message, allow_expired)
+            target_of(message, allow_expired)
             for message in arguments.some("messages", messages, "messages or receipts")
         ]
         return await self._lease_batches.extend_many(targets, seconds, timeout)
@@ -379,7 +450,10 @@ class Queue:
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Release many leases, as `release` does one; a result for each."""
-        releases = [release_of(receipt, delay, reason, count) for receipt in _receipts_of(messages)]
+        releases = [
+            release_of(message, delay, reason, count)
+            for message in arguments.some("messages", messages, "messages or receipts")
+        ]
         return await self._lease_batches.release_many(releases, timeout)
 
     async def reject_many(
@@ -391,7 +465,8 @@ class Queue:
     ) -> list[LeaseResult]:
         """Reject many messages, as `reject` does one; a result for each."""
         rejections = [
-            MessageRejection(receipt, arguments.reason(reason)) for receipt in _receipts_of(messages)
+            MessageRejection(receipt_of(message), arguments.reason(reason))
+            for message in arguments.some("messages", messages, "messages or receipts")
         ]
         return await self._lease_batches.reject_many(rejections, timeout)
 
@@ -403,17 +478,17 @@ class Queue:
         source_queue: str = "",
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
-    ) -> Redrive:
+    ) -> RedriveHandle:
         """Start moving this queue's dead letters to the queues that they came from, or to
         `destination`; return once that is on stable media.
 
         Selects all that are in the queue now, or those with `message_ids` (1,000 at most), or those
         that came from `source_queue`; no more than `max_messages_per_second`, if that isn't 0. It runs
-        by itself, also after a restart; `client.redrives.get` returns its progress. Over `file://`, the
+        by itself, also after a restart; its `get` returns its progress. Over `file://`, the
         processes that have the root open move them: keep the client open, or run a server. Raises
         `RedriveRunning` if the queue has a redrive that goes on.
         """
-        return await start_redrive(
+        started = await start_redrive(
             self._context,
             self._name,
             destination=destination,
@@ -422,17 +497,18 @@ class Queue:
             max_messages_per_second=max_messages_per_second,
             timeout=timeout,
         )
+        handle: RedriveHandle = self._redrives_type(self._context)._handle(started)
+        return handle
 
     async def get(self, id: str, *, timeout: Seconds | None = None) -> Message:
         """Return a message without leasing it; raises `MessageNotFound`."""
-        return Message(await self._get_envelope(id, timeout=timeout), self)
-
-    async def _get_envelope(self, id: str, *, timeout: Seconds | None) -> Envelope:
         transport = self._context.transport
         arguments.text("id", id)
-        return await self._context.call(
+        envelope = await self._context.call(
             lambda left: transport.get_message(self._name, id, timeout=left), timeout
         )
+        message: Message = self._message_type(envelope, self)
+        return message
 
     def peek(
         self,
@@ -446,8 +522,16 @@ class Queue:
         limit: int | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[Message]:
-        """Return messages in order, without leasing them: see `spoolrack.Queue.peek`."""
-        envelopes = self._peek_envelopes(
+        """Return messages in order, without leasing them: of some states ("ready", "leased",
+        "delayed"), of some age (`sent_since`, `sent_before`: datetimes with their zones), of a group,
+        or with these attributes; with the first `max_body_bytes` of each body, or all of it.
+
+        A filter reads no bodies. By group and attributes it may look at many messages to find few: it
+        asks for one page after the other, and `timeout` is for each.
+        """
+        envelopes = peek_envelopes(
+            self._context,
+            self._name,
             filter_of(states, sent_since, sent_before, group, attributes),
             max_body_bytes=max_body_bytes,
             limit=limit,
@@ -455,87 +539,24 @@ class Queue:
         )
         return self._bound(envelopes)
 
-    async def _bound(self, envelopes: AsyncIterator[Envelope]) -> AsyncIterator[Message]:
-        async for envelope in envelopes:
-            yield Message(envelope, self)
-
-    def _peek_envelopes(
-        self,
-        wanted: MessageFilter,
-        *,
-        max_body_bytes: int | None,
-        limit: int | None,
-        timeout: Seconds | None,
-    ) -> AsyncIterator[Envelope]:
-        return peek_envelopes(
-            self._context,
-            self._name,
-            wanted,
-            max_body_bytes=max_body_bytes,
-            limit=limit,
-            timeout=timeout,
-        )
-
     def worker(
         self,
         handler: Callable[[Message], Awaitable[object]],
         *,
-        concurrency: int = 8,
-        prefetch: int | None = None,
-        visibility_timeout: Seconds | None = None,
-        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
-        grace: Seconds = 30.0,
+        **options: Unpack[WorkerOptions],
     ) -> Worker:
         """Return a worker that calls `handler` with each message, in `concurrency` tasks: see
         `spoolrack.Queue.worker`. Handlers that outlast `grace` are cancelled."""
-        return Worker(
-            WorkerCore(
-                self,
-                lambda envelope: Message(envelope, self),
-                handler,
-                on_error,
-                concurrency=concurrency,
-                prefetch=prefetch,
-                visibility_timeout=visibility_timeout,
-                retry=retry,
-                grace=grace,
-            )
-        )
+        return Worker(WorkerCore(self, handler, on_error, **options))
 
     async def work(
         self,
         handler: Callable[[Message], Awaitable[object]],
         *,
-        concurrency: int = 8,
-        prefetch: int | None = None,
-        visibility_timeout: Seconds | None = None,
-        retry: Backoff | None = None,
         on_error: Callable[[Message, Exception], object] | None = None,
-        grace: Seconds = 30.0,
         stop_on_signals: bool = False,
+        **options: Unpack[WorkerOptions],
     ) -> None:
         """Run a `worker` here until this task is cancelled, or, if asked, until SIGTERM or SIGINT."""
-        await self.worker(
-            handler,
-            concurrency=concurrency,
-            prefetch=prefetch,
-            visibility_timeout=visibility_timeout,
-            retry=retry,
-            on_error=on_error,
-            grace=grace,
-        ).run(stop_on_signals=stop_on_signals)
-
-    def _describe(self) -> str:
-        return f"{self._name} at {self._context.transport.target}"
-
-    def __repr__(self) -> str:
-        return f"<spoolrack.aio.Queue {self._describe()}>"
-
-
-def _target(message: MessageFacts | str, allow_expired: bool) -> ByReceipt:
-    return ByReceipt(receipt_of(message), last_receive_of(message, allow_expired=allow_expired))
-
-
-def _receipts_of(messages: Iterable[MessageFacts | str]) -> list[str]:
-    return [receipt_of(each) for each in arguments.some("messages", messages, "messages or receipts")]
+        await self.worker(handler, on_error=on_error, **options).run(stop_on_signals=stop_on_signals)

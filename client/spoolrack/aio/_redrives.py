@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
@@ -11,34 +13,53 @@ from .._redrive_values import MAX_REDRIVEN_IDS, Redrive
 from .._values import Seconds
 from ..errors import InvalidRequest, RedriveRunning, Unreachable
 from ._pagination import items
+from ._resource import Resource
 
 
-class Redrives:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveHandle(Redrive):
+    """A redrive as it was at the time of the call, with its operations."""
+
+    _resource: Any = field(repr=False, compare=False)
+
+    async def get(self, *, timeout: Seconds | None = None) -> RedriveHandle:
+        """Return the redrive as it is now: see `Redrives.get`."""
+        return await Redrives.get(self._resource, self.id, timeout=timeout)
+
+    async def cancel(self, *, timeout: Seconds | None = None) -> RedriveHandle:
+        """End the redrive: see `Redrives.cancel`."""
+        return await Redrives.cancel(self._resource, self.id, timeout=timeout)
+
+
+class Redrives(Resource[Redrive]):
     """The redrives of a server; `client.redrives` is one."""
 
-    def __init__(self, context: ClientContext) -> None:
-        self._context = context
+    _handle_type = RedriveHandle
 
-    async def get(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
+    async def get(self, id: str, *, timeout: Seconds | None = None) -> RedriveHandle:
         """Return a redrive with its progress; raises `RedriveNotFound`."""
         redriving = self._context.transport.redrives
         arguments.text("id", id)
-        return await self._context.call(lambda left: redriving.get(id, timeout=left), timeout)
+        found = await self._context.call(lambda left: redriving.get(id, timeout=left), timeout)
+        handle: RedriveHandle = self._handle(found)
+        return handle
 
-    async def cancel(self, id: str, *, timeout: Seconds | None = None) -> Redrive:
+    async def cancel(self, id: str, *, timeout: Seconds | None = None) -> RedriveHandle:
         """End a redrive; returns it as it ended. Messages that were moved stay moved, and one that had
         ended before stays as it ended. May be repeated. Raises `RedriveNotFound`."""
         redriving = self._context.transport.redrives
         arguments.text("id", id)
-        return await self._context.call(lambda left: redriving.cancel(id, timeout=left), timeout)
+        ended = await self._context.call(lambda left: redriving.cancel(id, timeout=left), timeout)
+        handle: RedriveHandle = self._handle(ended)
+        return handle
 
-    def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[Redrive]:
+    def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[RedriveHandle]:
         """Return the redrives of a dead-letter queue, or all, the oldest first: running ones, and those
         that ended within the last 30 days. `timeout` is for each page of them."""
         fetch = partial(
             self._context.transport.redrives.list_redrives, queue=arguments.text("queue", queue)
         )
-        return items(self._context, fetch, arguments.timeout(timeout))
+        return self._handles(items(self._context, fetch, arguments.timeout(timeout)))
 
 
 async def start_redrive(

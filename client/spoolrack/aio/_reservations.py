@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
@@ -13,13 +15,50 @@ from .._transports import Pages
 from .._values import Envelope, Seconds
 from ..errors import SpoolrackError
 from ._pagination import items
+from ._resource import Resource
 
 
-class Reservations:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservationHandle(Reservation):
+    """A reservation as it was at the time of the call, with its operations."""
+
+    _resource: Any = field(repr=False, compare=False)
+
+    async def extend(
+        self, visibility_timeout: Seconds | None = None, *, timeout: Seconds | None = None
+    ) -> ReservationHandle:
+        """Let it end so long after now, or as long as at first: see `Reservations.extend`."""
+        return await Reservations.extend(
+            self._resource, self.stream, self.sequence_number, visibility_timeout, timeout=timeout
+        )
+
+    def read(
+        self,
+        begin_index: int = 0,
+        end_index: int | None = None,
+        *,
+        timeout: Seconds | None = None,
+    ) -> AsyncGenerator[MessageFacts, None]:
+        """Return its messages in order, as often as asked: see `Reservations.read`."""
+        return Reservations.read(
+            self._resource, self.stream, self.sequence_number, begin_index, end_index, timeout=timeout
+        )
+
+    async def commit(self, *, timeout: Seconds | None = None) -> CommitResult:
+        """Delete the messages of the stream up to this reservation: see `Reservations.commit`."""
+        return await Reservations.commit(
+            self._resource, self.stream, self.sequence_number, timeout=timeout
+        )
+
+    async def release(self, *, timeout: Seconds | None = None) -> None:
+        """End it: its messages are ready again: see `Reservations.release`."""
+        await Reservations.release(self._resource, self.stream, self.sequence_number, timeout=timeout)
+
+
+class Reservations(Resource[Reservation]):
     """The reservations of a server; `client.reservations` is one."""
 
-    def __init__(self, context: ClientContext) -> None:
-        self._context = context
+    _handle_type = ReservationHandle
 
     async def extend(
         self,
@@ -28,18 +67,20 @@ class Reservations:
         visibility_timeout: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
-    ) -> Reservation:
+    ) -> ReservationHandle:
         """Let a reservation end so long after now, or as long as at first; raises `ReservationLost`
         if it has ended."""
         _check_name(stream, sequence_number)
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
         reserving = self._context.transport.reservations
-        return await self._context.call(
+        extended = await self._context.call(
             lambda left: reserving.extend(
                 stream, sequence_number, visibility_timeout=span, timeout=left
             ),
             timeout,
         )
+        handle: ReservationHandle = self._handle(extended)
+        return handle
 
     def read(
         self,
@@ -103,7 +144,7 @@ class Reservations:
 
     def list(
         self, queue: str = "", stream: str = "", *, timeout: Seconds | None = None
-    ) -> AsyncIterator[Reservation]:
+    ) -> AsyncIterator[ReservationHandle]:
         """Return the reservations of a queue, of a stream, or all, by stream and number. `timeout` is
         for each page of them."""
         fetch = partial(
@@ -111,7 +152,7 @@ class Reservations:
             queue=arguments.text("queue", queue),
             stream=arguments.text("stream", stream),
         )
-        return items(self._context, fetch, arguments.timeout(timeout))
+        return self._handles(items(self._context, fetch, arguments.timeout(timeout)))
 
 
 def _check_name(stream: str, sequence_number: int) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 from .. import _arguments as arguments
-from .._client_context import ClientContext
 from .._schedule_values import Schedule
 from .._values import Attributes, Outgoing, Seconds
 from ._pagination import items
+from ._resource import Resource
 
 
-class Schedules:
+class Schedules(Resource[Any]):
     """The schedules of a server; `client.schedules` is one."""
-
-    def __init__(self, context: ClientContext) -> None:
-        self._context = context
 
     async def create(
         self,

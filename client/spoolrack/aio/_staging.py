@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 from .. import _arguments as arguments
-from .._client_context import ClientContext
 from .._outgoing import outgoing_of_all
 from .._stage_values import PublishResult, StageInfo, StageResult
 from .._values import MAX_BATCH, Outgoing, Seconds
 from ._pagination import items
+from ._resource import Resource
 
 
-class Staging:
+class Staging(Resource[Any]):
     """The stages of a server; `client.staging` is one. `client.batch` does all this by itself."""
-
-    def __init__(self, context: ClientContext) -> None:
-        self._context = context
 
     async def stage(
         self,

@@ -1,50 +1,62 @@
 """Worker: calls a handler with each message of a queue, and deletes, releases or rejects the message.
 
 Owns the lanes (as many handlers run at once) and their orderly end. Leases are extended by the stream
-for as long as a handler runs. What can fail: a handler (its message is released with a delay), a
-deletion (reported like a handler's error), the stream for good (then `run` raises).
+for as long as a handler runs. What can fail: a handler (its message is released with a delay), a delete
+(reported like a handler's error; the message comes back), the stream for good (then `run` raises).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import _arguments as arguments
 from .. import tracing
-from .._message_base import MessageFacts
+from .._acks import Ack
 from .._retry import Backoff, Reject, Retry
 from .._runtime import Started
 from .._stop_signals import stopping_on_signals
-from .._values import Envelope, Seconds
+from .._values import Seconds
 from ..errors import ClientClosed, SpoolrackError
-from ._message import Message, finish_message
+from ._message import BoundMessage, finish_message
 
 if TYPE_CHECKING:
     from .._stream import EnvelopeStream
-    from ._queue import Queue
+    from ._queue import QueueHandle
 
 log = logging.getLogger("spoolrack")
 
-Bound = TypeVar("Bound", bound=MessageFacts)
+
+class WorkerOptions(TypedDict, total=False):
+    """Options of a worker, as keyword arguments: see `spoolrack.Queue.worker`."""
+
+    concurrency: int
+    """Handlers that run at one time; 8 by default."""
+    prefetch: int | None
+    """Messages that wait in the worker; by default as many as `concurrency`."""
+    visibility_timeout: Seconds | None
+    """Length of the leases, which are extended; by default the queue's."""
+    retry: Backoff | None
+    """The delay after a failure; by default the queue's back-off."""
+    grace: Seconds
+    """How long the handlers may go on after a stop; 30 seconds by default."""
 
 
-class WorkerCore(Generic[Bound]):
+class WorkerCore:
     """A worker for threads or tasks; runs once."""
 
     def __init__(
         self,
-        queue: Queue,
-        bind: Callable[[Envelope], Bound],
-        handler: Callable[[Bound], Awaitable[object]],
-        on_error: Callable[[Bound, Exception], object] | None,
+        queue: QueueHandle,
+        handler: Callable[[Any], Awaitable[object]],
+        on_error: Callable[[Any, Exception], object] | None,
         *,
-        concurrency: int,
-        prefetch: int | None,
-        visibility_timeout: Seconds | None,
-        retry: Backoff | None,
-        grace: Seconds,
+        concurrency: int = 8,
+        prefetch: int | None = None,
+        visibility_timeout: Seconds | None = None,
+        retry: Backoff | None = None,
+        grace: Seconds = 30.0,
     ) -> None:
         arguments.function("handler", handler)
         if on_error is not None:
@@ -55,7 +67,6 @@ class WorkerCore(Generic[Bound]):
         arguments.integer("prefetch", ahead, 0, most - concurrency)
         self._queue = queue
         self._runtime = queue._context.runtime
-        self._bind = bind
         self._handler = handler
         self._on_error = on_error
         self._concurrency = concurrency
@@ -119,6 +130,7 @@ class WorkerCore(Generic[Bound]):
                     self._queue.name,
                     self._grace,
                 )
+            await self._stream.acks.close()
         finally:
             self._stream.stop_extending()
 
@@ -130,10 +142,15 @@ class WorkerCore(Generic[Bound]):
                     # The client was closed, which is a way to stop as well.
                     self._stopping.set()
                     return
+                message = self._queue._message_type(envelope, self._queue, self._stream.acks)
+                is_done = False
                 try:
-                    await self._work_on(self._bind(envelope))
+                    is_done = await self._work_on(message)
                 finally:
-                    self._stream.drop_lease(envelope)
+                    if not is_done:
+                        self._stream.drop_lease(envelope)
+                if is_done:
+                    await self._delete(message)
         except BaseException as error:  # noqa: BLE001  # `run` raises it, in the thread that must know
             # The stream has failed, or the handler wants the program to end. After a stop it is only
             # a handler that was cancelled because it outlasted the grace.
@@ -141,19 +158,18 @@ class WorkerCore(Generic[Bound]):
                 self._failure = error
                 self._stopping.set()
 
-    async def _work_on(self, message: Bound) -> None:
+    async def _work_on(self, message: BoundMessage) -> bool:
+        """Call the handler; return whether the message is to be deleted."""
         try:
             with tracing.working_on(message):
                 await self._handler(message)
-        except Retry as retry:
-            await self._finish(message, retry)
-            log.info("message %s of %s: the handler asks for a retry", message.id, message.queue_name)
-        except Reject as rejection:
-            refusal = await self._finish(message, rejection)
+        except (Retry, Reject) as wish:
+            refusal = await self._finish(message, wish)
             if refusal is not None:
                 self._report(message, refusal)
             else:
-                log.info("message %s of %s: the handler rejects it", message.id, message.queue_name)
+                what = "asks for a retry" if isinstance(wish, Retry) else "rejects it"
+                log.info("message %s of %s: the handler %s", message.id, message.queue_name, what)
         except Exception as error:  # noqa: BLE001  # reported, so that the worker goes on
             await self._finish(message, error)
             self._report(message, error)
@@ -161,19 +177,43 @@ class WorkerCore(Generic[Bound]):
             await self._finish(message, error)
             raise
         else:
-            try:
-                await self._finish(message, None)
-            except ClientClosed as error:
-                # A close is a way to stop, and no fault of the handler's.
-                text = "message %s of %s was worked on, and comes back when its lease ends: %s"
-                log.warning(text, message.id, message.queue_name, error)
-            except SpoolrackError as error:
-                self._report(message, error)
+            return not message._finished
+        return False
 
-    async def _finish(self, message: Bound, error: BaseException | None) -> SpoolrackError | None:
-        return await finish_message(self._queue, message, error, self._backoff)
+    async def _delete(self, message: BoundMessage) -> None:
+        """Delete a message that was handled. With other handlers beside it, its lane doesn't wait.
 
-    def _report(self, message: Bound, error: Exception) -> None:
+        A single lane does: so a message that kills its consumer is the only one that was begun.
+        """
+        try:
+            if self._concurrency > 1:
+                self._stream.acks.add(
+                    Ack(message.receipt, ended=lambda error: self._note_deleted(message, error))
+                )
+                return
+            await self._finish(message, None)
+        except SpoolrackError as error:
+            self._note_deleted(message, error)
+        else:
+            self._note_deleted(message, None)
+
+    def _note_deleted(self, message: BoundMessage, error: SpoolrackError | None) -> None:
+        """Extend the lease no more; tell of a failed delete: the message comes back as after an expired
+        lease."""
+        self._stream.drop_lease(message._envelope)
+        if isinstance(error, ClientClosed):
+            # A close is a way to stop, and no fault of the handler's.
+            text = "message %s of %s was worked on, and comes back when its lease ends: %s"
+            log.warning(text, message.id, message.queue_name, error)
+        elif error is not None:
+            self._report(message, error)
+
+    async def _finish(
+        self, message: BoundMessage, error: BaseException | None
+    ) -> SpoolrackError | None:
+        return await finish_message(message, error, self._backoff)
+
+    def _report(self, message: BoundMessage, error: Exception) -> None:
         if self._on_error is None:
             log.error(
                 "message %s of %s: the handler failed", message.id, message.queue_name, exc_info=error
@@ -189,23 +229,29 @@ class WorkerCore(Generic[Bound]):
         return f"of {self._queue.name}, {self._concurrency} at once, {state}"
 
 
-class Worker:
-    """A loop that calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
+class WorkerState:
+    """A worker, for threads or tasks."""
 
-    def __init__(self, core: WorkerCore[Message]) -> None:
+    def __init__(self, core: WorkerCore) -> None:
         self._core = core
 
-    async def run(self, *, stop_on_signals: bool = False) -> None:
-        """Work until `stop` is called, or this task is cancelled; then drain and return.
-
-        No new messages, running handlers end, waiting messages are released. With `stop_on_signals`
-        SIGTERM and SIGINT call `stop`, and a second one acts as it did before.
-        """
-        await self._core.run(stop_on_signals=stop_on_signals)
-
     def stop(self) -> None:
-        """Make `run` drain and return. Returns at once."""
+        """Make `run` drain and return. Returns at once; from any thread of a client for threads."""
         self._core.stop()
 
     def __repr__(self) -> str:
-        return f"<spoolrack.aio.Worker {self._core.describe()}>"
+        return f"<{type(self).__module__.rpartition('._')[0]}.Worker {self._core.describe()}>"
+
+
+class Worker(WorkerState):
+    """A loop that calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
+
+    async def run(self, *, stop_on_signals: bool = False) -> None:
+        """Work until `stop` is called; then drain and return.
+
+        No new messages, running handlers end, deletes are completed, waiting messages are released. It
+        begins as well when this call is interrupted (Ctrl-C, a cancelled task), and then the exception
+        passes. With `stop_on_signals`, SIGTERM and SIGINT call `stop`, and a second one acts as it did
+        before.
+        """
+        await self._core.run(stop_on_signals=stop_on_signals)

@@ -93,7 +93,7 @@ class _Consumer:
 
     def _resize(self, credits: int) -> None:
         self.credits = min(credits, MAX_IN_FLIGHT)
-        self._stream = self.queue._core._envelopes(
+        self._stream = self.queue._envelopes(
             max_in_flight=self.credits,
             visibility_timeout=self._visibility_timeout,
             until_dropped=True,
@@ -424,7 +424,7 @@ class Channel(virtual.Channel):
             return self._message(envelope)
         leases = self._gets.get(queue)
         if leases is None:
-            calling = handle._core._context
+            calling = handle._context
             leases = self._gets[queue] = Leases(calling, handle.name, self._visibility_timeout)
         leases.add([envelope])
         return self._hold(
@@ -432,15 +432,10 @@ class Channel(virtual.Channel):
         )
 
     def _get_envelope(self, queue: str) -> Envelope:
-        core = self.broker.queue(queue)._core
-        found = run(
-            core._receive_envelopes(
-                1, wait=0.0, visibility_timeout=self._visibility_timeout, timeout=None
-            )
-        )
+        found = self.broker.queue(queue).receive(visibility_timeout=self._visibility_timeout)
         if not found:
             raise Empty
-        return found[0]
+        return found[0]._envelope
 
     def _end_lease(self, delivery_tag: str, end: Callable[[_Unacknowledged], None]) -> None:
         """End the lease of a message; one that was lost is the next consumer's."""

@@ -656,15 +656,10 @@ class StreamReceiveRequest(_message.Message):
     EXTEND_FIELD_NUMBER: _builtins.int
     RELEASE_FIELD_NUMBER: _builtins.int
     REJECT_FIELD_NUMBER: _builtins.int
-    BEGUN_FIELD_NUMBER: _builtins.int
+    REPORT_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
-    """Repeated in the response to this request. `start` and `begun` have none."""
-    begun: _builtins.int
-    """A report, of a stream with a `concurrency`: how many of the stream's messages the client has begun
-    or dropped so far, in the order of delivery. Needed only of a client that begins more than its
-    `concurrency` before it ends a lease, and of one that drops what it finds expired.
-    """
+    """Repeated in the response to this request. `start` and `report` have none."""
     @_builtins.property
     def start(self) -> Global___ReceiveStart:
         """Begins to receive: in the first request, and in no other."""
@@ -686,6 +681,10 @@ class StreamReceiveRequest(_message.Message):
         """Moves messages to the dead-letter queue."""
 
     @_builtins.property
+    def report(self) -> Global___ReceiveReport:
+        """Tells what the client has begun."""
+
+    @_builtins.property
     def stop(self) -> _empty_pb2.Empty:
         """Ends the receiving, and not the stream: the response is `stopped`."""
 
@@ -698,14 +697,14 @@ class StreamReceiveRequest(_message.Message):
         extend: Global___ExtendLeasesRequest | None = ...,
         release: Global___ReleaseRequest | None = ...,
         reject: Global___RejectRequest | None = ...,
-        begun: _builtins.int = ...,
+        report: Global___ReceiveReport | None = ...,
         stop: _empty_pb2.Empty | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "delete", b"delete", "extend", b"extend", "frame", b"frame", "reject", b"reject", "release", b"release", "start", b"start", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "extend", b"extend", "frame", b"frame", "reject", b"reject", "release", b"release", "report", b"report", "start", b"start", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "correlation_id", b"correlation_id", "delete", b"delete", "extend", b"extend", "frame", b"frame", "reject", b"reject", "release", b"release", "start", b"start", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "delete", b"delete", "extend", b"extend", "frame", b"frame", "reject", b"reject", "release", b"release", "report", b"report", "start", b"start", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["start", "delete", "extend", "release", "reject", "begun", "stop"]  # noqa: Y015
+    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["start", "delete", "extend", "release", "reject", "report", "stop"]  # noqa: Y015
     _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
 
@@ -733,7 +732,7 @@ class ReceiveStart(_message.Message):
     concurrency: _builtins.int
     """How many messages the client handles at a time, begun in the order of delivery: up to 10,000. The
     others that it holds are prefetched. When the lease of a prefetched message expires, the receive isn't
-    counted, and the stream gets nothing new until the client ends a lease or reports `begun`. The same
+    counted, and the stream gets nothing new until the client ends a lease or sends a `report`. The same
     goes for leases that outlive the stream. 0: each receive counts.
     """
     @_builtins.property
@@ -756,6 +755,38 @@ class ReceiveStart(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReceiveStart: _TypeAlias = ReceiveStart  # noqa: Y015
+
+@_typing.final
+class ReceiveReport(_message.Message):
+    """A report of a stream with a `concurrency`. Needed only of a client that begins more than its
+    `concurrency` before it ends a lease, and of one that drops what it finds expired.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGUN_FIELD_NUMBER: _builtins.int
+    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    begun: _builtins.int
+    """How many of the stream's messages the client has begun or dropped so far, in the order of delivery,
+    from 1 on.
+    """
+    max_in_flight: _builtins.int
+    """How many messages this stream may hold leased from now on, up to 10,000. 0 changes nothing. So a
+    client gives the place of a message whose delete is under way to the next one.
+    """
+    def __init__(
+        self,
+        *,
+        begun: _builtins.int = ...,
+        max_in_flight: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceiveReport: _TypeAlias = ReceiveReport  # noqa: Y015
 
 @_typing.final
 class StreamReceiveResponse(_message.Message):

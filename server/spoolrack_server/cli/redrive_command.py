@@ -62,7 +62,7 @@ def command(
     redrive. Exits with 1 if nothing was moved, if messages had to stay, or if it was cancelled.
     """
     with connection.client() as client:
-        redrive = client.queue(queue).redrive(
+        redrive: Redrive = client.queue(queue).redrive(
             destination=to or "",
             message_ids=id or None,
             source_queue=source or "",

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Final
@@ -51,14 +52,17 @@ def collect_root(
         yield "spoolrack_quarantine_items", [], quarantined
     yield from _of_disk(tally)
     of_queue = partial(_of_queue, now=clock.wall(), dead=found.dead_letter_queues)
-    left, others = most, _Others()
+    own, rest = 0, list[QueueMetrics]()
     for part in tally.queues():
-        for queue in part[:left]:
+        for queue in part[: most - own]:
             yield from of_queue(queue)
-        for queue in part[left:]:
-            others.add(of_queue(queue))
-        left = max(0, left - len(part))
-    yield from others.rows()
+        rest += part[most - own :]
+        own = min(most, own + len(part))
+    if rest:
+        yield from of_queue(_together(rest))
+    buried = [_messages(queue) for queue in rest if queue.name in found.dead_letter_queues]
+    if buried:
+        yield "spoolrack_dead_letters", [OTHERS], sum(buried)
 
 
 def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterator[Row]:
@@ -77,15 +81,15 @@ def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterat
     yield "spoolrack_quarantined", [], found.quarantined
     yield "spoolrack_unlinked", [], found.unlinked
     yield "spoolrack_reaper_waiting", [], found.to_be_unlinked if removed is None else removed
-    own, others = set(tally.oldest(most)), _Others()
+    own, rest = set(tally.oldest(most)), Counter[str]()
     for queue, counts in list(statistics.messages.items()):
         for operation, count in list(counts.items()):
-            row: Row = ("spoolrack_messages", [queue, operation], count)
             if queue in own:
-                yield row
+                yield "spoolrack_messages", [queue, operation], count
             else:
-                others.add([row])
-    yield from others.rows()
+                rest[operation] += count
+    for operation, count in rest.items():
+        yield "spoolrack_messages", [OTHERS, operation], count
 
 
 def collect_process() -> Iterator[Row]:
@@ -106,7 +110,27 @@ def _of_queue(queue: QueueMetrics, now: int, dead: frozenset[str]) -> Iterator[R
     yield "spoolrack_queue_oldest_ready_age_seconds", [name], age
     yield "spoolrack_queue_oldest_ready_receives", [name], queue.oldest_ready_receives
     if name in dead:
-        yield "spoolrack_dead_letters", [name], queue.ready + queue.leased + queue.delayed
+        yield "spoolrack_dead_letters", [name], _messages(queue)
+
+
+def _messages(queue: QueueMetrics) -> int:
+    return queue.ready + queue.leased + queue.delayed
+
+
+def _together(queues: Sequence[QueueMetrics]) -> QueueMetrics:
+    """Return the queues without series of their own as one: sums, and of the oldest the most."""
+    oldest = [queue.oldest_ready for queue in queues if queue.oldest_ready is not None]
+    return QueueMetrics(
+        name=OTHERS,
+        ready=sum(queue.ready for queue in queues),
+        leased=sum(queue.leased for queue in queues),
+        delayed=sum(queue.delayed for queue in queues),
+        bytes=sum(queue.bytes for queue in queues),
+        oldest_ready=min(oldest, default=None),
+        oldest_ready_receives=max(queue.oldest_ready_receives for queue in queues),
+        entered=sum(queue.entered for queue in queues),
+        left=sum(queue.left for queue in queues),
+    )
 
 
 def _of_disk(tally: StoreMetrics) -> Iterator[Row]:
@@ -119,24 +143,6 @@ def _of_disk(tally: StoreMetrics) -> Iterator[Row]:
     if space.files is not None:
         yield "spoolrack_disk_inodes", [], space.all_files
         yield "spoolrack_disk_inodes_free", [], space.files
-
-
-class _Others:
-    """The queues without series of their own, as one: sums, and of ages and the like the most."""
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, tuple[str, ...]], float] = {}
-
-    def add(self, rows: Iterable[Row]) -> None:
-        for name, labels, value in rows:
-            assert not isinstance(value, tuple)
-            key = name, (OTHERS, *labels[1:])
-            there = self._values.get(key, 0)
-            self._values[key] = max(there, value) if "oldest" in name else there + value
-
-    def rows(self) -> Iterator[Row]:
-        for (name, labels), value in self._values.items():
-            yield name, labels, value
 
 
 class FolderCounter:

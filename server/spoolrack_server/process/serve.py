@@ -5,18 +5,26 @@ The first SIGTERM or SIGINT drains and ends with 0; a second one ends at once.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from ..access.watched_files import AccessUnusable
+from ..app.memory import anonymous
 from ..metrics.otel import TracingUnavailable, otlp_traces
 from ..metrics.worker_processes import WorkerProcess
 from ..system.logs import adopt_library_logs, make_log
 from ..system.system_limits import SystemLimit, raise_descriptor_limit, require_threads
-from .garbage import frozen_afterwards
+from .garbage import collect_as_memory_grows, frozen_afterwards
 from .serve_settings import ServeSettings
 from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
+
+SWITCH: Final = 0.0005
+"""Seconds after which a thread that computes lets the event loop go on: scrapes and long commits run
+beside it, and each time that it gives up the interpreter's lock it waits so long for its return."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +51,7 @@ async def serve(
     """
     from .server import Server
 
+    sys.setswitchinterval(SWITCH)
     log = make_log(format=settings.log_format)
     adopt_library_logs(log)
     raise_descriptor_limit()
@@ -63,6 +72,7 @@ async def serve(
             await server.start()
     except tuple(EXIT_CODES) as error:
         return print_startup_error(error, settings.log_format)
+    collecting = asyncio.create_task(collect_as_memory_grows(anonymous))
     announce(
         ListenAddresses(
             root=server.root,
@@ -74,4 +84,5 @@ async def serve(
     )
     await stopping.wait()
     await server.stop()
+    collecting.cancel()
     return os.EX_OK

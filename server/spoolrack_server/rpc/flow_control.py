@@ -9,11 +9,10 @@ moment, because the others may be held for long. Knows nothing of messages.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from spoolrack_store.model.credits import UNBOUNDED, Credits
-
-from .loop_event import LoopEvent
 
 SHARE: Final = 4
 LINGER: Final = 0.005
@@ -36,11 +35,12 @@ class FlowControl:
         concurrency: int = 0,
     ) -> None:
         self.credits = Credits(limit, self._returned, max_bytes, concurrency=concurrency)
-        self._enough = max(1, limit // SHARE), max(1, max_bytes // SHARE)
         self._linger = linger
         self._awaited = _ANY
         """Free credits, and bytes, from which the loop is woken."""
-        self._event = LoopEvent()
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._is_woken = False
         self._stopped = False
 
     async def wait(self) -> None:
@@ -54,19 +54,26 @@ class FlowControl:
         finally:
             timer.cancel()
 
+    @property
+    def _enough(self) -> tuple[int, int]:
+        return max(1, self.credits.limit // SHARE), max(1, self.credits.max_bytes // SHARE)
+
     def stop(self) -> None:
         self._stopped = True
-        self._event.set()
+        self._wake()
 
-    def disable(self) -> None:
-        """Stop calling the listener; credits may still be returned."""
-        self._event.disable()
+    def close(self) -> None:
+        """Hear of no more credits; leases that go on may still return theirs."""
+        self.credits.disconnect()
 
     async def _free(self, awaited: tuple[int, int]) -> None:
         self._awaited = awaited
         # Check the credits after registering the threshold, so that no wake-up is lost.
         while not self._are_free(self._awaited) and not self._stopped:
             await self._event.wait()
+            # In this order: a wake-up in between is scheduled, and seen the next time.
+            self._is_woken = False
+            self._event.clear()
 
     def _are_free(self, awaited: tuple[int, int]) -> bool:
         count, size = awaited
@@ -74,8 +81,16 @@ class FlowControl:
 
     def _stop_linger(self) -> None:
         self._awaited = _ANY
-        self._event.set()
+        self._wake()
 
     def _returned(self) -> None:
         if self._are_free(self._awaited):
-            self._event.set()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake the stream once, from any thread; what it waits for has changed before."""
+        if self._is_woken:
+            return
+        self._is_woken = True
+        with suppress(RuntimeError):  # The loop is closed: no stream is left.
+            self._loop.call_soon_threadsafe(self._event.set)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from google.protobuf.message import Message as Response
-from spoolrack_store.model.clock import Clock, Millis, stopwatch
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import Draining, MemoryLimit, StoreError
 from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY, Delivery, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
@@ -30,8 +30,6 @@ USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
 MEMORY_TIMEOUT: Final = 5.0
 """Seconds that a single call waits for room."""
-KNOWN_FOR: Final = 5.0
-"""Seconds for which a queue's limit is believed without asking the store again."""
 MOST_KNOWN: Final = 10_000
 
 
@@ -45,8 +43,9 @@ class FrameWriter:
         self._budget = budget
         self._access = access
         self._leases = leases
-        self._largest: dict[str, tuple[int, float]] = {}
-        """By queue, the largest message that it takes, and when that was asked."""
+        self._refused: dict[str, int] = {}
+        """By queue, the bytes of messages that went back for want of room: the queue's limit was lower
+        then."""
 
     def drain(self) -> None:
         """End all waits for memory."""
@@ -58,7 +57,7 @@ class FrameWriter:
         Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays
         leased.
         """
-        peer, size = context.peer(), await self._size(wanted)
+        peer, size = context.peer(), self._size(wanted)
         if not self._is_free(peer, size):
             await self._budget.wait_for(peer, size)
             if not self._budget.fits(peer, size):
@@ -70,7 +69,7 @@ class FrameWriter:
 
     async def lease_now(self, context: Context, wanted: Receive) -> LeasedFrame:
         """Lease messages for a single call. Raise `MemoryLimit` without memory for them."""
-        peer, size = context.peer(), await self._size(wanted)
+        peer, size = context.peer(), self._size(wanted)
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
                 async with asyncio.timeout(MEMORY_TIMEOUT):
@@ -125,28 +124,27 @@ class FrameWriter:
             taken = self._budget.reserve(peer, size)
         except MemoryLimit:
             self._leases.release(queue, receipts_of(deliveries))
-            # A setting was changed since the limit was asked for.
-            self._largest[queue] = size, stopwatch()
+            # A queue may hold messages that are larger than its limit is now.
+            if len(self._refused) >= MOST_KNOWN:
+                self._refused.clear()
+            self._refused[queue] = size
             raise
+        self._refused.pop(queue, None)
         return LeasedFrame(self, context, peer, taken, queue, deliveries)
 
-    async def _size(self, wanted: Receive) -> int:
+    def _size(self, wanted: Receive) -> int:
         """Return the bytes that the messages of a receive may have together."""
-        found = self._largest.get(wanted.queue)
-        now = stopwatch()
-        if found is None or now - found[1] > KNOWN_FOR:
-            try:
-                queue = await self._access.read(self._access.store.queue, wanted.queue)
-            except StoreError:
-                return (
-                    0  # The receive itself says what is wrong: a store that has failed knows no queue.
-                )
-            found = min(queue.settings.max_message_size, MAX_BODY_IN_MEMORY) + MAX_ATTRIBUTES_SIZE, now
-            if len(self._largest) >= MOST_KNOWN:
-                self._largest.clear()
-            self._largest[wanted.queue] = found
+        try:
+            largest = self._access.store.settings(wanted.queue).max_message_size
+        except StoreError:
+            return 0  # The receive itself says what is wrong.
+        largest = min(largest, MAX_BODY_IN_MEMORY) + MAX_ATTRIBUTES_SIZE
         # One message is always leased, and more only within `max_bytes`.
-        return max(found[0], min(wanted.max_bytes, wanted.max_messages * found[0]))
+        return max(
+            largest,
+            self._refused.get(wanted.queue, 0),
+            min(wanted.max_bytes, wanted.max_messages * largest),
+        )
 
 
 class LeasedFrame:
@@ -181,11 +179,13 @@ class LeasedFrame:
         # The bodies are in the response now.
         self._deliveries = []
         try:
-            if writes is None:
-                await write(self._context, response)
-            else:
+            if writes is not None:
                 async with writes:
                     await put(self._context, response)
+            elif receipts:
+                await write(self._context, response)
+            else:
+                await put(self._context, response)  # Nothing has to go back.
         except CallIsOver:
             if receipts:
                 self._frames._leases.release(self._queue, receipts)

@@ -145,9 +145,9 @@ class ReceiveStreams:
             try:
                 await outlast(writing)
             finally:
-                # The leases live on until they are due, and their credits still wake the stream.
+                # The leases live on until they are due.
                 self._flow_controls.discard(flow_control)
-                flow_control.disable()
+                flow_control.close()
 
     def _operation(
         self, wanted: _Wanted, writes: asyncio.Lock, receiving: asyncio.Task[None]
@@ -156,10 +156,11 @@ class ReceiveStreams:
         queue, credits = wanted.queue, wanted.flow_control.credits
 
         def note(request: rpc.StreamReceiveRequest) -> bool:
-            if request.begun < 1:
+            report = request.report
+            if report.begun < 1:
                 return False
             was_silent = credits.is_silent
-            credits.report(request.begun)
+            credits.report(report.begun, _limit_of(report))
             if was_silent:
                 # The receive that waits in the store passed over what has become ready meanwhile.
                 self._store.retry_receives()
@@ -180,7 +181,7 @@ class ReceiveStreams:
                     return _stopped(receiving)
                 rule = (
                     "must be one that follows the first: delete, extend, release, reject, stop, or "
-                    "begun from 1 on"
+                    "a report from begun 1 on"
                 )
                 raise InvalidRequest(what="the frame", value=name or "none", rule=rule)
             if content.queue != queue:
@@ -216,6 +217,11 @@ def _stopped(receiving: asyncio.Task[None]) -> SubmittedRequest:
     leases that have no frame yet are given back."""
     receiving.cancel()
     return SubmittedRequest([], bytes)
+
+
+def _limit_of(report: rpc.ReceiveReport) -> int | None:
+    """Return how many messages may be in flight from now on; None: as many as before."""
+    return min(report.max_in_flight, convert.MAX_IN_FLIGHT) if report.max_in_flight > 0 else None
 
 
 def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:

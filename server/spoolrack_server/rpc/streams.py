@@ -101,6 +101,7 @@ class Streams:
             reading.result()
         finally:
             self._open.discard(responses)
+            requests.on_refusal = None  # Else the two are garbage that only a collection frees.
             # A read ends with the call: cancelled, it would never free the received part of a request.
             if not requests.is_reading:
                 reading.cancel()

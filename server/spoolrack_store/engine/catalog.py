@@ -425,7 +425,7 @@ class Catalog(Part):
         return True
 
     def _keep(self, record: QueueRecord) -> None:
-        self._moves.index.changed.add(record.name)
+        self._moves.index.changed[record.name] = None
         self._drop_indexes(record.name)
         self.records[record.name] = record
         self.names.add(record.name)
@@ -440,7 +440,7 @@ class Catalog(Part):
             self.sources.setdefault(target, {})[record.name] = None
 
     def _forget(self, name: str) -> QueueRecord | None:
-        self._moves.index.changed.add(name)
+        self._moves.index.changed[name] = None
         self._drop_indexes(name)
         return self.records.pop(name, None)
 

@@ -663,7 +663,7 @@ class Index:
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
         self.over: dict[BatchFile, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
-        self.changed: set[str] = set()
+        self.changed: dict[str, None] = {}
         """Queues that may have become able to give something to those that wait: they take them out."""
         self.hidden: list[tuple[int, int, Entry]] = []
         """A heap of leases and delays by when they end; some hold nothing any more, half at most."""
@@ -863,7 +863,7 @@ class Index:
             if index.groups is not None:
                 index.groups.add_packed(len(ids))
             index.sent.add_all(ids)
-            self.changed.add(queue)
+            self.changed[queue] = None
         return ids, others
 
     @property
@@ -976,7 +976,7 @@ class Index:
         self.grouped.pop(batch, None)
         for entry in batch.entries:
             queue = self.queues[entry.name.queue] if entry.counted else None
-            self.changed.add(entry.name.queue)
+            self.changed[entry.name.queue] = None
             if queue is not None and queue.groups is not None:
                 queue.groups.change(entry, 0, entry.counted)
 
@@ -1010,7 +1010,7 @@ class Index:
         if name.state in _WAITS:
             self._hiding += bool(held) - bool(was)
         if name.state is State.READY or queue.groups is not None:
-            self.changed.add(name.queue)
+            self.changed[name.queue] = None
         if name.state is State.READY:
             queue.sent.add(sent_at(stem.id), held.bit_count() - was.bit_count())
             if queue.priorities is not None:

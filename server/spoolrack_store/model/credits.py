@@ -56,6 +56,10 @@ class Credits:
         self._silent_below = 0
         """A report must pass this number to end the silence; 0: there is none."""
 
+    def disconnect(self) -> None:
+        """Call `on_return` no more: the consumer has gone, and its leases may go on."""
+        self._on_return = _ignore
+
     @property
     def free(self) -> int:
         """Messages that may still be leased; 0 also if no byte is free, or the consumer is silent."""
@@ -107,9 +111,11 @@ class Credits:
         """Note that the messages delivered last don't reach the consumer: others get their numbers."""
         self.delivered -= count
 
-    def report(self, begun: int) -> None:
-        """Note how many of the messages that have reached it the consumer has begun or dropped. Called
-        from any thread, but from one only."""
+    def report(self, begun: int, limit: int | None = None) -> None:
+        """Note how many of the messages that have reached it the consumer has begun or dropped, and a
+        new limit. Called from any thread, but from one only."""
+        if limit is not None:
+            self.limit = limit
         if self.is_silent:
             # Its lost messages ended without an answer. Of those that it holds now, it begins the first
             # ones without a report.
@@ -117,3 +123,7 @@ class Credits:
         self._reported = max(self._reported, begun)
         self._silent_below = 0
         self._on_return()
+
+
+def _ignore() -> None:
+    pass

@@ -228,8 +228,8 @@ class ScheduleNotFound(StoreError):
 
 
 class ScheduleExists(StoreError):
-    """The queue {queue} has a schedule {schedule} with another {differing}: change it, or choose another
-    name."""
+    """The queue {queue} has a schedule {schedule} with another {differing}: change it, or choose
+    another name."""
 
     reason = "SCHEDULE_EXISTS"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 import pytest
-from spoolrack import Client, Queue
+from spoolrack import Client, Queue, aio
 from spoolrack.errors import ClientClosed, InvalidReceipt
 
+from tests.client.client_rig import until, until_true
 from tests.client.contract.conftest import World
 
 
@@ -43,6 +45,62 @@ def test_an_ack_gives_its_place_to_the_next_message(jobs: Queue) -> None:
             message = next(stream)
             assert message.text == expected
             stream.ack(message)
+
+
+def test_a_message_of_a_stream_is_acked_by_itself(jobs: Queue) -> None:
+    jobs.send_many(str(number) for number in range(50))
+    with jobs.messages(max_in_flight=10) as stream:
+        for _ in range(50):
+            next(stream).ack()
+    assert waiting(jobs) == 0
+
+
+def test_acks_of_received_messages_outlast_the_client(world: World, other: Client) -> None:
+    with world.connect() as client:
+        jobs = client.create_queue("jobs")
+        jobs.send_many(["a", "b", "c"])
+        for message in jobs.receive(3):
+            message.ack()
+    assert waiting(other.queue("jobs")) == 0
+
+
+@pytest.mark.needs("delays", "receive counts")
+def test_a_nack_makes_the_message_ready_again_and_does_not_wait(jobs: Queue, world: World) -> None:
+    jobs.send_many(["a", "b", "c"])
+    a, b, c = jobs.receive(3)
+    with a:
+        a.nack()
+    b.nack(count=False)
+    c.nack(delay=5)
+    until(lambda: jobs.info().counts.leased_count == 0)
+    assert [(each.text, each.receive_count) for each in jobs.receive(3)] == [("a", 2), ("b", 1)]
+    world.advance(5)
+    assert [each.text for each in jobs.receive()] == ["c"]
+
+
+def test_a_handler_may_ack_and_the_worker_deletes_no_second_time(jobs: Queue) -> None:
+    jobs.send_many(["a", "b"])
+    errors: list[Exception] = []
+    worker = jobs.worker(lambda message: message.ack(), on_error=lambda _, error: errors.append(error))
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    until(lambda: waiting(jobs) == 0)
+    worker.stop()
+    thread.join(60)
+    assert errors == []
+
+
+async def test_tasks_ack_without_waiting(aio_jobs: aio.Queue) -> None:
+    await aio_jobs.send_many(["a", "b"])
+    a, b = await aio_jobs.receive(2)
+    a.ack()
+    async with b:
+        b.ack()
+
+    async def are_deleted() -> bool:
+        return not [message async for message in aio_jobs.peek(["ready", "leased"])]
+
+    await until_true(are_deleted)
 
 
 def test_an_acked_message_is_not_deleted_a_second_time_by_its_block(jobs: Queue) -> None:

@@ -331,7 +331,7 @@ async def test_the_options_of_a_client_are_checked_when_it_is_made(connect: Any)
         for value in [*NO_SPANS, None]:
             with pytest.raises(InvalidRequest, match=option):
                 Backoff(**{option: value})
-    for option, value in [("initial", 0), ("maximum", 0), ("maximum", 31_536_001), ("jitter", 1.1)]:
+    for option, value in [("initial", 0), ("maximum", 0), ("maximum", 31_536_001), ("jitter", 100.1)]:
         with pytest.raises(InvalidRequest, match=option):
             Backoff(**{option: value})
     for value in [*NO_SPANS, 31_536_001]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import spoolrack
 from spoolrack import Outgoing, Queue, aio
-from spoolrack.errors import InvalidMessage, InvalidRequest
+from spoolrack.errors import InvalidMessage, InvalidRequest, MessageTooLarge
 
 from tests.client.contract.conftest import World
 
@@ -37,6 +37,27 @@ def test_each_of_many_says_whether_it_was_sent_before(jobs: Queue) -> None:
     assert [message.text for message in jobs.receive(10)] == ["a", "b", "c", "c"]
 
 
+def test_refused_repeated_and_new_messages_of_one_batch_have_each_its_own_result(
+    client: spoolrack.Client,
+) -> None:
+    client.create_queue("small", max_message_size=10)
+    small = client.queue("small")
+    first = small.send("a", deduplication_id="1")
+    results = small.send_many(
+        [
+            Outgoing(body="x" * 11, deduplication_id="2"),
+            Outgoing(body="a", deduplication_id="1"),
+            Outgoing(body="b", deduplication_id="2"),
+            Outgoing(body="x" * 11),
+            Outgoing(body="b", deduplication_id="2"),
+        ]
+    )
+    assert [type(each.error) for each in results[::3]] == [MessageTooLarge, MessageTooLarge]
+    assert [each.duplicate for each in results] == [False, True, False, False, True]
+    assert (results[1].id, results[4].id) == (first, results[2].id)
+    assert [message.text for message in small.receive(10)] == ["a", "b"]
+
+
 def test_an_id_is_remembered_after_its_message_was_deleted(jobs: Queue) -> None:
     first = jobs.send("a", deduplication_id="1")
     (message,) = jobs.receive()
@@ -57,7 +78,7 @@ def test_an_id_is_forgotten_after_the_window(client: spoolrack.Client, world: Wo
 
 
 def test_the_window_is_a_setting_of_the_queue(client: spoolrack.Client) -> None:
-    assert client.create_queue("jobs").settings.deduplication_window == 300.0
+    assert client.create_queue("jobs").info().settings.deduplication_window == 300.0
     changed = client.update_queue("jobs", deduplication_window=3_600)
     assert changed.settings.deduplication_window == 3_600.0
     reset = client.update_queue("jobs", deduplication_window=None)

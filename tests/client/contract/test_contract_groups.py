@@ -61,7 +61,7 @@ def test_a_released_message_comes_before_the_later_ones_of_its_group(client: spo
 
 
 def test_the_order_of_groups_is_a_setting_of_the_queue(client: spoolrack.Client) -> None:
-    assert client.create_queue("jobs").settings.group_order == "fair"
+    assert client.create_queue("jobs").info().settings.group_order == "fair"
     assert client.update_queue("jobs", group_order="strict").settings.group_order == "strict"
     assert client.update_queue("jobs", group_order=None).settings.group_order == "fair"
     with pytest.raises(InvalidSetting, match="group_order can't be 'loose'"):
@@ -69,7 +69,7 @@ def test_the_order_of_groups_is_a_setting_of_the_queue(client: spoolrack.Client)
 
 
 def test_the_archives_retention_is_a_setting_of_the_queue(client: spoolrack.Client) -> None:
-    assert client.create_queue("jobs").settings.archive_retention == 0.0
+    assert client.create_queue("jobs").info().settings.archive_retention == 0.0
     changed = client.update_queue("jobs", archive_retention=86_400)
     assert changed.settings.archive_retention == 86_400.0
     assert client.update_queue("jobs", archive_retention=None).settings.archive_retention == 0.0

@@ -22,7 +22,7 @@ from tests.client.contract.conftest import World
 @pytest.mark.needs("settings", "several queues")
 def test_a_queue_has_the_settings_that_were_asked_for(client: Client) -> None:
     client.create_queue("letters")
-    info = client.create_queue(
+    jobs = client.create_queue(
         "jobs",
         visibility_timeout=timedelta(minutes=2),
         delivery_delay=0.5,
@@ -34,7 +34,7 @@ def test_a_queue_has_the_settings_that_were_asked_for(client: Client) -> None:
         max_message_size=100,
         lease_durability="relaxed",
     )
-    assert info.settings == QueueSettings(
+    assert jobs.info().settings == QueueSettings(
         visibility_timeout=120.0,
         delivery_delay=0.5,
         max_receives=3,
@@ -45,14 +45,24 @@ def test_a_queue_has_the_settings_that_were_asked_for(client: Client) -> None:
         max_message_size=100,
         lease_durability="relaxed",
     )
-    assert client.queue("jobs").info() == info
     assert client.queue("letters").info().settings == QueueSettings()
 
 
 @pytest.mark.needs("settings")
+def test_a_handle_that_a_creation_returned_still_has_what_it_returned_before(client: Client) -> None:
+    jobs = client.create_queue("jobs", max_messages=5)
+    with pytest.warns(DeprecationWarning, match=r"info\(\)\.settings"):
+        assert jobs.settings == jobs.info().settings  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'max_messages'"):
+        _ = jobs.max_messages  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no attribute 'settings'"):
+        _ = client.queue("other").settings  # type: ignore[attr-defined]
+
+
+@pytest.mark.needs("settings")
 def test_a_creation_can_be_repeated_with_equal_settings_only(client: Client) -> None:
-    first = client.create_queue("jobs", max_messages=5)
-    assert client.create_queue("jobs", max_messages=5) == first
+    first = client.create_queue("jobs", max_messages=5).info()
+    assert client.create_queue("jobs", max_messages=5).info() == first
     with pytest.raises(QueueExists):
         client.create_queue("jobs", max_messages=6)
     with pytest.raises(QueueExists):
@@ -61,8 +71,9 @@ def test_a_creation_can_be_repeated_with_equal_settings_only(client: Client) -> 
 
 @pytest.mark.needs("settings")
 def test_an_update_changes_what_it_names(client: Client) -> None:
-    before = client.create_queue("jobs", max_messages=5, retention=60)
-    after = client.update_queue("jobs", visibility_timeout=10, retention=None)
+    jobs = client.create_queue("jobs", max_messages=5, retention=60)
+    before = jobs.info()
+    after = jobs.update(visibility_timeout=10, retention=None)
     assert after.settings == QueueSettings(max_messages=5, visibility_timeout=10.0)
     assert after.version > before.version
     assert client.queue("jobs").info().settings == after.settings
@@ -70,7 +81,7 @@ def test_an_update_changes_what_it_names(client: Client) -> None:
 
 @pytest.mark.needs("settings")
 def test_a_queue_keeps_the_labels_of_its_owner(client: Client) -> None:
-    created = client.create_queue("jobs", labels={"team": "checkout", "a.b/c": "größer"})
+    created = client.create_queue("jobs", labels={"team": "checkout", "a.b/c": "größer"}).info()
     assert created.labels == {"team": "checkout", "a.b/c": "größer"}
     changed = client.update_queue("jobs", labels={"team": "billing", "a.b/c": None, "tier": ""})
     assert changed.labels == {"team": "billing", "tier": ""}
@@ -82,7 +93,7 @@ def test_a_queue_keeps_the_labels_of_its_owner(client: Client) -> None:
 
 @pytest.mark.needs("settings")
 def test_a_change_is_bound_to_the_version_that_was_read(client: Client) -> None:
-    seen = client.create_queue("jobs").version
+    seen = client.create_queue("jobs").info().version
     changed = client.update_queue("jobs", max_messages=5, if_version=seen)
     for late in (
         lambda: client.update_queue("jobs", max_messages=6, if_version=seen),
@@ -92,7 +103,7 @@ def test_a_change_is_bound_to_the_version_that_was_read(client: Client) -> None:
         with pytest.raises(VersionMismatch, match="jobs"):
             late()
     assert client.queue("jobs").info() == changed
-    client.delete_queue("jobs", if_version=changed.version)
+    client.queue("jobs").delete_queue(if_version=changed.version)
     with pytest.raises(QueueNotFound):
         client.queue("jobs").info()
 

@@ -146,11 +146,11 @@ def test_a_redrive_keeps_to_its_rate(world: World, client: Client) -> None:
 def test_a_redrive_can_be_cancelled(world: World, client: Client) -> None:
     die(world, client, *map(str, range(10)))
     redrive = client.queue("dead").redrive(max_messages_per_second=1)
-    cancelled = client.redrives.cancel(redrive.id)
+    cancelled = redrive.cancel()
     assert cancelled.state is RedriveState.CANCELLED
     assert cancelled.ended_at is not None
     world.advance(60)
-    found = client.redrives.get(redrive.id)
+    found = redrive.get()
     assert (found.state, found.moved_count) == (RedriveState.CANCELLED, cancelled.moved_count)
     assert len(texts(client, "jobs")) == cancelled.moved_count < 10
     assert len(texts(client, "dead")) == 10 - cancelled.moved_count
@@ -253,6 +253,7 @@ async def test_asyncio_has_the_same(world: World, client: Client, aio_client: ai
     redrive = await aio_client.queue("dead").redrive(max_messages_per_second=1)
     assert (await aio_client.redrives.get(redrive.id)).id == redrive.id
     assert [found.id async for found in aio_client.redrives.list("dead")] == [redrive.id]
-    assert (await aio_client.redrives.cancel(redrive.id)).state is RedriveState.CANCELLED
+    assert (await redrive.cancel()).state is RedriveState.CANCELLED
+    assert (await redrive.get()).ended_at is not None
     (message, *_) = [message async for message in aio_client.queue("dead").peek()]
     assert message.dead_letter_records[-1].source_queue == "jobs"

@@ -52,6 +52,30 @@ def test_reserved_messages_can_be_read_again_and_again(
     assert [message.text for message in five.receive(10)] == ["d", "e"]
 
 
+def test_a_reservation_is_read_extended_and_committed_by_its_handle(
+    client: spoolrack.Client, five: Queue
+) -> None:
+    reservation = five.reserve("s", 0, max_messages=3)
+    assert reservation is not None
+    assert "".join(message.text for message in reservation.read(1)) == "bc"
+    assert reservation.extend(300).expires_at > reservation.expires_at
+    (listed,) = client.reservations.list()
+    assert listed.commit().deleted_count == 3
+    second = five.reserve("s", 1)
+    assert second is not None
+    second.release()
+    assert [message.text for message in five.receive(10)] == ["d", "e"]
+
+
+async def test_a_handle_of_tasks_does_the_same(aio_jobs: aio.Queue) -> None:
+    await aio_jobs.send_many(["a", "b"])
+    reservation = await aio_jobs.reserve("s", 0)
+    assert reservation is not None
+    assert [message.text async for message in reservation.read()] == ["a", "b"]
+    extended = await reservation.extend(300)
+    assert (await extended.commit()).deleted_count == 2
+
+
 def test_a_read_tells_all_of_a_message_but_a_receipt(client: spoolrack.Client, jobs: Queue) -> None:
     id = jobs.send("a", attributes={"colour": "red", "raw": b"\xff"})
     jobs.reserve("s", 0)

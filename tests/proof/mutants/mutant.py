@@ -4,6 +4,8 @@ checkout. A bug names a function and a text in it, so that other code may change
 from __future__ import annotations
 
 import ast
+import re
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,8 +31,9 @@ class Edit:
     """A module of the package and a function in it, as in `engine/recovery.py:_finish` or
     `sink.py:Writer.write`."""
     old: str
-    """Occurs in the function exactly once."""
+    """Occurs in the function exactly once, however the code is formatted."""
     new: str
+    """Lines after the first are indented as they are from it."""
     package: Path = STORE
 
     @property
@@ -42,9 +45,14 @@ class Edit:
         first, last = _lines_of(text, self.at.partition(":")[2], self.at)
         lines = text.splitlines(keepends=True)
         function = "".join(lines[first:last])
-        if function.count(self.old) != 1:
-            raise DoesNotApply(f"{self.at} holds this {function.count(self.old)} times:\n{self.old}")
-        return "".join([*lines[:first], function.replace(self.old, self.new), *lines[last:]])
+        found = list(re.finditer(r"\s+".join(map(re.escape, self.old.split())), function))
+        if len(found) != 1:
+            raise DoesNotApply(f"{self.at} holds this {len(found)} times:\n{self.old}")
+        start, end = found[0].span()
+        line = function[function.rfind("\n", 0, start) + 1 :]
+        indent = " " * (len(line) - len(line.lstrip()))
+        new = textwrap.indent(textwrap.dedent(self.new).strip(), indent).lstrip()
+        return "".join([*lines[:first], function[:start], new, function[end:], *lines[last:]])
 
 
 def _lines_of(text: str, function: str, at: str) -> tuple[int, int]:

@@ -163,8 +163,8 @@ SPARK_MUTANTS: Final = (
         breaks="a checkpoint that is behind what is done can be gone on with, where that is asked for",
         edits=edit(
             "_queue_reader.py:StreamReading.extend",
-            "                return reserved.Reservation()\n            if error.reason not in GONE:\n",
-            "                raise\n            if error.reason not in GONE:\n",
+            "self._refuse_old(end.gen, end.sequence_number, error)",
+            "raise",
         ),
         caught_by=(_CALLS,),
     ),
@@ -251,8 +251,8 @@ SPARK_MUTANTS: Final = (
         breaks="a batch that is done again in another order and other partitions is done already",
         edits=edit(
             "_row_sender.py:checksums",
-            '[begin:end])\n        total += int.from_bytes(checksum.digest(), "big")\n',
-            '[begin:end])\n        total = 3 * total + int.from_bytes(checksum.digest(), "big")\n',
+            '[begin:end])\ntotal += int.from_bytes(checksum.digest(), "big")',
+            '[begin:end])\ntotal = 3 * total + int.from_bytes(checksum.digest(), "big")',
         ),
         caught_by=(f"{_QUERIES}::test_a_write_that_is_done_again_under_its_name_writes_nothing",),
     ),

@@ -21,6 +21,7 @@ _CLOSE: Final = "tests/store/test_shared_close.py"
 _DISK: Final = "tests/store/test_trouble_disk.py"
 _RETRIES: Final = "tests/proof/crash/test_retry_crashes.py"
 _EXPIRY: Final = "tests/store/test_expiry_promises.py"
+_GROUPS: Final = "tests/store/test_group_promises.py"
 _GROUP_ORDER: Final = "tests/store/test_group_order_shared.py"
 _FRONT: Final = "tests/store/test_front_store.py"
 _LOOKS: Final = "tests/store/test_questions.py"
@@ -1482,6 +1483,12 @@ STORE_MUTANTS: Final = (
             "        if work.assigned:\n",
         ),
         caught_by=(_GROUP_ORDER, "tests/proof/crash/test_group_crashes.py"),
+    ),
+    Mutant(
+        name="a-receive-ends-after-one-turn-of-each-group",
+        breaks="a receive gets as many messages as are ready and asked for",
+        edits=edit("engine/index.py:GroupOrder.runs", "vain = 0 if taken else vain + 1", "vain += 1"),
+        caught_by=(_GROUPS,),
     ),
     Mutant(
         name="a-repetition-is-answered-before-its-place",

@@ -105,7 +105,7 @@ class Importer:
                 settings = {**settings, "dead_letter_queue": None, "max_receives": None}
             try:
                 labels = self._source.labels.get(name, {})
-                info = self._client.create_queue(name, labels=labels, **settings)
+                info = self._client.create_queue(name, labels=labels, **settings).info()
             except QueueExists:  # Another caller was quicker.
                 info = self._client.queue(name).info()
         else:

@@ -1,0 +1,107 @@
+"""The catalogue of queues: their settings and labels are changed, and they are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any, Final
+
+from .. import _arguments as arguments
+from .._client_context import ClientContext
+from .._settings import CHOICES, MOST, QueueSettings
+from .._values import QueueInfo, Seconds
+from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
+
+_KNOWN: Final = {setting.name: setting.default for setting in fields(QueueSettings)}
+
+
+async def create_queue(
+    context: ClientContext,
+    name: str,
+    labels: Mapping[str, str] | None,
+    timeout: Seconds | None,
+    settings: Mapping[str, Any],
+) -> QueueInfo:
+    """See `Client.create_queue`."""
+    arguments.text("name", name)
+    given = {} if labels is None else labels
+    arguments.labels(given)
+    named = {name: value for name, value in _checked(settings).items() if value is not None}
+    return await context.call(
+        lambda left: context.transport.create_queue(name, named, given, timeout=left), timeout
+    )
+
+
+async def update_queue(
+    context: ClientContext,
+    name: str,
+    labels: Mapping[str, str | None] | None,
+    if_version: int | None,
+    timeout: Seconds | None,
+    settings: Mapping[str, Any],
+) -> QueueInfo:
+    """See `Client.update_queue`."""
+    arguments.text("name", name)
+    version = arguments.version(if_version)
+    given = {} if labels is None else labels
+    arguments.labels(given, may_remove=True)
+    changes = _checked(settings)
+    transport = context.transport
+    if not changes and not given and not version:
+        return await context.call(lambda left: transport.get_queue(name, timeout=left), timeout)
+    return await context.call(
+        lambda left: transport.update_queue(name, changes, given, if_version=version, timeout=left),
+        timeout,
+    )
+
+
+async def delete_queue(
+    context: ClientContext, name: str, if_version: int | None, timeout: Seconds | None
+) -> None:
+    """See `Client.delete_queue`."""
+    version = arguments.version(if_version)
+    arguments.text("name", name)
+    await context.attempt(
+        lambda deadline: context.transport.delete_queue(
+            name, if_version=version, timeout=context.left(deadline)
+        ),
+        timeout,
+        done_if=QueueNotFound,
+    )
+
+
+def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
+    """Return settings as the transport takes them: known names, spans in seconds."""
+    checked: dict[str, object] = {}
+    for name, value in settings.items():
+        if name not in _KNOWN:
+            raise InvalidSetting(
+                f"{name} is not a setting of a queue: there are {', '.join(sorted(_KNOWN))}."
+            )
+        if isinstance(value, timedelta):
+            value = value.total_seconds()
+        default = _KNOWN[name]
+        kinds = (int, float) if isinstance(default, float) else type(default)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
+            raise InvalidSetting(f"The setting {name} can't be {value!r}: it is like {default!r}.")
+        if name in CHOICES and value not in (*CHOICES[name], None):
+            choices = " or ".join(map(repr, CHOICES[name]))
+            raise InvalidSetting(f"{name} can't be {value!r}: it is {choices}.")
+        try:
+            _check(name, value)
+        except InvalidRequest as error:
+            raise InvalidSetting(str(error)) from None
+        checked[name] = value
+    return checked
+
+
+def _check(name: str, value: object) -> None:
+    """Raise `InvalidRequest` for what has the right type, and can't be on the wire."""
+    match value:
+        case str():
+            arguments.text(name, value)
+        case int() if not isinstance(_KNOWN[name], float):
+            arguments.integer(name, value, 0, MOST[name])
+        case int() | float():
+            arguments.span(name, value)
