@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,9 +23,10 @@ from spoolrack_server.http.routes import routes
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.stage_requests import Stage
 
 from tests.support.access_rig import Files, bearer, looks, reads_again, serving
-from tests.support.http_rig import Http
+from tests.support.http_rig import Answer, Http
 
 ID = "01890000-0000-7000-8000-000000000000"
 
@@ -33,14 +35,15 @@ class _Any:
     """Stands for endpoints that are never called."""
 
     def __getattr__(self, name: str) -> object:
-        return name
+        return _Any()
 
 
-ROUTES: list[Route] = list(routes(_Any(), _Any(), _Any(), _Any()))  # type: ignore[arg-type]
+ROUTES: list[Route] = list(routes(_Any(), _Any(), _Any()))  # type: ignore[arg-type]
 
 
 def path_of(route: Route, queue: str) -> str:
-    return route.path.replace("{queue}", queue).replace("{id}", ID).replace("{schedule}", "s")
+    path = route.path.replace("{queue}", queue).replace("{id}", ID).replace("{sequence_number}", "1")
+    return re.sub(r"{\w+}", "s", path)
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ async def as_caller(server: Server, *headers: str) -> AsyncIterator[Http]:
 
 def test_every_route_of_a_queue_says_what_it_takes() -> None:
     for route in ROUTES:
-        assert "{queue}" not in route.path or route.permission is not None, route
+        assert "{queue}" not in route.path or route.needs is not None, route
         assert not route.path.startswith("/-/health") or route.is_open, route
     assert not any(route.is_open for route in ROUTES if "{queue}" in route.path)
 
@@ -135,6 +138,9 @@ async def test_a_caller_without_permission_learns_nothing_of_a_queue(
         without = await told(carol)
         await owner.create("q")
         assert await told(carol) == without
+        for route in ROUTES:
+            if not route.is_open and route.needs is not None:
+                assert (await carol.ask(route.method, path_of(route, "q"))).status == 403, route
     assert {status for status, _ in without.values()} == {403}
 
 
@@ -154,6 +160,56 @@ async def test_a_permission_for_some_queues_is_none_for_others(server: Server, f
             assert (await owner.counts("b1"))["ready_count"] == 1
             answer = await alice.ask(route.method, path_of(route, "a1"))
             assert answer.status not in (401, 403), route
+
+
+async def test_lists_leave_out_what_the_caller_may_not_see_and_say_what_it_may_do(
+    server: Server, files: Files
+) -> None:
+    async def change(client: Http, method: str, path: str, **content: object) -> Answer:
+        return await client.ask(
+            method, f"/-/{path}", json.dumps(content), {"Content-Type": "application/json"}
+        )
+
+    async with (
+        as_caller(server, bearer(files.tokens["alice"])) as alice,
+        as_caller(server, bearer(files.tokens["owner"])) as owner,
+    ):
+        for queue in ("a1", "b1", "b2"):
+            await owner.create(queue)
+            await owner.send(b"x", queue)
+        for queue in ("a1", "b1", "b2"):
+            server.store.submit(Stage(stage=f"s-{queue}", chunk=0, queue=queue, bodies=[b""])).result()
+            await change(owner, "POST", f"queues/{queue}/reservations", stream=f"s-{queue}")
+            target = "b2" if queue == "a1" else "a1"
+            started = await change(owner, "POST", f"queues/{queue}/redrives", destination=target)
+        for kind in ("stages", "reservations", "redrives", "queues", "ages"):
+            mine, every = [
+                (await client.ask("GET", f"/-/{kind}")).json["queues" if kind == "ages" else kind]
+                for client in (alice, owner)
+            ]
+            assert (kind, len(mine), len(every)) == (kind, 1, 3)
+        # Those that are hidden count for nothing.
+        assert len((await alice.ask("GET", "/-/redrives?last=1")).json["redrives"]) == 1
+        (queue,) = (await alice.ask("GET", "/-/queues?fields=name,permissions")).json["queues"]
+        assert queue == {"name": "a1", "permissions": ["send", "receive", "manage", "monitor"]}
+        may = (await alice.ask("GET", "/-/server")).json
+        assert (may["identity"], may["permissions"]["all_queues"]) == ("alice", [])
+        assert may["permissions"]["some_queues"] == queue["permissions"]
+        assert (await alice.ask("GET", "/-/server/resources")).status == 403
+        # Of others it is told nothing, not even that it is there.
+        absent = ID.replace("0189", "0188")
+        hidden = started.json["id"]
+        for path in ("", "/cancel"):
+            method = "POST" if path else "GET"
+            theirs, none = [
+                await alice.ask(method, f"/-/redrives/{id}{path}") for id in (hidden, absent)
+            ]
+            assert (theirs.status, theirs.reason) == (404, "REDRIVE_NOT_FOUND")
+            assert theirs.body.replace(hidden.encode(), absent.encode()) == none.body
+        assert (await alice.ask("DELETE", "/-/stages/s-b1")).reason == "NAME_TAKEN"
+        assert (await alice.ask("DELETE", "/-/reservations/s-b1/0")).reason == "NAME_TAKEN"
+        denied = await change(alice, "POST", "queues/a1/redrives", destination="b1")
+        assert (denied.status, denied.reason) == (403, "PERMISSION_DENIED")
 
 
 async def test_dead_letters_need_a_permission_where_they_go(server: Server, files: Files) -> None:

@@ -145,7 +145,7 @@ class Desk:
             self.check()
 
     def check(self) -> None:
-        foreign = [url for url in self.asked if not url.startswith(f"{self._server.url}/-/")]
+        foreign = [url for url in self.asked if not url.startswith(f"{self._server.url}/")]
         assert not foreign, f"asked of others: {foreign}"
         complaints = [
             text for text in self.complaints if not any(part in text for part in self.expected)

@@ -49,7 +49,7 @@ def test_an_unauthenticated_user_is_asked_for_a_token_which_stays_in_the_tab(
     desk.page.get_by_label("Token").fill("a wrong one")
     desk.button("Use it").click()
     desk.text("The server doesn't take the token of this tab any more.")
-    with desk.page.expect_request(lambda asked: "/-/api/queues" in asked.url) as asked:
+    with desk.page.expect_request(lambda asked: "/-/queues" in asked.url) as asked:
         come_as(desk, "alice")
     assert asked.value.headers["authorization"] == "Bearer alices-token"
     desk.until_count("main tbody tr", 2)
@@ -222,7 +222,7 @@ def test_a_server_that_is_gone_is_asked_less_and_less_and_the_numbers_stay(
     before = len(desk.asked)
     for _ in range(60):
         desk.page.clock.run_for(1_000)
-    asked = [url for url in desk.asked[before:] if "/-/api/queues" in url]
+    asked = [url for url in desk.asked[before:] if "/-/queues" in url]
     assert 1 <= len(asked) <= 6, asked
 
 
@@ -241,5 +241,5 @@ def test_a_hidden_page_sends_no_request(server: Served, open_desk: Callable[...,
     for _ in range(20):
         desk.page.clock.run_for(3_000)
     assert desk.asked[before:] == []
-    with desk.page.expect_response(lambda response: "/-/api/queues" in response.url):
+    with desk.page.expect_response(lambda response: "/-/queues" in response.url):
         desk.page.evaluate(hide, False)

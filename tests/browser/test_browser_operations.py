@@ -74,14 +74,11 @@ def test_only_the_settings_that_were_changed_are_saved(
     desk.page.get_by_label("Max receives").fill("4")
     desk.page.get_by_label("Dead letters to").fill("dead")
     # Another program changes a setting meanwhile.
-    with desk.page.expect_response(lambda response: response.url.endswith("/queues/q")):
+    with desk.page.expect_response(lambda response: response.url.endswith("/q")):
         server.update("q", max_messages=5)
-    with desk.page.expect_request(lambda asked: "queues/update" in asked.url) as asked:
+    with desk.page.expect_request(lambda asked: asked.method == "PATCH") as asked:
         desk.button("Save").click()
-    assert asked.value.post_data_json == {
-        "queue": "q",
-        "settings": {"dead_letter_queue": "dead", "max_receives": 4},
-    }
+    assert asked.value.post_data_json == {"dead_letter_queue": "dead", "max_receives": 4}
     desk.text("The settings of q are changed.")
     found = server.server.store.queue("q").settings
     assert (found.max_receives, found.dead_letter_queue, found.max_messages) == (4, "dead", 5)

@@ -33,7 +33,7 @@ ODD_TARGETS: Final = (
     *_words(
         r"/%q /%q/messages/01890a5d-ac96-774b-bcce-b302099a8057 /-/health /-/dashboard / /-/metrics"
     ),
-    *_words(r"/-/api/queues /-/openapi.json /-/ /%q/ //%q /%q/../%q /. * localhost:80 http://[::1/%q"),
+    *_words(r"/-/queues /-/openapi.json /-/ /%q/ //%q /%q/../%q /. * localhost:80 http://[::1/%q"),
     *_words(r"http://localhost/%q http://evil.example/%q gopher://x/%q /%%ff /%%00 /%%1b[2J /%% /%%zz"),
     *_words(r"/%q%%2fmessages /\xff /\x00 /\x20/x /%q#x /%q/messages/%%c2%%9b/x /%q/messages/x\x20y"),
     *(b"", b"/" + b"a" * 9_000),

@@ -7,15 +7,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+from spoolrack.v1.queue_pb2 import Message, Queue
+from spoolrack.v1.redrive_service_pb2 import Redrive
+from spoolrack.v1.reservation_service_pb2 import Reservation
+from spoolrack.v1.schedule_service_pb2 import Schedule
+from spoolrack.v1.staging_service_pb2 import Stage
 from spoolrack_server.app.application import Application
 from spoolrack_server.app.health import Health
 from spoolrack_server.http import http_errors
-from spoolrack_server.http.admin_endpoints import AdminEndpoints
 from spoolrack_server.http.context import HttpContext
-from spoolrack_server.http.message_endpoints import MessageEndpoints
-from spoolrack_server.http.queue_endpoints import QueueEndpoints
 from spoolrack_server.http.routes import routes
-from spoolrack_server.http.schedule_endpoints import ScheduleEndpoints
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
 from spoolrack_server.wire import status
@@ -36,15 +38,16 @@ def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 async def test_every_route_is_described_and_nothing_else(server: Server) -> None:
     app = Application(server.store, SystemClock(), make_log())
-    asking = HttpContext(app, make_log())
-    pages = AdminEndpoints(Health(), server.observer)
-    queues = QueueEndpoints(asking, SystemClock())
-    schedules = ScheduleEndpoints(app.schedules, queues)
-    served = routes(queues, MessageEndpoints(asking), schedules, pages)
+    served = routes(HttpContext(app, SystemClock(), make_log()), Health(), server.observer)
     await app.close()
     assert {(route.method, route.path) for route in served} == {
         (method, path) for method, path, _ in operations()
     }
+    for route in served:
+        operation = DESCRIPTION["paths"][route.path][route.method.lower()]
+        queries = [resolved(each) for each in operation.get("parameters", ())]
+        described = {each["name"] for each in queries if each["in"] == "query"}
+        assert (route.path, described) == (route.path, set(route.parameters))
 
 
 async def test_the_description_is_served_as_it_is_kept(http: Http) -> None:
@@ -85,6 +88,15 @@ def test_every_status_that_an_error_can_have_is_described() -> None:
     assert {*status.HTTP_CODES.values(), *own} - {405} <= described
 
 
+@pytest.mark.parametrize("kind", [Message, Queue, Redrive, Reservation, Schedule, Stage])
+def test_a_resource_is_described_with_the_fields_of_the_contract(kind: Any) -> None:
+    described = DESCRIPTION["components"]["schemas"][kind.DESCRIPTOR.name]["properties"].keys()
+    fields = {*kind.DESCRIPTOR.fields_by_name} - {"receipt"}
+    assert described >= fields
+    own = {"traffic", "is_dead_letter_queue", "dead_letter_sources", "permissions"}
+    assert described - fields <= own | {"binary_body", "binary_attributes"}
+
+
 def test_the_description_knows_the_bounds_of_queues() -> None:
     schema = DESCRIPTION["components"]["parameters"]["queue"]["schema"]
     assert schema["pattern"].strip("^$") == QUEUE_NAME
@@ -106,4 +118,7 @@ def test_requests_belong_to_the_paths_that_describe_them() -> None:
     assert template("/q/messages?wait=1") == "/{queue}/messages"
     assert template("/q/messages/x") == "/{queue}/messages/{id}"
     assert template("/-/queues/q/messages?group=g") == "/-/queues/{queue}/messages"
+    assert template("/-/redrives/x") == "/-/redrives/{id}"
+    assert template("/-/reservations/s/commit") == "/-/reservations/{stream}/commit"
     assert template("/-/health") == "/-/health"
+    assert template("/-/nothing") == ""

@@ -1,8 +1,7 @@
-"""Groups over HTTP: a header of a send and of a receive, and a field of the dashboard."""
+"""Groups over HTTP: a header of a send and of a receive, and a field of a list."""
 
 from __future__ import annotations
 
-from tests.http.dashboard_rig import api
 from tests.support.http_rig import Http
 
 GROUP = "X-Message-Group"
@@ -14,7 +13,7 @@ async def test_a_group_comes_back_as_it_was_sent(http: Http) -> None:
     await http.send(b"b")
 
     looked = await http.ask("GET", f"/q/messages/{grouped.id}")
-    shown = await api(http, "queues/q/messages")
+    shown = (await http.ask("GET", "/-/queues/q/messages")).json
     received = [await http.receive() for _ in range(2)]
 
     assert looked.headers[GROUP] == "caf%C3%A9 7"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Any
 
 import pytest
@@ -72,6 +73,25 @@ async def test_a_list_shows_only_what_all_its_filters_take(http: Http, clock: Ma
         ("attribute=kind=b", []),
     ):
         assert [each["id"] for each in await listed(http, query)] == wanted, query
+
+
+async def test_the_beginning_of_bodies_is_shown_on_demand_but_for_large_ones_in_a_list(
+    http: Http,
+) -> None:
+    await http.create()
+    await http.send("äb".encode())
+    await http.send(b"\xffx")
+    large = await http.send(bytes(range(256)) * 1024)
+    assert not {"body", "binary_body", "receipt"} & (await listed(http))[0].keys()
+    first, second, third = await listed(http, "max_body_bytes=2")
+    assert (first["body"], second["binary_body"], third["body_size"]) == ("ä", "/3g=", 256 * 1024)
+    assert not {"body", "binary_body"} & third.keys()
+    shown = (await http.ask("GET", f"/-/queues/q/messages/{large}")).json
+    assert b64decode(shown["binary_body"]) == bytes(range(256)) * 256
+    shown = (await http.ask("GET", f"/-/queues/q/messages/{large}?max_body_bytes=3")).json
+    assert (shown["body"], shown["body_size"]) == ("\0\1\2", 256 * 1024)
+    missing = await http.ask("GET", "/-/queues/q/messages/01890000-0000-7000-8000-000000000000")
+    assert (missing.status, missing.reason) == (404, "MESSAGE_NOT_FOUND")
 
 
 async def test_pages_of_a_list_hold_each_message_once(http: Http) -> None:

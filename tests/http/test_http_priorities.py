@@ -1,10 +1,9 @@
-"""Priorities over HTTP: a header of a send and of a receive, and a field of the dashboard."""
+"""Priorities over HTTP: a header of a send and of a receive, and a field of a list."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.http.dashboard_rig import api
 from tests.support.http_rig import Http
 
 PRIORITY = "X-Message-Priority"
@@ -16,7 +15,7 @@ async def test_a_higher_priority_is_received_first(http: Http) -> None:
     high = await http.ask("POST", "/q/messages", b"high", {PRIORITY: "9"})
 
     looked = await http.ask("GET", f"/q/messages/{high.id}")
-    shown = await api(http, "queues/q/messages")
+    shown = (await http.ask("GET", "/-/queues/q/messages")).json
     received = [await http.receive() for _ in range(2)]
 
     assert looked.headers[PRIORITY] == "9"

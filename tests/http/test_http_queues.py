@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from spoolrack_server.process.server import Server
+from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.http_rig import Http
 from tests.support.server_rig import Client
@@ -139,6 +141,53 @@ async def test_labels_are_given_beside_the_settings_and_shown(http: Http) -> Non
     assert (other.status, other.reason) == (409, "QUEUE_EXISTS")
 
 
+async def test_a_patch_changes_what_it_names_and_nothing_else(http: Http, server: Server) -> None:
+    await http.create("q", retention=60, labels={"team": "a", "tier": "gold"})
+    patched = await http.ask("PATCH", "/q", b'{"max_messages": 7, "labels": {"team": null}}', JSON)
+    assert (patched.status, patched.headers["ETag"]) == (200, '"2"')
+    queue = server.store.queue("q")
+    assert queue.settings == QueueSettings().changed({"retention": 60_000, "max_messages": 7})
+    assert queue.labels == {"tier": "gold"}
+    late = await http.ask("PATCH", "/q", b'{"max_messages": 8}', {**JSON, "If-Match": '"1"'})
+    assert late.reason == "VERSION_MISMATCH"
+    for content, reason in (
+        (b'{"labels": []}', "INVALID_SETTING"),
+        (b'{"max_receives": 3}', "INVALID_SETTING"),
+        (b'{"nonsense": 1}', "INVALID_SETTING"),
+    ):
+        assert (await http.ask("PATCH", "/q", content, JSON)).reason == reason
+    missing = await http.ask("PATCH", "/nobody", b"{}", JSON)
+    assert (missing.status, missing.reason) == (404, "QUEUE_NOT_FOUND")
+
+
+async def test_queues_are_listed_by_page_by_name_and_by_field(http: Http) -> None:
+    await http.create("dead")
+    for n in range(3):
+        await http.create(f"jobs-{n}", max_receives=3, dead_letter_queue="dead")
+    await http.send(queue="jobs-0")
+    page = (await http.ask("GET", "/-/queues?prefix=jobs&page_size=2")).json
+    assert [each["name"] for each in page["queues"]] == ["jobs-0", "jobs-1"]
+    token = page["next_page_token"]
+    rest = (await http.ask("GET", f"/-/queues?prefix=jobs&page_size=2&page_token={token}")).json
+    assert ([each["name"] for each in rest["queues"]], rest["next_page_token"]) == (["jobs-2"], "")
+    (dead,) = (await http.ask("GET", "/-/queues?contains=ea")).json["queues"]
+    queue = (await http.ask("GET", "/dead")).json
+    assert queue.pop("dead_letter_sources") == ["jobs-0", "jobs-1", "jobs-2"]
+    assert (dead.pop("traffic").keys(), dead) == (queue.pop("traffic").keys(), queue)
+    assert dead["is_dead_letter_queue"]
+    fields = "name,counts.ready_count,settings.dead_letter_queue,blocking_message,traffic.entered_count"
+    picked = (await http.ask("GET", f"/-/queues?contains=s-0&fields={fields}")).json["queues"]
+    assert picked == [
+        {
+            "name": "jobs-0",
+            "counts": {"ready_count": 1},
+            "settings": {"dead_letter_queue": "dead"},
+            "traffic": {"entered_count": 1},
+        }
+    ]
+    assert (await http.ask("GET", "/-/queues?fields=name,colour")).reason == "INVALID_REQUEST"
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -181,8 +230,7 @@ async def test_head_says_whether_a_queue_is_there(http: Http) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("POST", "/q", "DELETE, GET, HEAD, PUT"),
-        ("PATCH", "/q", "DELETE, GET, HEAD, PUT"),
+        ("POST", "/q", "DELETE, GET, HEAD, PATCH, PUT"),
         ("HEAD", "/q/messages", "DELETE, GET, POST"),
         ("PUT", "/q/messages", "DELETE, GET, POST"),
         ("POST", "/q/messages/01890000-0000-7000-8000-000000000000", "DELETE, GET, HEAD"),

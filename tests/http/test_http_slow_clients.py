@@ -39,13 +39,28 @@ async def unseen(client: Client, body: bytes) -> None:
     assert message.receive_count == 1
 
 
+RESERVE = b'{"stream": "s", "wait": 3600}'
+WAITS: list[tuple[tuple[str, ...], bytes]] = [
+    (("GET /q/messages?wait=3600 HTTP/1.1",), b""),
+    (
+        (
+            "POST /-/queues/q/reservations HTTP/1.1",
+            "Content-Type: application/json",
+            f"Content-Length: {len(RESERVE)}",
+        ),
+        RESERVE,
+    ),
+]
+
+
 @pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(("lines", "body"), WAITS, ids=["a receive", "a reserve"])
 async def test_a_long_poll_whose_client_has_gone_leases_nothing(
-    http: Http, client: Client, server: Server, half: bool
+    http: Http, client: Client, server: Server, half: bool, lines: tuple[str, ...], body: bytes
 ) -> None:
     await http.create()
     async with raw_to(server) as raw:
-        await raw.say("GET /q/messages?wait=3600 HTTP/1.1")
+        await raw.say(*lines, body=body)
         await parked(http)
         if half:
             raw.writer.write_eof()

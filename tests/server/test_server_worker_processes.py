@@ -231,7 +231,7 @@ async def test_an_answer_may_be_longer_than_a_socket_holds() -> None:
 
 
 async def api(running: Running, path: str) -> Any:
-    async with aiohttp.ClientSession() as http, http.get(f"{running.http}/-/api/{path}") as answer:
+    async with aiohttp.ClientSession() as http, http.get(f"{running.http}/{path}") as answer:
         assert answer.status == 200, await answer.text()
         return await answer.json()
 
@@ -239,7 +239,7 @@ async def api(running: Running, path: str) -> Any:
 def test_the_memory_of_all_processes_is_told_whichever_of_them_is_asked(serve: Serve) -> None:
     running = serve(2)
     for _ in range(4):  # The kernel deals them out.
-        processes = asyncio.run(api(running, "resources"))["processes"]
+        processes = asyncio.run(api(running, "-/server/resources"))["processes"]
         assert [process["number"] for process in processes] == [0, 1]
         assert len({process["pid"] for process in processes}) == 2
         assert all(process["resident"] > 1024 * 1024 for process in processes)
@@ -252,7 +252,7 @@ def test_the_consumer_of_a_lease_is_told_whichever_process_is_asked(serve: Serve
         client.queue("q").send("x")
         client.queue("q").receive(1)
         for _ in range(4):  # The kernel deals them out.
-            (lease,) = asyncio.run(api(running, "queues/q"))["oldest_leases"]
+            (lease,) = asyncio.run(api(running, "q"))["oldest_leases"]
             assert f"pid {os.getpid()}" in lease["consumer"]
             with spoolrack.connect(f"grpc://{running.grpc}") as other:
                 (told,) = other.queue("q").info().oldest_leases
@@ -267,7 +267,7 @@ def test_the_history_adds_up_what_all_processes_have_done(serve: Serve) -> None:
 
     def until(holds: Callable[[Any], bool]) -> Any:
         end = time.monotonic() + STUCK
-        while not holds(told := asyncio.run(api(running, "queues/q/history"))):
+        while not holds(told := asyncio.run(api(running, "-/queues/q/history"))):
             assert time.monotonic() < end, told
         return told
 

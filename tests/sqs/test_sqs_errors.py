@@ -155,8 +155,9 @@ NOT_FOUND: Final = same("ResourceNotFoundException", 404)
 UNSUPPORTED: Final = prefixed("UnsupportedOperation")
 
 
-def policy(queue: str, count: object = 1) -> dict[str, str]:
-    return {"RedrivePolicy": json.dumps({"deadLetterTargetArn": ARN + queue, "maxReceiveCount": count})}
+def policy(queue: str, count: object = 1, **more: object) -> dict[str, str]:
+    told = {"deadLetterTargetArn": ARN + queue, "maxReceiveCount": count, **more}
+    return {"RedrivePolicy": json.dumps(told)}
 
 
 def body_of(kind: str, text: str) -> dict[str, Any]:
@@ -182,7 +183,7 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
         {"QueueName": "q", "Attributes": {"DelaySeconds": "9"}},
         ("QueueNameExists", "QueueAlreadyExists", 400),
     ),
-    ("GetQueueUrl", {"QueueName": "none"}, NO_QUEUE),
+    *(("GetQueueUrl", {"QueueName": name}, NO_QUEUE) for name in ("none", "a b")),
     ("ListQueues", {"MaxResults": 1_001}, INVALID),
     ("ListQueues", {"MaxResults": 0}, INVALID),
     ("ListQueues", {"MaxResults": 1, "NextToken": "x"}, INVALID),
@@ -213,7 +214,10 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ("SetQueueAttributes", {**Q, "Attributes": {"FifoQueue": "true"}}, NAME),
     *(
         ("SetQueueAttributes", {**Q, "Attributes": attributes}, INVALID)
-        for attributes in (policy("none"), policy("q.fifo"), policy("other", 0), policy("other", "x"))
+        for attributes in (
+            *(policy("none"), policy("q.fifo"), policy("other", 0), policy("other", "x")),
+            *(policy("a b"), policy("other", more=1)),
+        )
     ),
     *(
         ("SetQueueAttributes", {**Q, "Attributes": {"RedrivePolicy": text}}, INVALID)
@@ -232,6 +236,13 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ("SendMessage", body_of("Nope", "x"), INVALID),
     ("SendMessage", body_of("String", ""), INVALID),
     ("SendMessage", body_of("Number", "x"), INVALID),
+    ("SendMessage", body_of("String", "\x01"), INVALID),
+    (
+        "SendMessage",
+        {**Q, "MessageBody": "x", "MessageAttributes": {"a": {"DataType": "Binary"}}},
+        INVALID,
+    ),
+    ("SendMessage", {**Q, "MessageBody": "x", "MessageSystemAttributes": {"X": TEXT}}, INVALID),
     ("SendMessage", {**FIFO, "MessageBody": "x"}, MISSING),
     ("SendMessage", {**FIFO, "MessageBody": "x", "MessageGroupId": "g"}, INVALID),
     (

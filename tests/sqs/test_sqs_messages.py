@@ -120,20 +120,6 @@ async def test_a_batch_of_ten_is_stored_whole_and_in_order(sqs: Sqs) -> None:
     assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
-async def test_an_entry_of_a_batch_that_is_wrong_fails_alone(sqs: Sqs) -> None:
-    url = await sqs.create("q")
-    entries = [
-        {"Id": "bad", "MessageBody": "\0"},
-        {"Id": "good", "MessageBody": "fine"},
-        {"Id": "late", "MessageBody": "x", "DelaySeconds": 901},
-    ]
-    sent = await sqs.send_message_batch(QueueUrl=url, Entries=entries)
-    assert [each["Id"] for each in sent["Successful"]] == ["good"]
-    failed = {each["Id"]: (each["Code"], each["SenderFault"]) for each in sent["Failed"]}
-    assert failed == {"bad": ("InvalidMessageContents", True), "late": ("InvalidParameterValue", True)}
-    assert [message["Body"] for message in await sqs.receive(url)] == ["fine"]
-
-
 @pytest.mark.parametrize(
     ("entries", "shape"),
     [

@@ -1,26 +1,19 @@
-"""An inspection raises no false alarm: not beside a running store, and not after any crash."""
+"""An inspection raises no false alarm beside a running store."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from spoolrack_store.files.disk import Found
 from spoolrack_store.files.local_disk import LocalDisk
-from spoolrack_store.fsck.inspection import KNOWN, inspect
+from spoolrack_store.fsck.inspection import inspect
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Delivery, Receive, Send
-from spoolrack_store.model.settings import Record, encode
 from spoolrack_store.model.transitions import State
 
-from tests.support.engine_story import QUEUES, SETTINGS, Story
-from tests.support.power_disk import Model
 from tests.support.root_rig import Still, done, make_root, opened, single, stem_of
-
-pytestmark = pytest.mark.timeout(300)
-SEEDS = max(1, int(os.environ.get("SPOOLRACK_STORIES", "50")) // 5)
 
 
 @pytest.fixture
@@ -134,44 +127,3 @@ def test_beside_an_engine_at_work_no_problem_is_told(root: Path) -> None:
     report = inspect(RestlessDisk(root, work), Still())
     assert report.problems == []
     assert busy[0] > 20
-
-
-class InspectedStory(Story):
-    """Each step, each death and each power cut leaves a root without a problem."""
-
-    inspected = 0
-
-    def _check(self, engine: object) -> None:
-        super()._check(engine)  # type: ignore[arg-type]
-        self._inspect()
-
-    def _power_cut(self, cut: object) -> None:
-        super()._power_cut(cut)  # type: ignore[arg-type]
-        self._inspect()
-
-    def _inspect(self) -> None:
-        there = {found.name for found in self.disk.scan(".")}
-        for folder in KNOWN:
-            if folder not in there:
-                self.disk.make_folder(folder)
-        for queue in QUEUES:
-            content = encode(Record(settings=SETTINGS[queue], created_at=Millis(1)))
-            try:
-                self.disk.create(f"config/{queue}.1.json", [content], sync=True)
-            except FileExistsError:
-                continue
-        report = inspect(self.disk, self.clock)  # type: ignore[arg-type]
-        assert report.problems == [], report.problems
-        assert report.unchecked == 0
-        self.inspected += 1
-
-
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("model", list(Model))
-def test_no_crash_leaves_a_problem(model: Model, processes: int) -> None:
-    inspected = 0
-    for seed in range(SEEDS):
-        story = InspectedStory(seed, model, processes=processes)
-        story.run(40)
-        inspected += story.inspected
-    assert inspected > 10 * SEEDS

@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -49,6 +50,8 @@ from tests.support.engine_story import Clock
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 from tests.support.recount import drifts, names_in
+
+pytestmark = pytest.mark.timeout(300)
 
 QUEUES = ("a", "b", "c")
 NEVER_MADE = "00000000-0000-7000-8000-000000000000"

@@ -24,6 +24,8 @@ from tests.store.trouble_rig import PickyDisk, Rig
 from tests.support.linked_disk import made
 from tests.support.power_disk import Model
 
+pytestmark = pytest.mark.timeout(300)
+
 LONGEST = "q" * 80
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,8 +18,8 @@ from typing import Any
 import aiohttp
 from multidict import CIMultiDictProxy
 from spoolrack_server.app.health import Health
-from spoolrack_server.http.admin_endpoints import openapi
 from spoolrack_server.http.gateway import Gateway
+from spoolrack_server.http.monitoring_endpoints import openapi
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import Log, make_log
 from spoolrack_store.manual_clock import ManualClock
@@ -57,16 +58,19 @@ class Answer:
         return reason
 
 
+_TEMPLATES = {path: re.compile(re.sub(r"{\w+}", "[^/]+", path)) for path in DESCRIPTION["paths"]}
+
+
 def template(path: str) -> str:
-    """Return the path in the description that a request's path belongs to."""
-    parts = path.split("?")[0].split("/")
-    if parts[1:3] == ["-", "queues"]:
-        return "/".join(
-            ["", "-", "queues", "{queue}", *parts[4:5], *("{schedule}" for _ in parts[5:6]), *parts[6:]]
-        )
-    if parts[1] == "-":
-        return path.split("?")[0]
-    return "/".join(["", "{queue}", *parts[2:3], *("{id}" for _ in parts[3:4]), *parts[4:]])
+    """Return the path in the description that a request's path belongs to; empty: there is none."""
+    plain = path.split("?")[0]
+    # `/-/` is no queue, and a name of ours goes before a parameter.
+    found = [
+        each
+        for each, pattern in _TEMPLATES.items()
+        if pattern.fullmatch(plain) and (each[:3] == "/-/") == (plain[:3] == "/-/")
+    ]
+    return min(found, key=lambda each: each.count("{"), default="")
 
 
 def check_described(method: str, path: str, answer: Answer) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import atexit
-from random import Random
-from typing import Self, Unpack
+from typing import ClassVar, Self, Unpack
 from weakref import WeakSet
 
 from .. import aio
 from .._client_context import ClientContext
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
-from .._runtime import Runtime, Threads, run
-from .._transports import ClientTransport
+from .._runtime import Threads, run
 from .._transports.url import open_transport
 from .._values import Seconds
 from ..aio._client import ClientState
@@ -58,26 +56,21 @@ def _close_what_is_left_open() -> None:
 class Client(ClientState):
     __doc__ = aio.Client.__doc__
 
+    staging: Staging
+    """Stages, which `batch` makes and publishes by itself."""
+    reservations: Reservations
+    """Reservations, which `Queue.reserve` makes."""
+    redrives: Redrives
+    """Redrives, which `Queue.redrive` begins."""
+    schedules: Schedules
+    """Schedules: messages that are sent again and again."""
     _queue_type = Queue
-
-    def __init__(
-        self,
-        transport: ClientTransport,
-        runtime: Runtime,
-        *,
-        timeout: Seconds = 30.0,
-        retry: RetryPolicy | None = None,
-        random: Random | None = None,
-    ) -> None:
-        super().__init__(transport, runtime, timeout=timeout, retry=retry, random=random)
-        self.staging = Staging(self._context)
-        """Stages, which `batch` makes and publishes by itself."""
-        self.reservations = Reservations(self._context)
-        """Reservations, which `Queue.reserve` makes."""
-        self.redrives = Redrives(self._context)
-        """Redrives, which `Queue.redrive` begins."""
-        self.schedules = Schedules(self._context)
-        """Schedules: messages that are sent again and again."""
+    _resource_types: ClassVar = {
+        "staging": Staging,
+        "reservations": Reservations,
+        "redrives": Redrives,
+        "schedules": Schedules,
+    }
 
     queue = returning(aio.Client.queue, Queue)
     create_queue = blocking(aio.Client.create_queue, Queue)

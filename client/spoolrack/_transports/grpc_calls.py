@@ -382,11 +382,11 @@ class ReportingTaskFrames(TaskFrames):
     async def _write(self, first: Any) -> None:
         try:
             await self._call.write(first)
-            sent = 0
+            sent: Any = None
             while not self._ended.is_set():
                 await self._some.wait()
                 self._some.clear()
-                if self._newest > sent:
+                if self._newest != sent:
                     sent = self._newest
                     await self._call.write(self._report_of(sent))
                     with contextlib.suppress(TimeoutError):

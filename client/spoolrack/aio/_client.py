@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -44,6 +44,7 @@ class ClientState:
     """A client, for threads or tasks."""
 
     _queue_type: ClassVar[type[QueueHandle]]
+    _resource_types: ClassVar[Mapping[str, Callable[[ClientContext], object]]]
 
     def __init__(
         self,
@@ -56,6 +57,8 @@ class ClientState:
     ) -> None:
         self._context = ClientContext(transport, runtime, timeout=timeout, retry=retry, random=random)
         self._queues: dict[str, Any] = {}
+        for name, resource in self._resource_types.items():
+            setattr(self, name, resource(self._context))
 
     def _handle(self, name: str) -> Any:
         # One per name, so that all who send to a queue share its calls.
@@ -74,26 +77,21 @@ class Client(ClientState):
     The one for threads is safe to share between threads, not between processes.
     """
 
+    staging: Staging
+    """Stages, which `batch` makes and publishes by itself."""
+    reservations: Reservations
+    """Reservations, which `Queue.reserve` makes."""
+    redrives: Redrives
+    """Redrives, which `Queue.redrive` begins."""
+    schedules: Schedules
+    """Schedules: messages that are sent again and again."""
     _queue_type = Queue
-
-    def __init__(
-        self,
-        transport: ClientTransport,
-        runtime: Runtime,
-        *,
-        timeout: Seconds = 30.0,
-        retry: RetryPolicy | None = None,
-        random: Random | None = None,
-    ) -> None:
-        super().__init__(transport, runtime, timeout=timeout, retry=retry, random=random)
-        self.staging = Staging(self._context)
-        """Stages, which `batch` makes and publishes by itself."""
-        self.reservations = Reservations(self._context)
-        """Reservations, which `Queue.reserve` makes."""
-        self.redrives = Redrives(self._context)
-        """Redrives, which `Queue.redrive` begins."""
-        self.schedules = Schedules(self._context)
-        """Schedules: messages that are sent again and again."""
+    _resource_types: ClassVar = {
+        "staging": Staging,
+        "reservations": Reservations,
+        "redrives": Redrives,
+        "schedules": Schedules,
+    }
 
     def queue(self, name: str) -> Queue:
         """Return a handle on a queue. Makes no call: the first use of the handle raises `QueueNotFound`

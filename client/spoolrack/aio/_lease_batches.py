@@ -3,12 +3,12 @@ call."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from functools import partial
 
 from .. import _arguments as arguments
-from .._batcher import Batcher
+from .._batcher import Batcher, Item, Result
 from .._client_context import ClientContext
 from .._outgoing import chunks_of
 from .._values import (
@@ -22,7 +22,7 @@ from .._values import (
     Target,
     VisibilityChange,
 )
-from ..errors import MessageNotFound, StaleReceipt
+from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
 
 
 class LeaseBatches:
@@ -50,15 +50,10 @@ class LeaseBatches:
         done_if = MessageNotFound if isinstance(target, ById) else None
         return self._context.attempt(self._deletes.submit, timeout, target, done_if=done_if)
 
-    async def delete_many(
+    def delete_many(
         self, targets: Iterable[Target], timeout: Seconds | None
-    ) -> list[DeleteResult]:
-        return await self._context.in_chunks(
-            chunks_of(targets, _no_size),
-            self._deletes.submit_many,
-            lambda error: DeleteResult(error=error),
-            timeout,
-        )
+    ) -> Awaitable[list[DeleteResult]]:
+        return self._many(self._deletes, targets, lambda error: DeleteResult(error=error), timeout)
 
     async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
         """Extend a lease; return the time at which it expires now."""
@@ -66,42 +61,42 @@ class LeaseBatches:
         result = await self._context.attempt(self._changes.submit, timeout, change)
         return result.lease_expires_at  # type: ignore[union-attr, return-value]  # one without an error
 
-    async def extend_many(
+    def extend_many(
         self, targets: Iterable[ByReceipt], seconds: Seconds, timeout: Seconds | None
-    ) -> list[LeaseResult]:
+    ) -> Awaitable[list[LeaseResult]]:
         extension = _extension(seconds)
-        return await self._context.in_chunks(
-            chunks_of((_extended(target, extension) for target in targets), _no_size),
-            self._changes.submit_many,
-            lambda error: LeaseResult(error=error),
-            timeout,
-        )
+        changes = (_extended(target, extension) for target in targets)
+        return self._many(self._changes, changes, _failed_lease, timeout)
 
     def release(self, release: MessageRelease, timeout: Seconds | None) -> Awaitable[object]:
         return self._context.attempt(self._releases.submit, timeout, release, done_if=StaleReceipt)
 
-    async def release_many(
+    def release_many(
         self, releases: Iterable[MessageRelease], timeout: Seconds | None
-    ) -> list[LeaseResult]:
-        return await self._context.in_chunks(
-            chunks_of(releases, _no_size),
-            self._releases.submit_many,
-            lambda error: LeaseResult(error=error),
-            timeout,
-        )
+    ) -> Awaitable[list[LeaseResult]]:
+        return self._many(self._releases, releases, _failed_lease, timeout)
 
     def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> Awaitable[object]:
         return self._context.attempt(self._rejections.submit, timeout, rejection, done_if=StaleReceipt)
 
-    async def reject_many(
+    def reject_many(
         self, rejections: Iterable[MessageRejection], timeout: Seconds | None
-    ) -> list[LeaseResult]:
-        return await self._context.in_chunks(
-            chunks_of(rejections, _no_size),
-            self._rejections.submit_many,
-            lambda error: LeaseResult(error=error),
-            timeout,
-        )
+    ) -> Awaitable[list[LeaseResult]]:
+        return self._many(self._rejections, rejections, _failed_lease, timeout)
+
+    def _many(
+        self,
+        batcher: Batcher[Item, Result],
+        items: Iterable[Item],
+        failed: Callable[[SpoolrackError], Result],
+        timeout: Seconds | None,
+    ) -> Awaitable[list[Result]]:
+        chunks = chunks_of(items, _no_size)
+        return self._context.in_chunks(chunks, batcher.submit_many, failed, timeout)
+
+
+def _failed_lease(error: SpoolrackError) -> LeaseResult:
+    return LeaseResult(error=error)
 
 
 def _extension(seconds: Seconds) -> float:

@@ -95,9 +95,9 @@ class Caller:
         """Return whether the caller can have the permission on any queue."""
         return self.access.allows_somewhere(self.identity, permission)
 
-    def permissions(self, queue: str) -> list[Permission]:
-        """Return the caller's permissions on `queue`."""
-        return [each for each in Permission if self.may(each, queue)]
+    def permissions(self, *queues: str) -> list[Permission]:
+        """Return the caller's permissions on all of `queues`; "*" stands for all."""
+        return [each for each in Permission if self.may(each, *queues)]
 
     def queues_for(self, permission: Permission) -> Callable[[str], bool] | None:
         """Return a predicate of queues on which the caller has the permission; None: all."""

@@ -128,12 +128,24 @@ class Queues:
 
     @on_some_queue(Permission.MONITOR)
     async def list(
-        self, caller: Caller, *, prefix: str = "", page_size: int = 0, page_token: str = ""
+        self,
+        caller: Caller,
+        *,
+        prefix: str = "",
+        contains: str = "",
+        page_size: int = 0,
+        page_token: str = "",
     ) -> Page[Queue]:
-        """Return a page of the queues whose names begin with `prefix`, by name."""
+        """Return a page of the queues whose names begin with `prefix` and have `contains` in them, by
+        name."""
         listing = partial(self._store.queues, prefix=prefix)
         allowed = caller.queues_for(Permission.MONITOR)
-        return await self._access.read(_LIST.page, listing, allowed, page_size, page_token, prefix)
+        wanted = allowed
+        if contains:
+            wanted = lambda queue: contains in queue and (allowed is None or allowed(queue))  # noqa: E731
+        return await self._access.read(
+            _LIST.page, listing, wanted, page_size, page_token, prefix, contains
+        )
 
     @on_some_queue(Permission.MONITOR)
     async def select(
@@ -158,15 +170,15 @@ class Queues:
         return await self._access.read(lambda: any(map(is_wanted, queues)))
 
     @on_some_queue(Permission.MONITOR)
-    async def names(self, caller: Caller, is_wanted: Callable[[str], bool]) -> Sequence[str]:
-        """Return the names of the queues that are wanted, in order.
+    async def names(self, caller: Caller, contains: str) -> Sequence[str]:
+        """Return the names of the queues that have `contains` in them, in order.
 
         Cheaper than `select`: to count a queue's bytes, a store with peers may have to list folders.
         """
         return [
             name
             for name in await self._access.read(self._store.metrics.names)
-            if is_wanted(name) and caller.may(Permission.MONITOR, name)
+            if contains in name and caller.may(Permission.MONITOR, name)
         ]
 
     async def ages(self, names: Iterable[str], age_bounds: Sequence[Millis]) -> Mapping[str, Ages]:

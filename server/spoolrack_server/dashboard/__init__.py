@@ -1,1 +1,1 @@
-"""The dashboard at `/-/dashboard`: its files, and its JSON under `/-/api/`."""
+"""The dashboard at `/-/dashboard`: its files, which ask HTTP as a program does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -18,6 +18,7 @@ from typing import Final
 from aiohttp import web
 
 from ..http.http_errors import NoSuchPage
+from ..http.route import Route
 
 PAGE: Final = "index.html"
 _TYPES: Final[Mapping[str, str]] = {
@@ -50,6 +51,21 @@ class Asset:
     packed: bytes
     type: str
     tag: str
+
+
+def dashboard_routes() -> Sequence[Route]:
+    """Return the routes of the page and its files, which hold no data: it asks HTTP like a program."""
+    assets = Assets()
+    return [
+        Route(method, path, endpoint, is_page=True, is_open=True)
+        for path, endpoint in (
+            ("/", assets.root),
+            ("/-/dashboard", assets.page),
+            ("/-/dashboard/", assets.redirect),
+            ("/-/dashboard/{asset:.+}", assets.asset),
+        )
+        for method in ("GET", "HEAD")
+    ]
 
 
 class Assets:

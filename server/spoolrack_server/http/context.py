@@ -1,18 +1,34 @@
-"""The shared objects of an HTTP front: its use cases, and the bounds of its requests."""
+"""The shared objects of an HTTP front: its use cases, its clock, and the bounds of its requests."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.errors import Draining
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.errors import Draining, InvalidRequest, MessageTooLarge
 
 from ..app.application import Application
 from ..app.memory import MemoryLimiter
 from ..system.logs import Log
+from ..wire.json_form import Request, parsed
 from . import request_bodies
+from .http_errors import SettingsTooLarge
 from .request_bodies import HttpLimits, UploadMemory
+
+JSON: Final = "application/json"
+LARGEST_JSON: Final = 64 * 1024
+"""Bytes of a request: a thousand ids have 40,000."""
+PRIVATE: Final[Mapping[str, str]] = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+}
+"""Headers of JSON, which may hold a message's content."""
 
 
 class HttpContext:
@@ -21,22 +37,47 @@ class HttpContext:
     def __init__(
         self,
         app: Application,
+        clock: Clock,
         log: Log,
         http_limits: HttpLimits | None = None,
         memory: MemoryLimiter | None = None,
     ) -> None:
         self.app = app
+        self.clock = clock
         self.memory = memory or MemoryLimiter(log)
         self.http_limits = http_limits or HttpLimits()
         self.upload_memory = UploadMemory(self.http_limits.memory)
         self._draining = asyncio.Event()
 
-    async def body(self, request: web.Request, limit: int, queue: str = "") -> bytes:
-        """Return a body of up to `limit` bytes; raise `MessageTooLarge` about `queue` for more."""
-        with self.upload_memory.share() as share:
-            return await request_bodies.read(
-                request, queue=queue, limit=limit, http_limits=self.http_limits, share=share
+    async def json(self, request: web.Request) -> dict[str, Any]:
+        """Return the object in a body of JSON; an empty one without a body."""
+        if not request.can_read_body:
+            return {}
+        try:
+            with self.upload_memory.share() as share:
+                raw = await request_bodies.read(
+                    request, queue="", limit=LARGEST_JSON, http_limits=self.http_limits, share=share
+                )
+        except MessageTooLarge as error:
+            raise SettingsTooLarge(LARGEST_JSON) from error
+        if not raw.strip():
+            return {}
+        if request.content_type != JSON:
+            raise InvalidRequest(
+                what="Content-Type", value=request.content_type, rule=f"must be {JSON}"
             )
+        return _object_in(raw)
+
+    async def asked(
+        self, request: web.Request, kind: type[Request], *, without: Collection[str] = ()
+    ) -> Request:
+        """Return the contract's request in the body, the query and the path together; the names in
+        `without` are none of its fields. Raise `InvalidRequest`."""
+        content, named = await self.json(request), {**request.query, **request.match_info}
+        if twice := sorted(content.keys() & named.keys()):
+            rule = "goes into the path or the query alone"
+            raise InvalidRequest(what=twice[0], value=str(content[twice[0]]), rule=rule)
+        return parsed(content | named, kind, without=without)
 
     def drain(self) -> None:
         """End the waits of requests."""
@@ -47,3 +88,18 @@ class HttpContext:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._draining.wait(), seconds)
             raise Draining
+
+
+def answer(content: Mapping[str, Any], *, status: int = 200, **headers: str) -> web.Response:
+    return web.json_response(content, status=status, headers={**PRIVATE, **headers})
+
+
+def _object_in(raw: bytes) -> dict[str, Any]:
+    """Return the JSON object in a body; raise `InvalidRequest` for anything else."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
+    if not isinstance(found, dict):
+        raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
+    return found

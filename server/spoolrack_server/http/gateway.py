@@ -24,7 +24,7 @@ from ..app.application import Application
 from ..app.concurrency import ConcurrencyLimit
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
-from ..dashboard.dashboard_routes import dashboard_routes
+from ..dashboard.assets import dashboard_routes
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
@@ -32,7 +32,6 @@ from ..system.limits import Limits
 from ..system.logs import Log
 from ..system.request_ids import HEADER
 from ..wire.status import LONGEST_MESSAGE
-from .admin_endpoints import AdminEndpoints
 from .context import HttpContext
 from .http_errors import (
     GatewayError,
@@ -42,17 +41,14 @@ from .http_errors import (
     response_to,
 )
 from .http_listener import HttpListener, expect_nothing
-from .message_endpoints import MessageEndpoints
-from .queue_endpoints import QueueEndpoints
 from .request_bodies import HttpLimits
 from .request_checks import RequestChecks
 from .route import Endpoint, Route, pattern
 from .routes import routes
-from .schedule_endpoints import ScheduleEndpoints
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
 
-FINISHED_ANYWAY: Final = frozenset({"PUT", "POST", "DELETE"})
+FINISHED_ANYWAY: Final = frozenset({"PUT", "PATCH", "POST", "DELETE"})
 """Methods whose work goes on when their client has gone: some never wait for the answer."""
 
 
@@ -77,20 +73,8 @@ class Gateway:
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(guard or AccessControl())
         self._app = Application(store, clock, log, workers, observer.with_consumers)
-        self._context = HttpContext(self._app, log, http_limits, memory)
-        self._pages: set[Endpoint] = set()
-        queues = QueueEndpoints(self._context, clock)
-        application = self._application(
-            (
-                *routes(
-                    queues,
-                    MessageEndpoints(self._context),
-                    ScheduleEndpoints(self._app.schedules, queues),
-                    AdminEndpoints(health, observer),
-                ),
-                *dashboard_routes(self._context, health, clock, observer),
-            )
-        )
+        self._context = HttpContext(self._app, clock, log, http_limits, memory)
+        application = self._application((*routes(self._context, health, observer), *dashboard_routes()))
         self._listener = HttpListener(application, self._context.http_limits, log, self._refuse_head)
 
     def _application(self, served: Sequence[Route]) -> web.Application:
@@ -101,8 +85,6 @@ class Gateway:
                 route.method, pattern(route.path), route.endpoint, expect_handler=expect_nothing
             )
             self._checks.add(route)
-            if route.is_page:
-                self._pages.add(route.endpoint)
         return application
 
     # Start and stop.
@@ -157,7 +139,8 @@ class Gateway:
 
     async def _answer_on(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
         """Return the response to a request that may outlive its connection."""
-        if request.method not in FINISHED_ANYWAY:
+        route = self._checks.route_of(request)
+        if request.method not in FINISHED_ANYWAY or (route is not None and route.leases):
             return await self._answer(request, handler)
         return await asyncio.shield(
             self._listener.track(asyncio.create_task(self._answer(request, handler)))
@@ -167,7 +150,8 @@ class Gateway:
         """Return the response; raise `CancelledError` if the client is gone, as aiohttp wants it."""
         try:
             self._checks.check(request)
-            if self._listener.is_refusing and request.match_info.handler not in self._pages:
+            route = self._checks.route_of(request)
+            if self._listener.is_refusing and not (route is not None and route.is_page):
                 raise Draining
             response = await endpoint(request)
         except ConnectionError as error:

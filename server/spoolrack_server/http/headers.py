@@ -15,8 +15,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final, Protocol
 from urllib.parse import unquote
@@ -33,7 +31,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
 from ..app.bounds import MAX_DEDUPLICATION_ID, MAX_WAIT
-from ..wire.json_form import time_text
+from ..wire.json_form import moment_in, time_text
 from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
@@ -49,8 +47,6 @@ FIRST_RECEIVE_TIME: Final = "X-Message-First-Receive-Time"
 DELIVER_TIME: Final = "X-Message-Deliver-Time"
 ANY_BYTES: Final = "application/octet-stream"
 
-STATES: Final = {state.value: state for state in (State.READY, State.LEASED, State.DELAYED)}
-"""States of messages by what callers name them."""
 _OWN: Final = "x-message-"
 _KNOWN: Final = frozenset(
     _OWN + name
@@ -71,9 +67,7 @@ _VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
 """Digits of a place in a body; with more it lies beyond any."""
-_DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Fields(Protocol):
@@ -206,25 +200,6 @@ def visibility(query: Fields) -> Millis | None:
     return _span(query, "visibility_timeout", "the parameter visibility_timeout", 1, MAX_VISIBILITY)
 
 
-def moment(query: Fields, name: str) -> Millis | None:
-    """Return the Unix time of a parameter; None if there is none."""
-    values = query.getall(name, [])
-    return _moment(f"the parameter {name}", values) if values else None
-
-
-def states(query: Fields) -> frozenset[State]:
-    """Return the states in the parameter `states`, with commas between; empty for all."""
-    text = ",".join(query.getall("states", []))
-    found = frozenset(STATES.get(each) for each in text.split(",")) if text else frozenset()
-    if None in found:
-        raise InvalidRequest(
-            what="the parameter states",
-            value=text,
-            rule="must be some of ready, leased and delayed, with commas between",
-        )
-    return frozenset(state for state in found if state is not None)
-
-
 def attribute(query: Fields) -> dict[str, str]:
     """Return the attribute in the parameter `attribute`, by name; empty if there is none."""
     values = query.getall("attribute", [])
@@ -234,16 +209,6 @@ def attribute(query: Fields) -> dict[str, str]:
             what="the parameter attribute", value=values[0], rule="must be a name, = and a value"
         )
     return {name: value} if values else {}
-
-
-def page_size(query: Fields) -> int:
-    """Return the size of a page; 0: the default."""
-    text = ",".join(query.getall("page_size", ["0"]))
-    if not _DIGITS.fullmatch(text):
-        raise InvalidRequest(
-            what="the parameter page_size", value=text, rule="must be a whole number, 0 or more"
-        )
-    return int(text)
 
 
 def delay(headers: Fields) -> Millis | None:
@@ -261,17 +226,11 @@ def deliver_at(headers: Fields) -> Millis | None:
 
 def _moment(what: str, values: list[str]) -> Millis:
     text = ", ".join(values)
-    found = None
-    with suppress(ValueError):
-        found = datetime.fromisoformat(text)
-    if found is None or found.tzinfo is None or not found >= _EPOCH:
-        raise InvalidRequest(
-            what=what,
-            value=text,
-            rule="must be one time with its zone, such as 2026-12-24T18:00:00Z",
-        )
-    # Rounded up: a message must not appear before its time.
-    return Millis(-((_EPOCH - found) // timedelta(milliseconds=1)))
+    try:
+        return moment_in(text)
+    except ValueError as error:
+        rule = "must be one time with its zone, such as 2026-12-24T18:00:00Z"
+        raise InvalidRequest(what=what, value=text, rule=rule) from error
 
 
 def deduplication_id(headers: Fields) -> str:

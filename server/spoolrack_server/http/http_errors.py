@@ -97,7 +97,7 @@ class SettingsTooLarge(GatewayError):
     http_code = 413
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"A queue's settings have {limit} bytes of JSON at most.")
+        super().__init__(f"A request has {limit} bytes of JSON at most, also of a queue's settings.")
 
 
 class UploadTooSlow(GatewayError):

@@ -8,11 +8,14 @@ is sent; from then on the kernel sends it from the file.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
+from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskFull,
@@ -25,7 +28,6 @@ from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import (
     Delete,
     Message,
-    MessageFilter,
     OpenMessage,
     Receive,
     RejectMessages,
@@ -38,13 +40,13 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
 from ..access.consumers import consumer_of_request
-from ..app.bounds import message_id
+from ..app.bounds import message_id, place
 from ..app.lease_requests import receipts_of
 from ..metrics.trace_context import context_in, inherit_context
 from ..wire import convert
 from ..wire.json_form import rendered, time_text
 from . import headers, request_bodies
-from .context import HttpContext
+from .context import HttpContext, answer
 from .queue_endpoints import queue_of
 from .request_checks import CALLER
 
@@ -52,6 +54,8 @@ SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
 IN_MEMORY: Final = 1024 * 1024
 """Bytes up to which a body is sent from memory. A larger one is written to the disk as it comes."""
+MOST_SHOWN: Final = 64 * 1024
+"""Bytes of a body in JSON."""
 FIRST_PAUSE: Final = 0.02
 """Seconds until a send that waits for room is tried again; twice as many after each try."""
 LAST_PAUSE: Final = 0.5
@@ -242,29 +246,33 @@ class MessageEndpoints:
         return response
 
     async def list_messages(self, request: web.Request) -> web.StreamResponse:
-        query = request.query
-        wanted = MessageFilter(
-            states=headers.states(query),
-            sent_since=headers.moment(query, "sent_since"),
-            sent_before=headers.moment(query, "sent_before"),
-            group=query.get("group", ""),
-            attributes=headers.attribute(query),
-        )
+        asked = await self._context.asked(request, rpc.ListMessagesRequest, without=("attribute",))
+        wanted = convert.message_filter(asked)
         page = await self._app.messages.list(
             request[CALLER],
-            queue_of(request),
-            wanted,
-            page_size=headers.page_size(query),
-            page_token=query.get("page_token", ""),
+            asked.queue,
+            replace(wanted, attributes=headers.attribute(request.query)),
+            page_size=asked.page_size,
+            page_token=asked.page_token,
         )
-        content = {
-            "messages": [
-                rendered(convert.message(message), without=("body", "receipt"))
-                for message in page.items
-            ],
-            "next_page_token": page.next_token,
-        }
-        return web.json_response(content, headers={"Cache-Control": "no-store"})
+        bodies: Sequence[bytes | None] = [None] * len(page.items)
+        if asked.max_body_bytes:
+            most = place(asked.max_body_bytes, "max_body_bytes", most=MOST_SHOWN)
+            bodies = await self._app.messages.beginnings(page.items, most)
+        # A thousand messages: not in the event loop.
+        shown = await self._access.read(lambda: list(map(_shown, page.items, bodies)))
+        return answer({"messages": shown, "next_page_token": page.next_token})
+
+    async def show(self, request: web.Request) -> web.StreamResponse:
+        """Return a message as JSON, with the beginning of its body."""
+        asked = await self._context.asked(request, rpc.ListMessagesRequest, without=("id",))
+        most = place(asked.max_body_bytes, "max_body_bytes", most=MOST_SHOWN) or MOST_SHOWN
+        opened = await self._app.messages.open(request[CALLER], asked.queue, id_of(request))
+        try:
+            body = await self._access.read(_beginning, opened, most)
+        finally:
+            self._access.close_message(opened)
+        return answer(_shown(opened.message, body))
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         queue, id = queue_of(request), id_of(request)
@@ -310,14 +318,26 @@ class MessageEndpoints:
         return web.Response(status=204)
 
     async def purge(self, request: web.Request) -> web.StreamResponse:
+        asked = await self._context.asked(request, rpc.PurgeQueueRequest, without=("queue",))
         purged = await self._app.queues.purge(
             request[CALLER],
             queue_of(request),
-            sent_before=headers.moment(request.query, "sent_before"),
-            states=headers.states(request.query),
+            sent_before=convert.optional_moment(asked, "sent_before"),
+            states=convert.states(asked.states),
         )
         return web.json_response({"purged_count": purged})
 
 
 def id_of(request: web.Request) -> str:
     return message_id(request.match_info["id"])
+
+
+def _beginning(opened: OpenMessage, most: int) -> bytes:
+    opened.file.seek(opened.offset)
+    return opened.file.read(min(most, opened.message.size))
+
+
+def _shown(message: Message, body: bytes | None) -> dict[str, Any]:
+    """Return a message as JSON with the beginning of its body; None: without it."""
+    without = ("receipt",) if body is not None else ("body", "receipt")
+    return rendered(convert.message(replace(message, body=body or b"")), without=without)

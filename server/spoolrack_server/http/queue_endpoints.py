@@ -1,57 +1,114 @@
-"""The endpoints of a queue: get, create, update, and delete it with all its messages."""
+"""The endpoints of queues: list, get, create, update, and delete one with all its messages.
+
+The JSON of a queue is the contract's, with facts that only HTTP tells: what has come in and gone out,
+whether others name it as their dead-letter queue, and what the caller may do with it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
-from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.errors import (
-    MessageTooLarge,
-    QueueExists,
-    QueueNotFound,
-)
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import InvalidRequest, InvalidSetting, QueueExists, QueueNotFound
+from spoolrack_store.model.operations import Queue
+from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from ..app.bounds import queue_name
+from ..app.caller import Caller, Permission
 from ..app.queues import QueueChanges
 from ..wire import convert
 from ..wire.json_form import rendered
 from . import headers
-from .context import HttpContext
-from .http_errors import SettingsTooLarge
-from .json_requests import declared, object_in
+from .context import JSON, HttpContext, answer
 from .request_checks import CALLER
 
-LARGEST_SETTINGS: Final = 64 * 1024
-"""Bytes of JSON."""
+_FIELDS: Final = frozenset(
+    {*pb.Queue.DESCRIPTOR.fields_by_name, "traffic", "is_dead_letter_queue", "permissions"}
+)
 
 
 class QueueEndpoints:
     """The handlers of queues. Lives in one event loop."""
 
-    def __init__(self, context: HttpContext, clock: Clock) -> None:
+    def __init__(self, context: HttpContext) -> None:
         self._context = context
+        self._app = context.app
         self._queues = context.app.queues
-        self._clock = clock
+
+    async def list_queues(self, request: web.Request) -> web.StreamResponse:
+        caller, fields = request[CALLER], _fields(request.query.get("fields", ""))
+        asked = await self._context.asked(
+            request, rpc.ListQueuesRequest, without=("contains", "fields")
+        )
+        page = await self._queues.list(
+            caller,
+            prefix=asked.prefix,
+            contains=request.query.get("contains", ""),
+            page_size=asked.page_size,
+            page_token=asked.page_token,
+        )
+        targets = await self._queues.dead_letter_queues()
+        # A thousand queues: not in the event loop.
+        render = partial(self._listed, caller, page.items, targets, fields)
+        queues = await self._app.access.read(render)
+        return answer(
+            {
+                "queues": queues,
+                "next_page_token": page.next_token,
+                "root_id": self._app.access.store.root_id,
+            }
+        )
+
+    def _listed(
+        self, caller: Caller, queues: Collection[Queue], targets: Collection[str], fields: Any
+    ) -> list[dict[str, Any]]:
+        without = _FIELDS - fields.keys() if fields else ()
+        shown = (self._rendered(caller, queue, queue.name in targets, without) for queue in queues)
+        return [_picked(each, fields) if fields else each for each in shown]
+
+    def _rendered(
+        self, caller: Caller, queue: Queue, is_target: bool, without: Collection[str] = ()
+    ) -> dict[str, Any]:
+        return {
+            **rendered(convert.queue(queue, self._context.clock.wall()), without=without),
+            "traffic": {
+                "entered_count": queue.traffic.entered,
+                "left_count": queue.traffic.left,
+                "time": self._context.clock.monotonic() / 1_000,
+                "process": self._app.access.store.metrics.owner,
+            },
+            "is_dead_letter_queue": is_target,
+            "permissions": [each.value for each in caller.permissions(queue.name)],
+        }
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        queue = await self._queues.get(request[CALLER], queue_of(request))
-        content = rendered(convert.queue(queue, self._clock.wall()))
-        kept = {"Cache-Control": "no-store", "ETag": headers.version_tag(queue.version)}
-        return web.json_response(content, headers=kept)
+        caller, name = request[CALLER], queue_of(request)
+        queue = await self._queues.get(caller, name)
+        sources = await self._queues.dead_letter_sources(caller, name)
+        content = {
+            **self._rendered(caller, queue, bool(sources)),
+            "dead_letter_sources": [each for each in sources if caller.may(Permission.MONITOR, each)],
+        }
+        return answer(content, ETag=headers.version_tag(queue.version))
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         caller, name = request[CALLER], queue_of(request)
         version = headers.required_version(request.headers)
-        asked = await self.json_object(request, name)
-        settings, labels = declared(asked)
+        # As with softlayer/mq, another body means nothing.
+        asked = await self._context.json(request) if request.content_type == JSON else {}
+        named, labels = _named(asked)
+        settings = QueueSettings().changed(named)
         if version is not None:
             replacement = QueueChanges(
                 settings=asdict(settings), labels=labels, replaces_labels=True, if_version=version
             )
-            changed = await self._queues.update(caller, name, replacement)
-            return web.Response(headers={"ETag": headers.version_tag(changed.version)})
+            return await self._update(request, replacement)
         try:
             await self._queues.create(caller, name, settings, labels)
         except QueueExists:
@@ -60,25 +117,71 @@ class QueueEndpoints:
                 raise
         return web.Response(status=201)
 
+    async def patch(self, request: web.Request) -> web.StreamResponse:
+        """Change the settings and the labels that are named; a label that is null goes."""
+        version = headers.required_version(request.headers)
+        settings, labels = _named(await self._context.json(request))
+        changes = QueueChanges(settings=settings, labels=labels, if_version=version or 0)
+        return await self._update(request, changes)
+
+    async def _update(self, request: web.Request, changes: QueueChanges) -> web.StreamResponse:
+        changed = await self._queues.update(request[CALLER], queue_of(request), changes)
+        return web.Response(headers={"ETag": headers.version_tag(changed.version)})
+
     async def delete(self, request: web.Request) -> web.StreamResponse:
         version = headers.required_version(request.headers) or 0
         try:
             await self._queues.delete(request[CALLER], queue_of(request), if_version=version)
         except QueueNotFound:
-            # The queue exists as asked; softlayer/mq says the same.
+            # The queue is gone as asked; softlayer/mq says the same.
             return web.Response()
         return web.Response()
-
-    async def json_object(self, request: web.Request, name: str) -> dict[str, Any]:
-        """Return the object in the body; an empty one if there is none, or it isn't JSON at all."""
-        if request.content_type != "application/json" or not request.can_read_body:
-            return {}
-        try:
-            raw = await self._context.body(request, LARGEST_SETTINGS, name)
-        except MessageTooLarge as error:
-            raise SettingsTooLarge(LARGEST_SETTINGS) from error
-        return object_in(raw) if raw.strip() else {}
 
 
 def queue_of(request: web.Request) -> str:
     return queue_name(request.match_info["queue"])
+
+
+def _fields(text: str) -> dict[str, dict[str, Any]]:
+    """Return the fields of a queue that a list shows, and the parts of each; empty: all. Raise
+    `InvalidRequest`."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in text.split(",") if text else ():
+        name, _, part = path.partition(".")
+        if name not in _FIELDS:
+            rule = f"must be of {', '.join(sorted(_FIELDS))}, or a part such as settings.retention"
+            raise InvalidRequest(what="the parameter fields", value=path, rule=rule)
+        found.setdefault(name, {})
+        if part:
+            found[name][part] = {}
+    return found
+
+
+def _picked(content: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    found = {}
+    for name, parts in fields.items():
+        if name in content:
+            value = content[name]
+            found[name] = {part: value.get(part) for part in parts} if parts and value else value
+    return found
+
+
+def _named(asked: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
+    """Return the settings that a body names, by the store's names with spans in milliseconds, and its
+    labels. Raise `InvalidSetting`."""
+    labels = asked.get("labels", {})
+    if not isinstance(labels, dict):
+        raise InvalidSetting(name="labels", value=labels, rule="must be an object")
+    settings = {
+        name: _millis(name, value) if name in SCHEMA and SCHEMA[name].is_span else value
+        for name, value in asked.items()
+        if name != "labels"
+    }
+    return settings, labels
+
+
+def _millis(name: str, seconds: object) -> Millis:
+    # An infinite span, or none at all, would not come through the store's bounds as an integer.
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) < 1e15:
+        raise InvalidSetting(name=name, value=seconds, rule="must be a number of seconds")
+    return Millis(round(seconds * 1_000))

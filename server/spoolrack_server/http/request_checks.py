@@ -41,11 +41,15 @@ class RequestChecks:
     def add(self, route: Route) -> None:
         self._routes[route.method, route.endpoint] = route
 
+    def route_of(self, request: web.Request) -> Route | None:
+        """Return the route of a request; None: its path isn't served."""
+        return self._routes.get((request.method, request.match_info.handler))
+
     def check(self, request: web.Request) -> None:
         """Check a request; raise `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
         `InvalidQueueName` or `UnknownParameter`."""
         request[CALLER] = Caller()
-        route = self._routes.get((request.method, request.match_info.handler))
+        route = self.route_of(request)
         if route is not None and route.changes:
             require_own_origin(request)
         if self.guard.is_open:
@@ -58,8 +62,9 @@ class RequestChecks:
 
     def _admit_known(self, request: web.Request) -> None:
         self._check(request)
-        task = asyncio.current_task()
-        if (request.method == "GET" or "wait" in request.query) and task is not None:
+        route, task = self.route_of(request), asyncio.current_task()
+        waits = request.method == "GET" or "wait" in request.query or (route and route.leases)
+        if waits and task is not None:
             self._waiting[task] = request
             task.add_done_callback(self._discard)
 
@@ -75,18 +80,13 @@ class RequestChecks:
                 task.cancel()
 
     def _check(self, request: web.Request) -> None:
-        route = self._routes.get((request.method, request.match_info.handler))
+        route = self.route_of(request)
         if route is not None and route.is_open:
             return
         identity = self.guard.identify(_authorization(request), _name(request))
         request[CALLER] = caller = Caller(identity, self.guard)
-        if route is None or route.permission is None:
-            return
-        queue = request.match_info.get("queue")
-        if queue is None:
-            caller.require_everywhere(route.permission)
-        else:
-            caller.require(route.permission, queue)
+        if route is not None:
+            route.require(caller, request.match_info.get("queue"))
 
 
 def require_own_name(request: web.Request) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from ..app.caller import Permission, permission_of
+from ..app.caller import Caller, Permission, permission_of
 
 Endpoint = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -20,8 +20,8 @@ class Route:
     """As OpenAPI writes it."""
     endpoint: Endpoint
     needs: Permission | Callable[..., Any] | None = None
-    """The permission, or the use case that has one, needed for the queue in the path, or for all queues
-    without one; None: none, or the endpoint checks it."""
+    """The permission, or the use case that has one, needed for the queue in the path. Without a queue
+    there: the permission for all queues, or that of a use case for some queue. None: none."""
     is_page: bool = False
     """Served also while the server drains."""
     is_open: bool = False
@@ -29,12 +29,19 @@ class Route:
     parameters: Collection[str] = ()
     """Names that its query may have; of one that is open, any."""
     leases: bool = False
-    """A GET that isn't safe."""
+    """A receive or a reserve: ends with its client. A GET isn't safe then."""
 
-    @property
-    def permission(self) -> Permission | None:
-        """The permission that a request needs before its body is read."""
-        return None if self.needs is None else permission_of(self.needs)
+    def require(self, caller: Caller, queue: str | None) -> None:
+        """Raise `PermissionDenied` for a request that the caller may not make, before its body is
+        read."""
+        if self.needs is None:
+            return
+        if queue is not None:
+            caller.require(permission_of(self.needs), queue)
+        elif isinstance(self.needs, Permission):
+            caller.require_everywhere(self.needs)
+        else:
+            caller.require_somewhere(permission_of(self.needs))
 
     @property
     def changes(self) -> bool:

@@ -1,71 +1,77 @@
-"""Routes of the gateway: the one list of methods, paths and handlers."""
+"""Routes of HTTP: the one list of methods, paths and handlers, but for the dashboard's files."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from ..app.caller import Permission
+from ..app.health import Health
 from ..app.messages import Messages
 from ..app.queues import Queues
+from ..app.redrives import Redrives
+from ..app.reservations import Reservations
 from ..app.schedules import Schedules
-from .admin_endpoints import AdminEndpoints
+from ..app.stages import Stages
+from ..metrics.observer import Observer
+from .context import HttpContext
 from .message_endpoints import MessageEndpoints
+from .monitoring_endpoints import MonitoringEndpoints
 from .queue_endpoints import QueueEndpoints
+from .resource_endpoints import (
+    RedriveEndpoints,
+    ReservationEndpoints,
+    ScheduleEndpoints,
+    StageEndpoints,
+)
 from .route import Route
-from .schedule_endpoints import ScheduleEndpoints
 
-SEND: Final = Permission.SEND
-RECEIVE: Final = Permission.RECEIVE
-MONITOR: Final = Permission.MONITOR
+PAGE = ("page_size", "page_token")
 
 
-def routes(
-    queues: QueueEndpoints,
-    messages: MessageEndpoints,
-    schedules: ScheduleEndpoints,
-    pages: AdminEndpoints,
-) -> Sequence[Route]:
-    schedule = "/-/queues/{queue}/schedules/{schedule}"
+def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence[Route]:
+    queues, monitoring = QueueEndpoints(context), MonitoringEndpoints(context, health, observer)
+    messages, schedules = MessageEndpoints(context), ScheduleEndpoints(context)
+    stages, reservations = StageEndpoints(context), ReservationEndpoints(context)
+    redrives = RedriveEndpoints(context)
+    queue = "/-/queues/{queue}"
+    schedule = f"{queue}/schedules/{{schedule}}"
+    reservation = "/-/reservations/{stream}/{sequence_number}"
+    receive, monitor = Permission.RECEIVE, Permission.MONITOR
+    # A page is served, too, while the server drains and after a failure, when an operator needs it.
     return (
-        Route("GET", "/-/health", pages.health, is_page=True, is_open=True),
-        Route("HEAD", "/-/health", pages.health, is_page=True, is_open=True),
-        Route("GET", "/-/health/live", pages.live, is_page=True, is_open=True),
-        Route("HEAD", "/-/health/live", pages.live, is_page=True, is_open=True),
-        Route("GET", "/-/health/ready", pages.ready, is_page=True, is_open=True),
-        Route("HEAD", "/-/health/ready", pages.ready, is_page=True, is_open=True),
-        Route("GET", "/-/metrics", pages.metrics, MONITOR, is_page=True),
-        Route("GET", "/-/openapi.json", pages.openapi, is_page=True),
-        Route("HEAD", "/-/openapi.json", pages.openapi, is_page=True),
-        Route("GET", "/{queue}", queues.get, Queues.get),
-        Route("HEAD", "/{queue}", queues.get, Queues.get),
-        Route("PUT", "/{queue}", queues.put, Queues.update),
-        Route("DELETE", "/{queue}", queues.delete, Queues.delete),
+        Route("GET", "/-/health", monitoring.health, is_page=True, is_open=True),
+        Route("HEAD", "/-/health", monitoring.health, is_page=True, is_open=True),
+        Route("GET", "/-/health/live", monitoring.live, is_page=True, is_open=True),
+        Route("HEAD", "/-/health/live", monitoring.live, is_page=True, is_open=True),
+        Route("GET", "/-/health/ready", monitoring.ready, is_page=True, is_open=True),
+        Route("HEAD", "/-/health/ready", monitoring.ready, is_page=True, is_open=True),
+        Route("GET", "/-/metrics", monitoring.metrics, monitor, is_page=True),
+        Route("GET", "/-/openapi.json", monitoring.openapi, is_page=True),
+        Route("HEAD", "/-/openapi.json", monitoring.openapi, is_page=True),
+        # Queues.
         Route(
             "GET",
-            "/-/queues/{queue}/messages",
-            messages.list_messages,
-            Messages.list,
-            parameters=(
-                *("states", "sent_since", "sent_before", "group", "attribute"),
-                *("page_size", "page_token"),
-            ),
+            "/-/queues",
+            queues.list_queues,
+            Queues.list,
+            is_page=True,
+            parameters=("prefix", "contains", "fields", *PAGE),
         ),
-        Route("GET", "/-/queues/{queue}/schedules", schedules.list_schedules, Schedules.list),
-        Route("PUT", schedule, schedules.put, Schedules.create),
-        Route("DELETE", schedule, schedules.delete, Schedules.delete),
-        Route("POST", f"{schedule}/pause", schedules.pause, Schedules.pause),
-        Route("POST", f"{schedule}/resume", schedules.resume, Schedules.pause),
-        # No HEAD: a receive that shows no message would hide one.
+        Route("GET", "/{queue}", queues.get, Queues.get, is_page=True),
+        Route("HEAD", "/{queue}", queues.get, Queues.get, is_page=True),
+        Route("PUT", "/{queue}", queues.put, Queues.update),
+        Route("PATCH", "/{queue}", queues.patch, Queues.update),
+        Route("DELETE", "/{queue}", queues.delete, Queues.delete),
+        # Messages. No HEAD of a receive: one that shows no message would hide one.
         Route(
             "GET",
             "/{queue}/messages",
             messages.receive,
-            RECEIVE,
+            receive,
             parameters=("wait", "visibility_timeout"),
             leases=True,
         ),
-        Route("POST", "/{queue}/messages", messages.send, SEND, parameters=("wait",)),
+        Route("POST", "/{queue}/messages", messages.send, Permission.SEND, parameters=("wait",)),
         Route(
             "DELETE",
             "/{queue}/messages",
@@ -86,10 +92,96 @@ def routes(
             "POST",
             "/{queue}/messages/{id}/release",
             messages.release,
-            RECEIVE,
+            receive,
             parameters=("delay", "reason", "uncounted"),
         ),
         Route(
-            "POST", "/{queue}/messages/{id}/reject", messages.reject, RECEIVE, parameters=("reason",)
+            "POST", "/{queue}/messages/{id}/reject", messages.reject, receive, parameters=("reason",)
         ),
+        Route(
+            "GET",
+            f"{queue}/messages",
+            messages.list_messages,
+            Messages.list,
+            is_page=True,
+            parameters=(
+                "states",
+                "sent_since",
+                "sent_before",
+                "group",
+                "attribute",
+                "max_body_bytes",
+                *PAGE,
+            ),
+        ),
+        Route(
+            "GET",
+            f"{queue}/messages/{{id}}",
+            messages.show,
+            Messages.open,
+            is_page=True,
+            parameters=("max_body_bytes",),
+        ),
+        # Schedules, stages, reservations and redrives.
+        Route("GET", f"{queue}/schedules", schedules.list_schedules, Schedules.list, is_page=True),
+        Route("PUT", schedule, schedules.put, Schedules.create),
+        Route("DELETE", schedule, schedules.delete, Schedules.delete),
+        Route("POST", f"{schedule}/pause", schedules.pause, Schedules.pause),
+        Route("POST", f"{schedule}/resume", schedules.resume, Schedules.pause),
+        Route("GET", "/-/stages", stages.list_stages, Stages.list, is_page=True, parameters=PAGE),
+        Route("POST", "/-/publish", stages.publish, Stages.publish),
+        Route("DELETE", "/-/stages/{stage}", stages.abort, Stages.abort),
+        Route(
+            "GET",
+            "/-/reservations",
+            reservations.list_reservations,
+            Reservations.list,
+            is_page=True,
+            parameters=("queue", "stream", *PAGE),
+        ),
+        Route("POST", f"{queue}/reservations", reservations.reserve, Reservations.reserve, leases=True),
+        Route("POST", f"{reservation}/extend", reservations.extend, Reservations.extend),
+        Route(
+            "GET",
+            f"{reservation}/messages",
+            reservations.read,
+            Reservations.read,
+            parameters=("begin_index", "end_index", "mark_read"),
+        ),
+        Route("POST", "/-/reservations/{stream}/commit", reservations.commit, Reservations.commit),
+        Route("DELETE", reservation, reservations.release, Reservations.release),
+        Route(
+            "GET",
+            "/-/redrives",
+            redrives.list_redrives,
+            Redrives.list,
+            is_page=True,
+            parameters=("queue", "last", *PAGE),
+        ),
+        Route("POST", f"{queue}/redrives", redrives.start, Redrives.start),
+        Route("GET", "/-/redrives/{id}", redrives.get, Redrives.get, is_page=True),
+        Route("POST", "/-/redrives/{id}/cancel", redrives.cancel, Redrives.cancel),
+        # Measurements.
+        Route("GET", "/-/server", monitoring.server, is_page=True),
+        Route("GET", "/-/server/resources", monitoring.resources, monitor, is_page=True),
+        Route(
+            "GET", "/-/trends", monitoring.trends, Queues.names, is_page=True, parameters=("contains",)
+        ),
+        Route(
+            "GET",
+            "/-/ages",
+            monitoring.ages,
+            Queues.names,
+            is_page=True,
+            parameters=("contains", "first"),
+        ),
+        Route(
+            "GET",
+            f"{queue}/ages",
+            monitoring.queue_ages,
+            Queues.counts,
+            is_page=True,
+            parameters=("first",),
+        ),
+        Route("GET", f"{queue}/history", monitoring.history, Queues.counts, is_page=True),
     )

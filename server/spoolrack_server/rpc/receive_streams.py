@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -213,10 +214,11 @@ class ReceiveStreams:
 
 
 def _stopped(receiving: asyncio.Task[None]) -> SubmittedRequest:
-    """Lease nothing more. The answer is written after the frames, which wait for the call before it;
-    leases that have no frame yet are given back."""
+    """Lease nothing more; the answer comes once all that was leased is written, or given back."""
     receiving.cancel()
-    return SubmittedRequest([], bytes)
+    ended: Future[None] = Future()
+    receiving.add_done_callback(lambda _: ended.set_result(None))
+    return SubmittedRequest([ended], bytes)
 
 
 def _limit_of(report: rpc.ReceiveReport) -> int | None:

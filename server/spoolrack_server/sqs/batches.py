@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
@@ -27,6 +27,7 @@ MOST_ENTRIES: Final = 10
 _ENTRY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,80}")
 _TRACE_HEADER: Final = re.compile(r"[\x20-\x7e]{1,1024}")
 Refusal = StoreError | SqsError
+T = TypeVar("T")
 
 
 class BatchEntries:
@@ -57,6 +58,16 @@ class BatchEntries:
             self.entries[id] = each
         self._succeeded: dict[str, dict[str, Any]] = {}
         self._failed: dict[str, SqsError] = {}
+
+    def read(self, parse: Callable[[Parameters], T]) -> dict[str, T]:
+        """Return what `parse` makes of each entry, by its id; an entry that it refuses fails."""
+        found: dict[str, T] = {}
+        for id, entry in self.entries.items():
+            try:
+                found[id] = parse(entry)
+            except SqsError as error:
+                self.fail(id, error)
+        return found
 
     def succeed(self, id: str, answer: dict[str, Any]) -> None:
         self._succeeded[id] = answer

@@ -345,7 +345,7 @@ def endpoint(
     url: str | None,
 ) -> SqsEndpoint:
     """Return an endpoint that shares only the store, the bounds and the metrics with the rest."""
-    context = HttpContext(Application(store, clock, log, workers), log, http_limits, memory)
+    context = HttpContext(Application(store, clock, log, workers), clock, log, http_limits, memory)
     return SqsEndpoint(context, clock, log, watch, authenticator, guard, url)
 
 

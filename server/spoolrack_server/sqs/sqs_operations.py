@@ -234,12 +234,8 @@ class SqsOperations:
     async def ListQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
         prefix = parameters.text("QueueNamePrefix") or ""
         names, token = await self._page(caller, parameters, lambda queue: True, prefix=prefix)
-        content: dict[str, Any] = {}
-        if names:
-            content["QueueUrls"] = [_url(caller, name) for name in names]
-        if token:
-            content["NextToken"] = token
-        return Result(content)
+        urls = {"QueueUrls": [_url(caller, name) for name in names]} if names else {}
+        return Result(urls | token)
 
     async def _page(
         self,
@@ -248,8 +244,8 @@ class SqsOperations:
         is_wanted: Callable[[Queue], bool],
         *,
         prefix: str = "",
-    ) -> tuple[list[str], str]:
-        """Return the names of a page of queues, and the token of the next."""
+    ) -> tuple[list[str], dict[str, Any]]:
+        """Return the names of a page of queues, and the token of the next as the response has it."""
         caller.require_somewhere(permission_of(Queues.select))
         size = parameters.integer("MaxResults", 1, MOST_LISTED)
         token = parameters.text("NextToken")
@@ -259,8 +255,9 @@ class SqsOperations:
             caller, is_wanted, prefix=prefix, after=after, limit=limit + 1
         )
         names = [queue.name for queue in found[:limit]]
-        more = size is not None and len(found) > limit
-        return names, base64.urlsafe_b64encode(names[-1].encode()).decode() if more else ""
+        if size is None or len(found) <= limit:
+            return names, {}
+        return names, {"NextToken": base64.urlsafe_b64encode(names[-1].encode()).decode()}
 
     async def GetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Queues.get)
@@ -318,10 +315,7 @@ class SqsOperations:
             parameters,
             lambda other: queue_attributes.dead_letter_queue_of(other) == queue,
         )
-        content: dict[str, Any] = {"queueUrls": [_url(caller, name) for name in names]}
-        if token:
-            content["NextToken"] = token
-        return Result(content)
+        return Result({"queueUrls": [_url(caller, name) for name in names]} | token)
 
     # Tags and permissions.
 
@@ -377,12 +371,7 @@ class SqsOperations:
         for entry in batch.entries.values() if queue.endswith(FIFO) else ():
             if lacking := send.lacking(entry):
                 raise sqs_errors.invalid_value(str(lacking))
-        positions: dict[str, int] = {}
-        for id, entry in batch.entries.items():
-            try:
-                positions[id] = send.add(entry)
-            except SqsError as error:
-                batch.fail(id, error)
+        positions = batch.read(send.add)
         if send.size > messages.LONGEST:
             raise sqs_errors.batch_too_long(
                 f"Batch requests cannot be longer than {messages.LONGEST} bytes. You have "
@@ -481,8 +470,7 @@ class SqsOperations:
 
     async def DeleteMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = await self._leasing_queue(caller, parameters)
-        handle = parse(parameters.required("ReceiptHandle"))
-        (error,) = await self._delete(queue, [handle])
+        (error,) = await self._delete(queue, [_handle_in(parameters)])
         if error is not None:
             raise error
         return Result({})
@@ -490,12 +478,7 @@ class SqsOperations:
     async def DeleteMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = await self._leasing_queue(caller, parameters)
         batch = BatchEntries(parameters, "DeleteMessageBatchRequestEntry")
-        handles: dict[str, Handle] = {}
-        for id, entry in batch.entries.items():
-            try:
-                handles[id] = parse(entry.required("ReceiptHandle"))
-            except SqsError as error:
-                batch.fail(id, error)
+        handles = batch.read(_handle_in)
         batch.end(handles, await self._delete(queue, list(handles.values())))
         return Result(batch.content())
 
@@ -526,18 +509,13 @@ class SqsOperations:
     async def ChangeMessageVisibilityBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = await self._leasing_queue(caller, parameters)
         batch = BatchEntries(parameters, "ChangeMessageVisibilityBatchRequestEntry")
-        changes: dict[str, tuple[Handle, Millis]] = {}
-        for id, entry in batch.entries.items():
-            try:
-                changes[id] = self._change_in(entry)
-            except SqsError as error:
-                batch.fail(id, error)
+        changes = batch.read(self._change_in)
         batch.end(changes, await self._change(queue, list(changes.values())))
         return Result(batch.content())
 
     def _change_in(self, parameters: Parameters) -> tuple[Handle, Millis]:
         """Return a receipt handle, and the visibility timeout that it is to have from now on."""
-        handle = parse(parameters.required("ReceiptHandle"))
+        handle = _handle_in(parameters)
         hidden = parameters.integer("VisibilityTimeout", 0, MAX_HIDDEN)
         if hidden is None:
             raise sqs_errors.missing_parameter(
@@ -658,6 +636,10 @@ OPERATIONS: Final = frozenset(
 )
 
 
+def _handle_in(parameters: Parameters) -> Handle:
+    return parse(parameters.required("ReceiptHandle"))
+
+
 def _last_receives(queue: str, handles: Sequence[Handle]) -> dict[int, LastReceive]:
     """Return by position the receives whose leases may be over; of a FIFO queue no lease may."""
     if queue.endswith(FIFO):
@@ -729,10 +711,6 @@ def _name_in(token: str) -> str:
     if not is_queue_name(name):
         raise sqs_errors.invalid_value("Invalid or expired next token.")
     return name
-
-
-def _name(queue: Queue) -> str:
-    return queue.name
 
 
 def _url(caller: SqsCaller, queue: str) -> str:

@@ -1,4 +1,4 @@
-// Asks the server, and says who asks. A token lives in this tab's sessionStorage alone, and travels in a
+// Asks the server over its public HTTP, and says who asks. A token lives in this tab's sessionStorage alone, and travels in a
 // header alone: no cookie, nothing in an address. Errors are as the server says them.
 
 const TOKEN = "spoolrack.token";
@@ -33,7 +33,8 @@ async function ask(path, options) {
   if (mine !== null) headers.Authorization = `Bearer ${mine}`;
   let response;
   try {
-    response = await fetch(`api/${path}`, {
+    // Relative to /-/dashboard: a proxy may serve it under a prefix.
+    response = await fetch(path, {
       ...options, headers, credentials: "same-origin", cache: "no-store", redirect: "error",
     });
   } catch (error) {
@@ -44,7 +45,7 @@ async function ask(path, options) {
   try { content = await response.json(); } catch (error) {
     if (error.name === "AbortError") throw error;
   }
-  if (response.ok && content !== null) return content;
+  if (response.ok) return content || { id: response.headers.get("X-Message-Id") };
   const told = content && content.message ? content.message : `The server answered ${response.status} and said nothing else.`;
   const refusal = new Refusal(response.status, (content && content.reason) || "UNKNOWN", told);
   // What was asked under another name is answered already.
@@ -58,13 +59,26 @@ export function get(path, query = {}, signal = undefined) {
   return ask(asked ? `${path}?${asked}` : path, { method: "GET", signal });
 }
 
-// The header is what another site's page can't send: see permits.py.
-export function change(path, content) {
-  return ask(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-Spoolrack-Dashboard": "1" },
-    body: JSON.stringify(content),
-  });
+// A change: of JSON, if it has a `content`.
+export function change(method, path, content, headers = {}) {
+  if (content === undefined) return ask(path, { method, headers });
+  return ask(path, { method, headers: { "Content-Type": "application/json", ...headers }, body: JSON.stringify(content) });
 }
 
-export const queuePath = (queue) => `queues/${encodeURIComponent(queue)}`;
+export function send(queue, body, headers) {
+  // Bytes, so that the browser adds no Content-Type, which would be an attribute of the message.
+  return ask(`../${encodeURIComponent(queue)}/messages`, { method: "POST", headers, body: new TextEncoder().encode(body) });
+}
+
+// A queue itself, and what is below it.
+export const queuePath = (queue) => `../${encodeURIComponent(queue)}`;
+export const below = (queue, what) => `queues/${encodeURIComponent(queue)}/${what}`;
+
+// What the server's clock says: as of the last answer that told, and of what has passed since.
+let ahead = 0;
+export const now = () => Date.now() + ahead;
+export async function getServer(signal) {
+  const server = await get("server", {}, signal);
+  ahead = Date.parse(server.time) - Date.now();
+  return server;
+}

@@ -1,7 +1,7 @@
 // The frame around the pages: which one is shown, who asks, whether the server serves, and the keys.
 
 import { html, render, useEffect, useState } from "./vendor/htm/standalone.module.js";
-import { get, hasToken, setToken, whenStranger } from "./api.js";
+import { getServer, hasToken, setToken, whenStranger } from "./api.js";
 import { Dialog, Failed, Notices, moveIn } from "./parts.js";
 import { usePoll } from "./poll.js";
 import { Ages } from "./pages/ages.js";
@@ -155,7 +155,7 @@ function App() {
     addEventListener("spoolrack-token", given);
     return () => removeEventListener("spoolrack-token", given);
   }, []);
-  const server = usePoll((signal) => get("server", {}, signal), 5000, "server");
+  const server = usePoll(getServer, 5000, "server");
   const known = PAGES.find(([page]) => page === at.page);
   const title = at.page === "queue" ? at.name : known ? known[1] : "Nothing here";
   useEffect(() => { document.title = `${title} · Spoolrack`; }, [title]);

@@ -33,9 +33,11 @@ export function span(millis) {
   return rest ? `${count} ${name} ${rest} ${nextName}` : `${count} ${name}`;
 }
 
+// A span in seconds; none is no span.
+export const age = (seconds) => span(seconds == null ? null : seconds * 1000);
+
 // What heads a column of ages: short, whole.
-export function bound(millis) {
-  const seconds = millis / 1000;
+export function bound(seconds) {
   if (seconds < 120) return `${seconds} s`;
   if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
   if (seconds < 172800) return `${Math.round(seconds / 360) / 10} h`;
@@ -63,6 +65,9 @@ export function decoded(base64) {
   for (let at = 0; at < text.length; at += 1) found[at] = text.charCodeAt(at);
   return found;
 }
+
+// The bytes of a message's body, or of its beginning.
+export const bodyOf = (message) => (message.body === undefined ? decoded(message.binary_body) : new TextEncoder().encode(message.body));
 
 // The text of some bytes; null if they are none. A character that was cut in two at the end is left out.
 export function textOf(raw, isCut) {

@@ -26,7 +26,7 @@ export function bucketNames(bounds) {
 const total = (counts) => counts.reduce((sum, count) => sum + count, 0);
 
 export function Ages() {
-  const [first, setFirst] = useState("15s");
+  const [first, setFirst] = useState("15");
   const [filter, setFilter] = useState("");
   const poll = usePoll((signal) => get("ages", { first, contains: filter }, signal), 3000, `ages ${first} ${filter}`);
   const found = poll.found;
@@ -47,7 +47,7 @@ export function Ages() {
         <input type="search" data-filter placeholder="part of a name" maxlength="80" spellcheck=${false} autocomplete="off" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
       <label>Finest age${" "}
         <select value=${first} onChange=${(event) => setFirst(event.target.value)}>
-          <option value="1s">1 second</option><option value="15s">15 seconds</option><option value="5m">5 minutes</option>
+          <option value="1">1 second</option><option value="15">15 seconds</option><option value="300">5 minutes</option>
         </select></label>
       <span class="quiet grow">Ready messages by the time since they were sent, the longest queues first.</span>
     </div>

@@ -1,7 +1,7 @@
 // A queue's last hour as a chart, and what is missing of it.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { get, queuePath } from "../api.js";
+import { below, get } from "../api.js";
 import { Chart, VIEWS, clock } from "../chart.js";
 import { Empty, Told } from "../parts.js";
 import { usePoll } from "../poll.js";
@@ -16,7 +16,7 @@ function Missing({ series }) {
 
 export function LastHour({ queue }) {
   const [view, setView] = useState("rates");
-  const poll = usePoll((signal) => get(`${queuePath(queue)}/history`, {}, signal), EVERY, `history ${queue}`);
+  const poll = usePoll((signal) => get(below(queue, "history"), {}, signal), EVERY, `history ${queue}`);
   const series = poll.found;
   return html`<section class="card" aria-labelledby="chart">
     <div class="bar tight">

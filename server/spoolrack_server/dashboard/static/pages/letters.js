@@ -1,10 +1,11 @@
 // Dead letters: which queues have them, where they came from, and how they go back.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { get } from "../api.js";
+import { get, now } from "../api.js";
 import * as format from "../format.js";
 import { Empty, Told } from "../parts.js";
 import { usePoll } from "../poll.js";
+import { getQueues } from "./queues.js";
 import { CancelRedrive, RedriveForm, Redrives } from "./redrive.js";
 
 // The dead-letter queues, each with those that name it; also one that is missing.
@@ -12,7 +13,7 @@ function deadLetterQueues(rows) {
   const byName = new Map(rows.map((row) => [row.name, row]));
   const found = new Map();
   for (const row of rows) {
-    const name = row.dead_letter_queue;
+    const name = row.settings.dead_letter_queue;
     if (!name) continue;
     if (!found.has(name)) found.set(name, { name, sources: [], row: byName.get(name) || null });
     found.get(name).sources.push(row.name);
@@ -24,7 +25,7 @@ export function Letters() {
   const [redriven, setRedriven] = useState(null);
   const [cancelled, setCancelled] = useState(null);
   const poll = usePoll(async (signal) => {
-    const [queues, redrives] = await Promise.all([get("queues", {}, signal), get("redrives", {}, signal)]);
+    const [queues, redrives] = await Promise.all([getQueues("", signal), get("redrives", { last: 200 }, signal)]);
     return { queues, redrives };
   }, 2000, "letters");
   const found = poll.found;
@@ -42,18 +43,18 @@ export function Letters() {
           <tbody>${rows.map(({ name, sources, row }) => html`<tr key=${name}>
             <th scope="row"><a data-row href="#/queue/${encodeURIComponent(name)}">${name}</a></th>
             ${row === null ? html`<td colspan="3" class="wrap full"><span class="mark">missing, or not yours to see</span> While it is missing, messages are delivered on.</td>` : html`
-              <td data-label="Ready" class=${row.ready ? "right" : "right zero"}>${format.number(row.ready)}</td>
-              <td data-label="Leased" class=${row.leased ? "right" : "right zero"}>${format.number(row.leased)}</td>
-              <td data-label="Oldest" class="right">${format.span(row.oldest_age)}</td>`}
+              <td data-label="Ready" class=${row.counts.ready_count ? "right" : "right zero"}>${format.number(row.counts.ready_count)}</td>
+              <td data-label="Leased" class=${row.counts.leased_count ? "right" : "right zero"}>${format.number(row.counts.leased_count)}</td>
+              <td data-label="Oldest" class="right">${format.age(row.counts.oldest_age)}</td>`}
             <td data-label="Named by" class="wrap full">${sources.map((source, at) => html`${at > 0 && ", "}<a href="#/queue/${encodeURIComponent(source)}">${source}</a>`)}</td>
-            <td class="right act">${row !== null && row.may.includes("manage") && (running.has(name) ? html`<span class="quiet">redrive is running</span>`
-              : html`<button type="button" disabled=${row.ready === 0} onClick=${() => setRedriven(row)}>Redrive…<span class="hidden"> ${name}</span></button>`)}</td>
+            <td class="right act">${row !== null && row.permissions.includes("manage") && (running.has(name) ? html`<span class="quiet">redrive is running</span>`
+              : html`<button type="button" disabled=${row.counts.ready_count === 0} onClick=${() => setRedriven(row)}>Redrive…<span class="hidden"> ${name}</span></button>`)}</td>
           </tr>`)}</tbody>
         </table></div>`)}
       ${found !== null && html`<h2 class="apart">Redrives</h2>
-        ${latest.length === 0 ? html`<${Empty}>There was none in the last 30 days.</${Empty}>` : html`<${Redrives} redrives=${latest} now=${found.redrives.now} onCancel=${setCancelled} />`}`}
+        ${latest.length === 0 ? html`<${Empty}>There was none in the last 30 days.</${Empty}>` : html`<${Redrives} redrives=${latest} now=${now()} onCancel=${setCancelled} />`}`}
     </${Told}>
-    ${redriven && html`<${RedriveForm} queue=${redriven.name} ready=${redriven.ready} ids=${[]} onClose=${() => setRedriven(null)} onStarted=${poll.again} />`}
+    ${redriven && html`<${RedriveForm} queue=${redriven.name} ready=${redriven.counts.ready_count} ids=${[]} onClose=${() => setRedriven(null)} onStarted=${poll.again} />`}
     ${cancelled && html`<${CancelRedrive} redrive=${cancelled} onClose=${() => setCancelled(null)} onDone=${poll.again} />`}
   `;
 }

@@ -1,7 +1,7 @@
 // One message: where it is, what it carries, how it became a dead letter. All of it is text, whatever it says.
 
 import { html, useEffect, useRef, useState } from "../vendor/htm/standalone.module.js";
-import { get, queuePath } from "../api.js";
+import { below, get, now } from "../api.js";
 import * as format from "../format.js";
 import { Told } from "../parts.js";
 import { usePoll } from "../poll.js";
@@ -9,7 +9,7 @@ import { usePoll } from "../poll.js";
 const ONCE = 3_600_000;
 
 function Body({ message }) {
-  const raw = format.decoded(message.body);
+  const raw = format.bodyOf(message);
   const isCut = raw.length < message.body_size;
   const text = format.textOf(raw, isCut);
   const json = text === null || isCut ? null : format.prettyJson(text);
@@ -65,8 +65,8 @@ function DeadLetterRecords({ records }) {
 }
 
 export function MessagePanel({ queue, id, onClose, onDelete }) {
-  const poll = usePoll((signal) => get(`${queuePath(queue)}/messages/${id}`, {}, signal), ONCE, `message ${queue} ${id}`);
-  const message = poll.found && poll.found.message;
+  const poll = usePoll((signal) => get(below(queue, `messages/${id}`), {}, signal), ONCE, `message ${queue} ${id}`);
+  const message = poll.found;
   const title = useRef(null);
   useEffect(() => { if (title.current) title.current.focus(); }, [id]);
   return html`<section class="card panel" aria-labelledby="message">
@@ -80,7 +80,7 @@ export function MessagePanel({ queue, id, onClose, onDelete }) {
       ${message && html`
         <dl class="facts">
           <dt>State</dt><dd><span class="state ${message.state}">${message.state}</span></dd>
-          <dt>Sent</dt><dd>${format.moment(message.send_time)}, ${format.span(poll.found.now - Date.parse(message.send_time))} ago</dd>
+          <dt>Sent</dt><dd>${format.moment(message.send_time)}, ${format.span(now() - Date.parse(message.send_time))} ago</dd>
           <dt>Receives</dt><dd>${format.number(message.receive_count)}${message.first_receive_time && html`, first ${format.moment(message.first_receive_time)}`}</dd>
           ${message.group && html`<dt>Group</dt><dd>${format.visible(message.group)}</dd>`}
           ${message.priority > 0 && html`<dt>Priority</dt><dd>${format.number(message.priority)}</dd>`}

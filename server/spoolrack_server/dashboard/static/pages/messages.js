@@ -2,21 +2,23 @@
 // looks at stays where it is.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { change, get, queuePath } from "../api.js";
+import { below, change, get, now, queuePath } from "../api.js";
 import * as format from "../format.js";
 import { Confirm, Empty, Told, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { MessagePanel, attributesOf, reasonOf } from "./message.js";
-import { AGES } from "./purge.js";
+import { AGES, sentBefore } from "./purge.js";
 import { RedriveForm } from "./redrive.js";
 
 const PAGE = 25;
+// Bytes of each body.
+const GLIMPSE = 200;
 const ONCE = 3_600_000;
 
 function glimpse(message) {
-  if (message.body === null) return html`<span class="quiet">large: open it</span>`;
+  if (message.body === undefined && message.binary_body === undefined) return html`<span class="quiet">large: open it</span>`;
   if (message.body_size === 0) return html`<span class="quiet">empty</span>`;
-  const raw = format.decoded(message.body);
+  const raw = format.bodyOf(message);
   const text = format.textOf(raw, raw.length < message.body_size);
   if (text === null || format.looksBinary(text)) return html`<code class="quiet">${format.hex(raw.subarray(0, 16)).slice(10, 58)}</code>`;
   return format.visible(text.slice(0, 120).replace(/\s+/g, " "));
@@ -28,13 +30,13 @@ function briefly(message) {
 }
 
 // Why a message is a dead letter: the last time, if it became one more often.
-function DeadLetterCells({ message, now }) {
+function DeadLetterCells({ message }) {
   if (message.dead_letter_records.length === 0) return html`<td></td><td></td><td></td><td class="right" data-label="Receives">${format.number(message.receive_count)}</td>`;
   const last = message.dead_letter_records[message.dead_letter_records.length - 1];
   return html`
     <td class="cut" data-label="From"><a href="#/queue/${encodeURIComponent(last.source_queue)}">${last.source_queue}</a></td>
     <td class="cut" data-label="Why">${reasonOf(last)}</td>
-    <td class="right" data-label="Dead for" title=${format.moment(last.dead_letter_time)}>${format.span(now - Date.parse(last.dead_letter_time))}</td>
+    <td class="right" data-label="Dead for" title=${format.moment(last.dead_letter_time)}>${format.span(now() - Date.parse(last.dead_letter_time))}</td>
     <td class="right" data-label="Receives">${format.number(last.receive_count)}</td>`;
 }
 
@@ -46,6 +48,7 @@ export function Messages({ mayReceive, ...rest }) {
 function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
   const [state, setState] = useState("");
   const [age, setAge] = useState(0);
+  const [before, setBefore] = useState("");
   const [group, setGroup] = useState("");
   const [attribute, setAttribute] = useState("");
   const [trail, setTrail] = useState([""]);
@@ -55,9 +58,11 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
   const [isRedriving, setRedriving] = useState(false);
   const after = trail[trail.length - 1];
   const isFiltered = Boolean(state || age || group || attribute.includes("="));
-  const wanted = { state, after, limit: PAGE, older_than: age, group, attribute: attribute.includes("=") ? attribute : "" };
+  const wanted = { states: state, page_token: after, page_size: PAGE, max_body_bytes: GLIMPSE, sent_before: before, group, attribute: attribute.includes("=") ? attribute : "" };
+  // The same moment for all pages of a list.
+  const setAgeOf = (text) => { setAge(Number(text)); setBefore(Number(text) ? sentBefore(Number(text)) : ""); };
   const filter = (set) => (event) => { set(event.target.value); turn([""]); };
-  const poll = usePoll((signal) => get(`${queuePath(queue)}/messages`, wanted, signal), ONCE, `messages ${queue} ${JSON.stringify(wanted)}`);
+  const poll = usePoll((signal) => get(below(queue, "messages"), wanted, signal), ONCE, `messages ${queue} ${JSON.stringify(wanted)}`);
   const found = poll.found;
   const turn = (trail) => { setTrail(trail); setChosen(new Set()); };
   function choose(id, isChosen) {
@@ -67,8 +72,9 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
     setChosen(next);
   }
   async function remove() {
-    const { deleted, failures } = await change("messages/delete", { queue, ids: doomed });
-    tell(`Deleted ${format.number(deleted)} of ${format.number(doomed.length)}.${failures.length ? ` ${failures[0].message}` : ""}`);
+    const done = await Promise.allSettled(doomed.map((id) => change("DELETE", `${queuePath(queue)}/messages/${id}`)));
+    const failures = done.filter((each) => each.status === "rejected");
+    tell(`Deleted ${format.number(doomed.length - failures.length)} of ${format.number(doomed.length)}.${failures.length ? ` ${failures[0].reason.message}` : ""}`);
     if (doomed.includes(open)) setOpen(null);
     setChosen(new Set());
     poll.again();
@@ -93,7 +99,7 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
       <label>State${" "}<select value=${state} onChange=${filter(setState)}>
         <option value="">any</option><option value="ready">ready</option><option value="leased">leased</option><option value="delayed">delayed</option>
       </select></label>
-      <label>Age${" "}<select value=${age} onChange=${filter((text) => setAge(Number(text)))}>${AGES.map(([text, span]) => html`<option key=${span} value=${span}>${text}</option>`)}</select></label>
+      <label>Age${" "}<select value=${age} onChange=${filter(setAgeOf)}>${AGES.map(([text, span]) => html`<option key=${span} value=${span}>${text}</option>`)}</select></label>
       <label>Group${" "}<input size="8" maxlength="128" spellcheck=${false} value=${group} onChange=${filter(setGroup)} /></label>
       <label>Attribute${" "}<input size="12" placeholder="name=value" spellcheck=${false} value=${attribute} onChange=${filter(setAttribute)} /></label>
       <button type="button" onClick=${poll.again}>Look again</button>
@@ -102,11 +108,11 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
       <button type="button" class="danger steady" disabled=${ids.length === 0} onClick=${() => setDoomed(ids)}>Delete${some}…</button>
       <span class="pager">
         <button type="button" disabled=${trail.length === 1} onClick=${() => turn(trail.slice(0, -1))}>Before</button>
-        <button type="button" disabled=${found === null || !found.next} onClick=${() => turn([...trail, found.next])}>Next</button>
+        <button type="button" disabled=${found === null || !found.next_page_token} onClick=${() => turn([...trail, found.next_page_token])}>Next</button>
       </span>
     </div>
     <${Told} poll=${poll}>
-      ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${found.next ? "None among the messages looked at so far. Next looks at others." : after ? "There are no more." : isFiltered ? "No message is like that." : "The queue is empty."}</${Empty}>` : html`
+      ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${found.next_page_token ? "None among the messages looked at so far. Next looks at others." : after ? "There are no more." : isFiltered ? "No message is like that." : "The queue is empty."}</${Empty}>` : html`
         <div class="wide"><table class="messages stack" data-keys>
           <caption class="hidden">Messages, the oldest first</caption>
           <colgroup><col class="check" /><col class="id" /><col class="status" />${haveRecords && html`<col class="source" /><col class="why" />`}<col class="age" /><col class="n" /><col class="n" /><col class="some" /><col /></colgroup>
@@ -118,8 +124,8 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
             <td class="pick"><input type="checkbox" aria-label=${`Choose ${message.id}`} checked=${chosen.has(message.id)} onChange=${(event) => choose(message.id, event.target.checked)} /></td>
             <th scope="row"><button type="button" data-row class="link" aria-expanded=${message.id === open} onClick=${() => setOpen(message.id === open ? null : message.id)}><code>${message.id}</code></button></th>
             <td><span class="state ${message.state}">${message.state}</span></td>
-            ${haveRecords ? html`<${DeadLetterCells} message=${message} now=${found.now} />` : html`
-              <td class="right" data-label="Age">${format.span(found.now - Date.parse(message.send_time))}</td>
+            ${haveRecords ? html`<${DeadLetterCells} message=${message} />` : html`
+              <td class="right" data-label="Age">${format.span(now() - Date.parse(message.send_time))}</td>
               <td class="right" data-label="Receives">${format.number(message.receive_count)}</td>`}
             <td class="right" data-label="Size">${format.bytes(message.body_size)}</td>
             <td class="cut full attrs">${briefly(message)}</td>

@@ -1,12 +1,13 @@
 // The dialog that purges a queue: all of its messages, or those of an age and a state.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { change } from "../api.js";
+import { change, now, queuePath } from "../api.js";
 import * as format from "../format.js";
 import { Confirm, tell } from "../parts.js";
 
 const HOUR = 3_600_000;
 export const AGES = [["any age", 0], ["older than an hour", HOUR], ["older than a day", 24 * HOUR], ["older than a week", 168 * HOUR], ["older than 30 days", 720 * HOUR]];
+export const sentBefore = (age) => new Date(now() - age).toISOString();
 const STATES = ["ready", "leased", "delayed"];
 
 export function Purge({ queue, onClose, onDone }) {
@@ -14,11 +15,13 @@ export function Purge({ queue, onClose, onDone }) {
   const [state, setState] = useState("");
   const name = queue.name;
   async function purge() {
-    const { deleted } = await change("queues/purge", { queue: name, confirm: name, older_than: age, states: state ? [state] : [] });
-    tell(`Purged ${name}: ${format.number(deleted)} messages deleted.`);
+    const wanted = new URLSearchParams({ ...(age && { sent_before: sentBefore(age) }), ...(state && { states: state }) });
+    const { purged_count: purged } = await change("DELETE", `${queuePath(name)}/messages?${wanted}`);
+    tell(`Purged ${name}: ${format.number(purged)} messages deleted.`);
     onDone();
   }
-  const count = state ? queue[state] : queue.ready + queue.leased + queue.delayed;
+  const { ready_count: ready, leased_count: leased, delayed_count: delayed } = queue.counts;
+  const count = state ? { ready, leased, delayed }[state] : ready + leased + delayed;
   return html`<${Confirm} title="Purge ${name}?" button="Purge" typed=${name} onClose=${onClose} act=${purge}>
     <label class="stacked">State
       <select value=${state} onChange=${(event) => setState(event.target.value)}>

@@ -1,7 +1,7 @@
 // One queue: its counts and rates, its last hour, its ages, its settings, its messages, and what can be done to it.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { get, queuePath } from "../api.js";
+import { below, get, queuePath } from "../api.js";
 import * as format from "../format.js";
 import { Told } from "../parts.js";
 import { usePoll } from "../poll.js";
@@ -15,6 +15,25 @@ import { Schedules } from "./schedules.js";
 import { SendForm } from "./send.js";
 import { Settings, SettingsForm } from "./settings.js";
 
+// All that the page shows of a queue.
+async function look(name, signal) {
+  const queue = await get(queuePath(name), {}, signal);
+  note([queue]);
+  const target = queue.settings.dead_letter_queue;
+  const [ages, schedules, redrives, targets] = await Promise.all([
+    get(below(name, "ages"), {}, signal),
+    queue.permissions.includes("manage") ? get(below(name, "schedules"), {}, signal) : { schedules: null },
+    queue.is_dead_letter_queue ? get("redrives", { queue: name, last: 1 }, signal) : { redrives: [] },
+    target ? get("queues", { prefix: target, page_size: 1, fields: "name" }, signal) : { queues: [] },
+  ]);
+  return {
+    ...queue, ages, schedules: schedules.schedules,
+    redrive: redrives.redrives.find((each) => each.state === "running") || null,
+    // Or it isn't the caller's to see.
+    lacksTarget: target !== "" && !targets.queues.some((each) => each.name === target),
+  };
+}
+
 function Figure({ label, children, hint }) {
   return html`<div class="figure" title=${hint}><dt>${label}</dt><dd>${children}</dd></div>`;
 }
@@ -23,14 +42,10 @@ export function QueuePage({ name }) {
   // Which dialog is open: "purge", "redrive", "send", "settings", or a redrive that is to be cancelled.
   const [dialog, setDialog] = useState(null);
   const [turn, setTurn] = useState(0);
-  const poll = usePoll(async (signal) => {
-    const found = await get(queuePath(name), {}, signal);
-    note([found], found.at, found.by);
-    return found;
-  }, 2000, `queue ${name}`);
+  const poll = usePoll((signal) => look(name, signal), 2000, `queue ${name}`);
   const queue = poll.found;
   const now = rates(name);
-  const may = (what) => queue !== null && queue.may.includes(what);
+  const may = (what) => queue !== null && queue.permissions.includes(what);
   const close = () => setDialog(null);
   const changed = () => { setTurn((count) => count + 1); poll.again(); };
   return html`
@@ -39,32 +54,32 @@ export function QueuePage({ name }) {
       ${queue !== null && queue.is_dead_letter_queue && html`<span class="tag">dead-letter queue</span>`}
       <span class="grow"></span>
       ${may("send") && html`<button type="button" onClick=${() => setDialog("send")}>Send…</button>`}
-      ${may("manage") && queue.is_dead_letter_queue && queue.redrive === null && html`<button type="button" disabled=${queue.ready === 0} onClick=${() => setDialog("redrive")}>Redrive all…</button>`}
+      ${may("manage") && queue.is_dead_letter_queue && queue.redrive === null && html`<button type="button" disabled=${queue.counts.ready_count === 0} onClick=${() => setDialog("redrive")}>Redrive all…</button>`}
       ${may("manage") && html`<button type="button" class="danger" onClick=${() => setDialog("purge")}>Purge…</button>`}
     </div>
     <${Told} poll=${poll}>
       ${queue !== null && html`
-        ${queue.blocking && html`<p class="warned" role="status"><strong>Blocked.</strong> Message <code>${queue.blocking_id}</code>: ${queue.blocking}.</p>`}
-        ${queue.dead_letter_queue_is_missing && html`<p class="warned"><strong>No dead-letter queue.</strong> <code>${queue.dead_letter_queue}</code> is missing: until it is created, messages are delivered on.</p>`}
+        ${queue.blocking_message && html`<p class="warned" role="status"><strong>Blocked.</strong> Message <code>${queue.blocking_message.id}</code>: ${queue.blocking_message.explanation}.</p>`}
+        ${queue.lacksTarget && html`<p class="warned"><strong>No dead-letter queue.</strong> <code>${queue.settings.dead_letter_queue}</code> is missing, or not yours to see: until it is created, messages are delivered on.</p>`}
         ${queue.redrive !== null && html`<${RunningRedrive} redrive=${queue.redrive} onCancel=${may("manage") && (() => setDialog(queue.redrive))} />`}
         <dl class="figures">
-          <${Figure} label="Ready">${format.number(queue.ready)}</${Figure}>
-          <${Figure} label="Leased">${format.number(queue.leased)}</${Figure}>
-          <${Figure} label="Delayed">${format.number(queue.delayed)}</${Figure}>
-          <${Figure} label="Oldest" hint="of those that are ready or leased">${format.span(queue.oldest_age)}</${Figure}>
+          <${Figure} label="Ready">${format.number(queue.counts.ready_count)}</${Figure}>
+          <${Figure} label="Leased">${format.number(queue.counts.leased_count)}</${Figure}>
+          <${Figure} label="Delayed">${format.number(queue.counts.delayed_count)}</${Figure}>
+          <${Figure} label="Oldest" hint="of those that are ready or leased">${format.age(queue.counts.oldest_age)}</${Figure}>
           <${Figure} label="In/s" hint="what this server process brought in">${format.rate(now.entered)}</${Figure}>
           <${Figure} label="Out/s" hint="what this server process deleted, let expire or moved away">${format.rate(now.left)}</${Figure}>
-          <${Figure} label="Size">${format.bytes(queue.bytes)}</${Figure}>
+          <${Figure} label="Size">${format.bytes(queue.counts.byte_count)}</${Figure}>
         </dl>
         <div class="columns">
           <${LastHour} queue=${name} />
           <${Settings} queue=${queue} onEdit=${may("manage") && (() => setDialog("settings"))} />
         </div>
         <${Standstill} queue=${queue} />
-        ${queue.ages && html`<section class="card" aria-labelledby="ages"><h2 id="ages">Ready by age</h2>
+        ${queue.ages.queues.length > 0 && html`<section class="card" aria-labelledby="ages"><h2 id="ages">Ready by age</h2>
           <div class="wide"><table class="ages stack">
-            <thead><tr>${bucketNames(queue.bounds).map((bucket) => html`<th key=${bucket} scope="col" class="right">${bucket}</th>`)}</tr></thead>
-            <tbody><tr><${Cells} names=${bucketNames(queue.bounds)} counts=${queue.ages.counts} most=${Math.max(1, ...queue.ages.counts)} /></tr></tbody>
+            <thead><tr>${bucketNames(queue.ages.bounds).map((bucket) => html`<th key=${bucket} scope="col" class="right">${bucket}</th>`)}</tr></thead>
+            <tbody>${queue.ages.queues.map(({ counts }) => html`<tr key=ages><${Cells} names=${bucketNames(queue.ages.bounds)} counts=${counts} most=${Math.max(1, ...counts)} /></tr>`)}</tbody>
           </table></div>
         </section>`}
         ${queue.schedules !== null && html`<${Schedules} queue=${name} schedules=${queue.schedules} maySend=${may("send")} onDone=${poll.again} />`}
@@ -72,7 +87,7 @@ export function QueuePage({ name }) {
     </${Told}>
     ${dialog === "send" && html`<${SendForm} queue=${name} onClose=${close} onSent=${changed} />`}
     ${dialog === "settings" && html`<${SettingsForm} queue=${queue} onClose=${close} onDone=${poll.again} />`}
-    ${dialog === "redrive" && html`<${RedriveForm} queue=${name} ready=${queue.ready} ids=${[]} onClose=${close} onStarted=${changed} />`}
+    ${dialog === "redrive" && html`<${RedriveForm} queue=${name} ready=${queue.counts.ready_count} ids=${[]} onClose=${close} onStarted=${changed} />`}
     ${dialog !== null && dialog.id && html`<${CancelRedrive} redrive=${dialog} onClose=${close} onDone=${changed} />`}
     ${dialog === "purge" && html`<${Purge} queue=${queue} onClose=${close} onDone=${changed} />`}
   `;

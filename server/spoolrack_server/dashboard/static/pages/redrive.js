@@ -1,7 +1,7 @@
 // Dead letters on their way back: the form that starts a redrive, and the list of those that run or have ended.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { change } from "../api.js";
+import { below, change } from "../api.js";
 import * as format from "../format.js";
 import { Confirm, Dialog, Failed, tell } from "../parts.js";
 
@@ -34,7 +34,7 @@ export function RedriveForm({ queue, ready, ids, onClose, onStarted }) {
     setBusy(true);
     setError(null);
     try {
-      await change("redrives", { queue, destination: destination.trim(), source_queue: source.trim(), rate: perSecond, ids });
+      await change("POST", below(queue, "redrives"), { destination: destination.trim(), source_queue: source.trim(), max_messages_per_second: perSecond, message_ids: ids });
       tell(`The redrive of ${queue} has begun.`);
       onStarted();
       onClose();
@@ -93,7 +93,7 @@ export function RunningRedrive({ redrive, onCancel }) {
 
 export function CancelRedrive({ redrive, onClose, onDone }) {
   async function cancel() {
-    await change("redrives/cancel", { id: redrive.id });
+    await change("POST", `redrives/${redrive.id}/cancel`);
     tell(`The redrive of ${redrive.queue} is cancelled. Messages that it has moved stay moved.`);
     onDone();
   }
@@ -121,7 +121,7 @@ export function Redrives({ redrives, now, onCancel }) {
       <td class="right" data-label="Failed">${redrive.failed_count ? html`<span class="mark" title=${redrive.last_failure}>${format.number(redrive.failed_count)}</span>` : "0"}</td>
       <td class="right" data-label="Left">${redrive.state === "cancelled" ? "–" : format.number(redrive.remaining_count)}</td>
       <td data-label="Began">${format.span(now - Date.parse(redrive.start_time))} ago</td>
-      <td class="right act">${redrive.state === "running" && redrive.may_cancel && html`<button type="button" onClick=${() => onCancel(redrive)}>Cancel<span class="hidden"> the redrive of ${redrive.queue}</span></button>`}</td>
+      <td class="right act">${redrive.state === "running" && redrive.permissions.includes("manage") && html`<button type="button" onClick=${() => onCancel(redrive)}>Cancel<span class="hidden"> the redrive of ${redrive.queue}</span></button>`}</td>
     </tr>${redrive.failed_count > 0 && redrive.last_failure && html`<tr key=${`${redrive.id} why`}><td></td><td colspan="10" class="wrap full quiet">Last that stayed: ${format.visible(redrive.last_failure)}</td></tr>`}`)}</tbody>
   </table></div>`;
 }

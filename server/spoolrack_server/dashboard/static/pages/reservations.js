@@ -1,24 +1,24 @@
 // Sets of leases that readers hold under a name.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { change, get } from "../api.js";
+import { change, get, now } from "../api.js";
 import * as format from "../format.js";
 import { Confirm, Empty, Told, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 export function Reservations() {
   const [doomed, setDoomed] = useState(null);
-  const poll = usePoll((signal) => get("reservations", {}, signal), 4000, "reservations");
+  const poll = usePoll((signal) => get("reservations", { page_size: 200 }, signal), 4000, "reservations");
   const found = poll.found;
   async function release() {
-    await change("reservations/release", { stream: doomed.stream, sequence_number: doomed.sequence_number });
+    await change("DELETE", `reservations/${encodeURIComponent(doomed.stream)}/${doomed.sequence_number}`);
     tell(`Released ${doomed.stream} ${doomed.sequence_number}: its messages are ready again.`);
     poll.again();
   }
   return html`
     <div class="bar"><h1>Reservations</h1><span class="quiet grow">Sets of messages that a stream has reserved: each is read, and read again, until it is committed.</span></div>
     <${Told} poll=${poll}>
-      ${found !== null && !found.are_all && html`<p class="hint">There are more: these are the first ${found.reservations.length} by name.</p>`}
+      ${found !== null && found.next_page_token && html`<p class="hint">There are more: these are the first ${found.reservations.length} by name.</p>`}
       ${found !== null && (found.reservations.length === 0 ? html`<${Empty}>Nothing is reserved.</${Empty}>` : html`
         <div class="wide"><table class="fixed stack" data-keys>
           <caption class="hidden">Reservations</caption>
@@ -31,8 +31,8 @@ export function Reservations() {
             <td class="right" data-label="Messages">${format.number(set.message_count)}</td>
             <td class="right" data-label="Size">${format.bytes(set.byte_count)}</td>
             <td class="right" data-label="Reads">${format.number(set.read_count)}</td>
-            <td data-label="Held">${set.state === "lost" ? html`<span class="mark">lost</span>` : html`for ${format.span(Math.max(0, Date.parse(set.expire_time) - found.now))}`}</td>
-            <td class="right act">${set.may_release && set.state !== "lost" && html`<button type="button" data-row onClick=${() => setDoomed(set)}>Release<span class="hidden"> ${set.stream} ${set.sequence_number}</span></button>`}</td>
+            <td data-label="Held">${set.state === "lost" ? html`<span class="mark">lost</span>` : html`for ${format.span(Math.max(0, Date.parse(set.expire_time) - now()))}`}</td>
+            <td class="right act">${set.permissions.includes("receive") && set.state !== "lost" && html`<button type="button" data-row onClick=${() => setDoomed(set)}>Release<span class="hidden"> ${set.stream} ${set.sequence_number}</span></button>`}</td>
           </tr>`)}</tbody>
         </table></div>`)}
     </${Told}>

@@ -1,20 +1,23 @@
 // The schedules of one queue: when each sends, and what can be done to it.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { change } from "../api.js";
+import { below, change } from "../api.js";
 import * as format from "../format.js";
 import { Confirm, Dialog, Empty, Failed, tell } from "../parts.js";
 
 const at = (time) => (time ? format.moment(Date.parse(time)) : "–");
 
+const pathIn = (queue) => (name) => below(queue, `schedules/${encodeURIComponent(name)}`);
+
 function ScheduleForm({ queue, onClose, onDone }) {
+  const path = pathIn(queue);
   const [wanted, setWanted] = useState({ name: "", cron: "", time_zone: "UTC", body: "" });
   const [error, setError] = useState(null);
   async function create(event) {
     event.preventDefault();
     const { name, ...content } = wanted;
     try {
-      await change("schedules/create", { queue, schedule: name, content });
+      await change("PUT", path(name), content);
       tell(`Created the schedule ${name}.`);
       onDone();
       onClose();
@@ -40,13 +43,14 @@ function ScheduleForm({ queue, onClose, onDone }) {
 }
 
 export function Schedules({ queue, schedules, maySend, onDone }) {
+  const path = pathIn(queue);
   const [isNew, setNew] = useState(false);
   const [doomed, setDoomed] = useState(null);
   const [error, setError] = useState(null);
   async function pause(schedule, isPaused) {
     setError(null);
     try {
-      await change("schedules/pause", { queue, schedule: schedule.name, is_paused: isPaused });
+      await change("POST", `${path(schedule.name)}/${isPaused ? "pause" : "resume"}`);
       tell(`${isPaused ? "Paused" : "Resumed"} the schedule ${schedule.name}.`);
       onDone();
     } catch (failure) {
@@ -54,7 +58,7 @@ export function Schedules({ queue, schedules, maySend, onDone }) {
     }
   }
   async function remove() {
-    await change("schedules/delete", { queue, schedule: doomed.name });
+    await change("DELETE", path(doomed.name));
     tell(`Deleted the schedule ${doomed.name}.`);
     onDone();
   }

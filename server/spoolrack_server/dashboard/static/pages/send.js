@@ -1,10 +1,21 @@
 // The form that sends one message: a body that is text, attributes, a delay.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { change } from "../api.js";
+import { send } from "../api.js";
 import { Dialog, Failed, tell } from "../parts.js";
 import { SPANS, meant } from "../units.js";
 import { Measure } from "./settings.js";
+
+// Percent-encoded, as headers have attributes. One that is named twice is refused, not joined.
+function headersOf(attributes, delay) {
+  const headers = delay === null ? {} : { "X-Message-Delay": String(delay) };
+  for (const { name, text } of attributes) {
+    const encoded = [...new TextEncoder().encode(name)].map((byte) => `%${byte.toString(16).padStart(2, "0")}`).join("");
+    if (`X-Attribute-${encoded}` in headers) throw new Error(`The attribute ${name} is there twice.`);
+    headers[`X-Attribute-${encoded}`] = encodeURIComponent(text);
+  }
+  return headers;
+}
 
 export function SendForm({ queue, onClose, onSent }) {
   const [body, setBody] = useState("");
@@ -16,13 +27,13 @@ export function SendForm({ queue, onClose, onSent }) {
   const seconds = isQueues ? null : meant(delay, SPANS);
   const isDelay = isQueues || seconds !== null;
   const put = (at, part) => setAttributes((now) => now.map((each, n) => (n === at ? { ...each, ...part } : each)));
-  async function send(event) {
+  async function submit(event) {
     event.preventDefault();
     if (!isDelay || isBusy) return;
     setBusy(true);
     setError(null);
     try {
-      const { id } = await change("messages/send", { queue, body, attributes, delay: isQueues ? null : Math.round(seconds * 1000) });
+      const { id } = await send(queue, body, headersOf(attributes, isQueues ? null : seconds));
       tell(`Sent ${id}.`);
       onSent();
       onClose();
@@ -32,7 +43,7 @@ export function SendForm({ queue, onClose, onSent }) {
     }
   }
   return html`<${Dialog} title="Send a message to ${queue}" onClose=${onClose} isLarge>
-    <form onSubmit=${send}>
+    <form onSubmit=${submit}>
       <label class="stacked">Body <span class="quiet">text, sent as UTF-8</span>
         <textarea rows="6" spellcheck=${false} autofocus value=${body} onInput=${(event) => setBody(event.target.value)}></textarea></label>
       ${attributes.map(({ name, text }, at) => html`<div key=${at} class="pair">

@@ -42,7 +42,7 @@ function Processes({ found }) {
 }
 
 function Resources() {
-  const poll = usePoll((signal) => get("resources", {}, signal), 5000, "resources");
+  const poll = usePoll((signal) => get("server/resources", {}, signal), 5000, "resources");
   const found = poll.found;
   return html`<${Told} poll=${poll}>
     ${found !== null && html`
@@ -56,7 +56,8 @@ function Resources() {
       <section class="card" aria-labelledby="processes">
         <h2 id="processes">Memory and processes</h2>
         <${Processes} found=${found} />
-      </section>`}
+      </section>
+      <${Owners} found=${found} />`}
   </${Told}>`;
 }
 
@@ -90,11 +91,11 @@ export function Server({ server }) {
             : html`<p><span class="health bad">Not serving</span> ${found.why}</p>`}
           <dl class="facts">
             <dt>Version</dt><dd>${found.version}</dd>
-            <dt>Uptime</dt><dd>${format.span(found.uptime)}</dd>
-            <dt>Clock</dt><dd>${format.moment(found.now)}</dd>
+            <dt>Uptime</dt><dd>${format.age(found.uptime)}</dd>
+            <dt>Clock</dt><dd>${format.moment(found.time)}</dd>
           </dl>
         </section>
-        ${found.sees_all ? html`<${Resources} /><${Owners} found=${found} />`
+        ${found.permissions.all_queues.includes("monitor") ? html`<${Resources} />`
           : html`<p class="quiet">To see its disk, memory and processes takes the permission monitor on all queues.</p>`}
         <section class="card" aria-labelledby="identity">
           <h2 id="identity">Who you are</h2>

@@ -2,7 +2,7 @@
 // is valid the server says.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { change } from "../api.js";
+import { change, queuePath } from "../api.js";
 import * as format from "../format.js";
 import { Dialog, Failed, tell } from "../parts.js";
 import { SETTINGS } from "../schema.js";
@@ -16,6 +16,8 @@ const FIELDS = SETTINGS.filter(({ kind }) => kind !== "queue").map((setting) => 
   return { ...setting, units, write: (value) => (value === 0 && setting.zero ? setting.zero : write(value)) };
 });
 
+const DEFAULTS = Object.fromEntries(SETTINGS.map((setting) => [setting.name, setting.default]));
+
 const linked = (queue) => html`<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a>`;
 
 export function Settings({ queue, onEdit }) {
@@ -26,8 +28,8 @@ export function Settings({ queue, onEdit }) {
     </div>
     <dl class="settings">
       ${FIELDS.map(({ name, title, write }) => html`<div key=${name}><dt>${title}</dt><dd>${write(queue.settings[name])}</dd></div>`)}
-      <div><dt>Dead letters to</dt><dd>${queue.dead_letter_queue ? linked(queue.dead_letter_queue) : "nowhere"}</dd></div>
-      ${queue.is_dead_letter_queue && html`<div><dt>Dead letters of</dt><dd>${queue.sources.length === 0 ? "queues that are not yours to see" : queue.sources.map((source, at) => html`${at > 0 && ", "}${linked(source)}`)}</dd></div>`}
+      <div><dt>Dead letters to</dt><dd>${queue.settings.dead_letter_queue ? linked(queue.settings.dead_letter_queue) : "nowhere"}</dd></div>
+      ${queue.is_dead_letter_queue && html`<div><dt>Dead letters of</dt><dd>${queue.dead_letter_sources.length === 0 ? "queues that are not yours to see" : queue.dead_letter_sources.map((source, at) => html`${at > 0 && ", "}${linked(source)}`)}</dd></div>`}
       ${Object.entries(queue.labels).sort().map(([label, text]) => html`<div key=${`label ${label}`}><dt>Label ${label}</dt><dd>${text}</dd></div>`)}
       <div><dt>Created</dt><dd>${format.moment(queue.create_time)}</dd></div>
     </dl>
@@ -43,10 +45,10 @@ export function Measure({ label, hint, value, units, onChange, ...more }) {
   </div>`;
 }
 
-// Without a `queue` it creates one, from the `defaults` of the server.
-export function SettingsForm({ queue, defaults, onClose, onDone }) {
+// Without a `queue` it creates one.
+export function SettingsForm({ queue, onClose, onDone }) {
   // As they were when the form was opened: what another changes meanwhile is not taken back by a save.
-  const [before] = useState(queue === undefined ? defaults : queue.settings);
+  const [before] = useState(queue === undefined ? DEFAULTS : queue.settings);
   const [name, setName] = useState("");
   const [values, setValues] = useState(() => Object.fromEntries([["dead_letter_queue", before.dead_letter_queue],
     ...FIELDS.map(({ name: key, units }) => [key, units ? written(before[key], units) : before[key]])]));
@@ -69,7 +71,8 @@ export function SettingsForm({ queue, defaults, onClose, onDone }) {
     setError(null);
     try {
       const wanted = queue === undefined ? name.trim() : queue.name;
-      await change(queue === undefined ? "queues/create" : "queues/update", { queue: wanted, settings: changed });
+      // All of a new one's: a queue that is there with others is refused.
+      await (queue === undefined ? change("PUT", queuePath(wanted), asked) : change("PATCH", queuePath(wanted), changed));
       tell(queue === undefined ? `The queue ${wanted} is created.` : `The settings of ${wanted} are changed.`);
       onDone(wanted);
       onClose();

@@ -1,0 +1,195 @@
+"""Stages, reservations and redrives over HTTP: the contract's requests as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from spoolrack_server.app.loop_answers import answer as outcome
+from spoolrack_server.process.server import Server
+from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
+from spoolrack_store.model.stage_requests import Stage
+
+from tests.support.http_rig import Answer, Http
+
+JSON = {"Content-Type": "application/json"}
+
+
+async def post(http: Http, path: str, **content: Any) -> Answer:
+    return await http.ask("POST", f"/-/{path}", json.dumps(content), JSON)
+
+
+async def listed(http: Http, path: str) -> Any:
+    content = (await http.ask("GET", f"/-/{path}")).json
+    return content[path.partition("?")[0]]
+
+
+async def stage(server: Server, name: str) -> None:
+    await outcome(server.store.submit(Stage(stage=name, chunk=0, queue="q", bodies=[b"x", b"y"])))
+
+
+async def test_a_stage_is_listed_aborted_and_published_once(server: Server, http: Http) -> None:
+    await http.create()
+    for name in ("a", "b"):
+        await stage(server, name)
+    first, _ = await listed(http, "stages")
+    assert (first["name"], first["message_counts"], first["chunk_count"]) == ("a", {"q": 2}, 1)
+    assert first["permissions"] == ["send", "receive", "manage", "monitor"]
+    page = (await http.ask("GET", "/-/stages?page_size=1")).json
+    rest = await http.ask("GET", f"/-/stages?page_size=1&page_token={page['next_page_token']}")
+    assert [each["name"] for each in rest.json["stages"]] == ["b"]
+    assert (await http.ask("DELETE", "/-/stages/a")).json == {"message_count": 2}
+    for is_repeated in (False, True):
+        published = (await post(http, "publish", writer="w", epoch=0, stages=["b"])).json
+        count = 0 if is_repeated else 2
+        assert published == {"message_count": count, "duplicate": is_repeated, "last_epoch": 0}
+    assert await listed(http, "stages") == []
+    assert (await http.counts())["ready_count"] == 2
+
+
+async def test_a_set_is_reserved_read_extended_and_committed(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    for body in (b"text", b"\xff"):
+        await http.send(body)
+    asked = {"stream": "s", "sequence_number": "0", "visibility_timeout": 60}
+    made = (await post(http, "queues/q/reservations", **asked)).json
+    assert (made["state"], made["message_count"], made["sequence_number"]) == ("held", 2, "0")
+    assert (await post(http, "queues/q/reservations", **asked)).json == made
+    read = (await http.ask("GET", "/-/reservations/s/0/messages?mark_read=true&end_index=1")).json
+    assert ([each["body"] for each in read["messages"]], read["next_index"]) == (["text"], 1)
+    read = (await http.ask("GET", "/-/reservations/s/0/messages?begin_index=1")).json
+    assert ([each["binary_body"] for each in read["messages"]], read["next_index"]) == (["/w=="], 2)
+    read = (await http.ask("GET", "/-/reservations/s/0/messages?begin_index=2")).json
+    assert read == {"messages": [], "next_index": None}
+    clock.advance(30_000)
+    extended = await post(http, "reservations/s/0/extend", visibility_timeout=90)
+    assert extended.json["expire_time"] > made["expire_time"]
+    committed = await post(http, "reservations/s/commit", last_sequence_number=0, only_read=True)
+    assert committed.json == {"deleted_count": 2, "lost_sequence_numbers": []}
+    assert await listed(http, "reservations") == []
+
+
+async def test_a_set_is_released_also_with_a_number_no_script_can_count_to(http: Http) -> None:
+    await http.create()
+    await http.send()
+    number = str(MAX_SEQUENCE_NUMBER)
+    await post(http, "queues/q/reservations", stream="spark", sequence_number=number)
+    (held,) = await listed(http, "reservations")
+    assert (held["sequence_number"], held["state"], held["queue"]) == (number, "held", "q")
+    assert (await http.ask("DELETE", f"/-/reservations/spark/{number}")).status == 204
+    (lost,) = await listed(http, "reservations?stream=spark&queue=q")
+    assert lost["state"] == "lost"
+    assert (await http.counts())["ready_count"] == 1
+
+
+async def test_a_reserve_of_an_empty_queue_is_answered_with_no_content(http: Http) -> None:
+    await http.create()
+    assert (await post(http, "queues/q/reservations", stream="s")).status == 204
+
+
+async def test_dead_letters_go_back_and_a_redrive_is_seen_and_cancelled(
+    http: Http, clock: ManualClock
+) -> None:
+    await http.create("dead")
+    await http.create("q", max_receives=1, dead_letter_queue="dead")
+    ids = [await http.send() for _ in range(3)]
+    for _ in ids:
+        await http.receive()
+    clock.advance(30_001)
+    await http.receive()
+    await http.until("dead", ready_count=3)
+
+    started = await post(http, "queues/dead/redrives", max_messages_per_second=1)
+    assert (started.status, started.json["state"]) == (201, "running")
+    path = f"/-/redrives/{started.json['id']}"
+    seen = (await http.ask("GET", path)).json
+    assert seen["moved_count"] + seen["remaining_count"] == 3
+    again = await post(http, "queues/dead/redrives")
+    assert (again.status, again.reason) == (409, "REDRIVE_RUNNING")
+    cancelled = (await http.ask("POST", f"{path}/cancel")).json
+    assert cancelled["state"] == "cancelled"
+    chosen = await post(http, "queues/dead/redrives", message_ids=ids[2:], destination="dead")
+    assert chosen.reason == "INVALID_REQUEST"  # Where they are already.
+    chosen = await post(http, "queues/dead/redrives", source_queue="q", message_ids=ids[2:])
+    assert chosen.status == 201
+    newest = await listed(http, "redrives?queue=dead&last=1")
+    assert [each["id"] for each in newest] == [chosen.json["id"]]
+    assert [each["id"] for each in await listed(http, "redrives")] == [seen["id"], chosen.json["id"]]
+
+
+REFUSED: list[tuple[str, str, Any, str]] = [
+    ("POST", "queues/q/redrives", {"rate": 1}, "the field"),
+    ("POST", "queues/q/redrives", {"queue": "other"}, "queue"),
+    ("POST", "queues/q/redrives", {"message_ids": "x"}, "id"),
+    ("POST", "queues/q/redrives", {"message_ids": [1]}, "message_ids"),
+    ("POST", "queues/q/redrives", {"destination": ["x"]}, "destination"),
+    ("POST", "queues/q/redrives", {"max_messages_per_second": 2**40}, "max_messages_per_second"),
+    ("POST", "queues/q/redrives", {"max_messages_per_second": True}, "max_messages_per_second"),
+    ("POST", "queues/q/redrives", [], "the body"),
+    ("POST", "queues/q/redrives", "\ud800", "the body"),
+    ("POST", "queues/q/reservations", {"stream": "s", "sequence_number": 1.5}, "sequence_number"),
+    ("POST", "queues/q/reservations", {"stream": "s", "wait": "soon"}, "wait"),
+    ("POST", "queues/q/reservations", {"stream": "s", "wait": 1e300}, "wait"),
+    ("POST", "queues/q/reservations", {"stream": "s", "wait": 4_000}, "wait"),
+    ("POST", "queues/q/reservations", {"stream": "a/b"}, "stream"),
+    ("POST", "publish", {"writer": "w", "stages": None}, "stages"),
+    ("POST", "reservations/s/commit", {"only_read": "perhaps"}, "only_read"),
+    ("POST", "reservations/s/x/extend", {}, "sequence_number"),
+    ("GET", "reservations/s/0/messages?begin_index=-1", None, "begin_index"),
+    ("GET", "redrives?last=x", None, "last"),
+    ("GET", "redrives/x", None, "id"),
+    ("GET", "stages?page_size=-1", None, "page_size"),
+    ("GET", "queues/q/messages?max_body_bytes=65537", None, "max_body_bytes"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "content", "what"), REFUSED)
+async def test_a_request_that_cannot_be_read_is_refused_by_its_field(
+    http: Http, method: str, path: str, content: Any, what: str
+) -> None:
+    await http.create()
+    body = None if content is None else json.dumps(content)
+    refused = await http.ask(method, f"/-/{path}", body, JSON)
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert refused.json["metadata"]["what"] == what
+
+
+async def test_a_body_that_is_not_said_to_be_json_is_refused(http: Http) -> None:
+    await http.create()
+    refused = await http.ask("POST", "/-/queues/q/redrives", "{}", {"Content-Type": "text/plain"})
+    assert (refused.status, refused.json["metadata"]["what"]) == (400, "Content-Type")
+
+
+HOSTILE: list[Any] = [
+    *(None, -1, 2**70, 1.5, True, [], [None], {}, {"a": 1}, "", "..", "a/b", "\ud800", "\x00"),
+    *("x" * 5_000, "%00", "' OR 1=1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "good", "fields"),
+    [
+        ("PATCH", "/q", {}, ("retention", "max_receives", "labels", "sending")),
+        ("PUT", "/-/queues/q/schedules/s", {"cron": "* * * * *"}, ("cron", "body", "attributes")),
+        ("POST", "/-/queues/q/redrives", {}, ("destination", "message_ids", "source_queue")),
+        (
+            "POST",
+            "/-/queues/q/reservations",
+            {"stream": "s"},
+            ("stream", "max_bytes", "visibility_timeout"),
+        ),
+        ("POST", "/-/publish", {"writer": "w"}, ("writer", "epoch", "stages", "digest")),
+        ("POST", "/-/reservations/s/commit", {}, ("last_sequence_number", "only_read")),
+    ],
+)
+async def test_no_nonsense_is_a_mistake_of_the_server(
+    http: Http, method: str, path: str, good: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    await http.create()
+    for field in fields:
+        for value in HOSTILE:
+            body = json.dumps({**good, field: value})
+            answer = await http.ask(method, path, body, JSON, described=False)
+            assert answer.status < 500, (path, field, value, answer)

@@ -1,0 +1,175 @@
+"""Batches of SQS of which some entries fail, and parameters of a wrong type."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from spoolrack_server.process.server import Server
+from spoolrack_store.manual_clock import ManualClock
+
+from tests.support.sqs_rig import Sqs, raw
+
+TEXT = {"DataType": "String", "StringValue": "x"}
+
+
+def told(batch: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """Return the ids that succeeded, and those that failed with their codes."""
+    failed = batch.get("Failed", [])
+    assert all(each["SenderFault"] and each["Message"] for each in failed)
+    return [each["Id"] for each in batch["Successful"]], {each["Id"]: each["Code"] for each in failed}
+
+
+async def test_of_a_batch_of_sends_each_wrong_entry_fails_and_a_repeated_one_is_stored_once(
+    sqs: Sqs,
+) -> None:
+    url = await sqs.create("q.fifo", FifoQueue="true")
+    same = {"MessageGroupId": "g", "MessageDeduplicationId": "d"}
+    batch = await sqs.send_message_batch(
+        QueueUrl=url,
+        Entries=[
+            {"Id": "first", "MessageBody": "1", **same},
+            {"Id": "delayed", "MessageBody": "2", **same, "DelaySeconds": 901},
+            {"Id": "binary", "MessageBody": "\x01", **same},
+            {"Id": "repeated", "MessageBody": "3", **same},
+            {"Id": "named", "MessageBody": "4", **same, "MessageAttributes": {"AWS.a": TEXT}},
+            {"Id": "last", "MessageBody": "5", **same, "MessageDeduplicationId": "e"},
+        ],
+    )
+    invalid = "InvalidParameterValue"
+    assert told(batch) == (
+        ["first", "repeated", "last"],
+        {"delayed": invalid, "binary": "InvalidMessageContents", "named": invalid},
+    )
+    first, repeated, last = [each["MessageId"] for each in batch["Successful"]]
+    assert first == repeated != last
+    assert [each["Body"] for each in await sqs.receive(url)] == ["1", "5"]
+
+
+async def test_of_a_batch_of_changes_and_of_deletes_the_right_entries_succeed_whatever_the_others_are(
+    sqs: Sqs, server: Server, clock: ManualClock
+) -> None:
+    url = await sqs.create("q", VisibilityTimeout="30")
+    for body in "ab":
+        await sqs.send(url, body)
+    first, second = [each["ReceiptHandle"] for each in await sqs.receive(url)]
+    entries = [
+        {"Id": "long", "ReceiptHandle": first, "VisibilityTimeout": 43_201},
+        {"Id": "right", "ReceiptHandle": first, "VisibilityTimeout": 90},
+        {"Id": "handle", "ReceiptHandle": "x", "VisibilityTimeout": 1},
+        {"Id": "lacking", "ReceiptHandle": second},
+        {"Id": "empty", "ReceiptHandle": "", "VisibilityTimeout": 1},
+        {"Id": "other", "ReceiptHandle": second, "VisibilityTimeout": 60},
+    ]
+    asked = {"QueueUrl": url, "Entries": entries}
+    batch = (await raw(server, "ChangeMessageVisibilityBatch", asked)).json
+    failed = {
+        "long": "InvalidParameterValue",
+        "handle": "ReceiptHandleIsInvalid",
+        "lacking": "MissingParameter",
+        "empty": "MissingParameter",
+    }
+    assert told(batch) == (["right", "other"], failed)
+    clock.advance(60_000)
+    assert [each["Body"] for each in await sqs.receive(url, VisibilityTimeout=0)] == ["b"]
+
+    entries = [
+        {"Id": "handle", "ReceiptHandle": "x"},
+        {"Id": "right", "ReceiptHandle": first},
+        {"Id": "again", "ReceiptHandle": first},
+        {"Id": "lacking"},
+    ]
+    batch = (await raw(server, "DeleteMessageBatch", {"QueueUrl": url, "Entries": entries})).json
+    failed = {"handle": "ReceiptHandleIsInvalid", "lacking": "MissingParameter"}
+    assert told(batch) == (["right", "again"], failed)
+    clock.advance(30_000)
+    assert [each["Body"] for each in await sqs.receive(url)] == ["b"]
+
+
+WRONG_TYPES: list[tuple[str, dict[str, Any], str]] = [
+    ("CreateQueue", {"QueueName": 1}, "a string"),
+    ("CreateQueue", {"QueueName": "x", "Attributes": ["DelaySeconds"]}, "a map of strings"),
+    ("CreateQueue", {"QueueName": "x", "tags": {"a": 1}}, "a map of strings"),
+    ("SetQueueAttributes", {"Attributes": {"DelaySeconds": 1}}, "a map of strings"),
+    ("TagQueue", {"Tags": "a"}, "a map of strings"),
+    ("UntagQueue", {"TagKeys": "a"}, "a list of strings"),
+    ("GetQueueAttributes", {"AttributeNames": "All"}, "a list of strings"),
+    ("ReceiveMessage", {"MessageAttributeNames": [1]}, "a list of strings"),
+    ("ReceiveMessage", {"MaxNumberOfMessages": True}, "an integer"),
+    ("ReceiveMessage", {"WaitTimeSeconds": 1.5}, "an integer"),
+    ("SendMessage", {"MessageBody": "x", "MessageAttributes": {"a": "b"}}, "a map of structures"),
+    ("SendMessage", {"MessageBody": "x", "MessageAttributes": [TEXT]}, "a map of structures"),
+    ("SendMessage", {"MessageBody": "x", "MessageSystemAttributes": {"a": 1}}, "a map of structures"),
+    ("SendMessage", {"MessageBody": "x", "MessageGroupId": []}, "a string"),
+    ("SendMessageBatch", {"Entries": {"Id": "a"}}, "a list of structures"),
+    ("DeleteMessageBatch", {"Entries": ["a"]}, "a list of structures"),
+    ("ChangeMessageVisibilityBatch", {"Entries": [None]}, "a list of structures"),
+]
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "kind"),
+    [pytest.param(*each, id=f"{each[0]} {json.dumps(each[1])[:40]}") for each in WRONG_TYPES],
+)
+async def test_a_parameter_of_a_wrong_type_is_refused_by_its_name_and_nothing_is_done(
+    server: Server, sqs: Sqs, operation: str, parameters: dict[str, Any], kind: str
+) -> None:
+    url = await sqs.create("q")
+    answer = await raw(server, operation, {"QueueUrl": url, **parameters})
+    assert (answer.status, answer.json["__type"]) == (400, "com.amazonaws.sqs#SerializationException")
+    wrong = next(reversed(parameters))
+    assert answer.json["message"] == f"The parameter {wrong} must be {kind}."
+    assert (await sqs.list_queues())["QueueUrls"] == [url]
+    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
+
+
+@pytest.mark.parametrize("operation", ["SendMessage", "DeleteMessage", "ChangeMessageVisibility"])
+async def test_an_entry_without_an_id_makes_its_batch_invalid(
+    server: Server, sqs: Sqs, operation: str
+) -> None:
+    url = await sqs.create("q")
+    asked = {"QueueUrl": url, "Entries": [{"MessageBody": "x"}]}
+    answer = await raw(server, f"{operation}Batch", asked)
+    assert answer.headers["x-amzn-query-error"] == "MissingParameter;Sender"
+    assert answer.json["message"] == "The request must contain the parameter Id."
+
+
+async def test_bytes_that_are_not_base64_are_refused(server: Server, sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    attributes = {"a": {"DataType": "Binary", "BinaryValue": "?"}}
+    asked = {"QueueUrl": url, "MessageBody": "x", "MessageAttributes": attributes}
+    answer = await raw(server, "SendMessage", asked)
+    assert (answer.status, answer.json["message"]) == (400, "The BinaryValue of 'a' is not base64.")
+
+
+async def test_a_receive_shows_the_system_attributes_that_it_names(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    await sqs.send(url, "x")
+    (message,) = await sqs.receive(url, MessageSystemAttributeNames=["SentTimestamp"])
+    assert message["Attributes"].keys() == {"SentTimestamp"}
+
+
+async def test_the_sources_of_a_dead_letter_queue_come_by_page(sqs: Sqs) -> None:
+    dead = await sqs.create("dead")
+    arn = (await sqs.attributes(dead, "QueueArn"))["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    urls = [await sqs.create(name, RedrivePolicy=policy) for name in ("a", "b")]
+    first = await sqs.list_dead_letter_source_queues(QueueUrl=dead, MaxResults=1)
+    rest = await sqs.list_dead_letter_source_queues(
+        QueueUrl=dead, MaxResults=1, NextToken=first["NextToken"]
+    )
+    assert [*first["queueUrls"], *rest["queueUrls"]] == urls
+    assert "NextToken" not in rest
+
+
+async def test_a_receive_is_not_repeated_once_one_of_its_messages_is_deleted(sqs: Sqs) -> None:
+    url = await sqs.create("q.fifo", FifoQueue="true", ContentBasedDeduplication="true")
+    for body in "ab":
+        await sqs.send(url, body, MessageGroupId=body)
+    first = await sqs.receive(url, MaxNumberOfMessages=1, ReceiveRequestAttemptId="x")
+    again = await sqs.receive(url, MaxNumberOfMessages=1, ReceiveRequestAttemptId="x")
+    assert [each["MessageId"] for each in first] == [each["MessageId"] for each in again]
+    await sqs.delete(url, first[0])
+    other = await sqs.receive(url, MaxNumberOfMessages=1, ReceiveRequestAttemptId="x")
+    assert ([each["Body"] for each in first], [each["Body"] for each in other]) == (["a"], ["b"])
