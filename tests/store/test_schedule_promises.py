@@ -75,13 +75,11 @@ def test_a_change_replaces_what_it_names_and_a_changed_time_has_no_tick_before_i
     assert not fire(rig, made)
     rig.clock.advance(60_000)
     assert fire(rig, made, TICK + 120)
-    for wrong in ({"body": bytes(MAX_BODY + 1)}, {"cron": ""}):
-        assert isinstance(
-            rig.ask(UpdateSchedule(queue="q", name="nightly", **wrong)),  # type: ignore[arg-type]
-            InvalidRequest,
-        )
-    missing = rig.ask(UpdateSchedule(queue="q", name="none", body=b""))
-    assert isinstance(missing, ScheduleNotFound)
+    wrong = UpdateSchedule(queue="q", name="nightly", body=bytes(MAX_BODY + 1))
+    missing = UpdateSchedule(queue="q", name="none", body=b"")
+    for refused, error in ((wrong, InvalidRequest), (missing, ScheduleNotFound)):
+        with pytest.raises(error):
+            rig.ask(refused)
 
 
 def test_the_message_of_a_tick_says_what_sent_it(rig: Rig) -> None:
