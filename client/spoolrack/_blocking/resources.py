@@ -42,7 +42,7 @@ class Reservations(Resource[Reservation]):
     read = blocking_items(aio.Reservations.read)
     commit = blocking(aio.Reservations.commit)
     release = blocking(aio.Reservations.release)
-    get = blocking(aio.Reservations.get)
+    get = blocking(aio.Reservations.get, ReservationHandle)
     list = blocking_items(aio.Reservations.list, ReservationHandle)
 
 

@@ -133,14 +133,16 @@ class Reservations(Resource[Reservation]):
 
     async def get(
         self, stream: str, sequence_number: int, *, timeout: Seconds | None = None
-    ) -> Reservation:
+    ) -> ReservationHandle:
         """Return a reservation, held or lost; raises `ReservationNotFound`, of one that is committed
         too."""
         _check_name(stream, sequence_number)
         reserving = self._context.transport.reservations
-        return await self._context.call(
+        found = await self._context.call(
             lambda left: reserving.get(stream, sequence_number, timeout=left), timeout
         )
+        handle: ReservationHandle = self._handle(found)
+        return handle
 
     def list(
         self, queue: str = "", stream: str = "", *, timeout: Seconds | None = None

@@ -78,7 +78,7 @@ def test_a_large_batch_keeps_its_order(client: spoolrack.Client, jobs: Queue) ->
             batch.send(str(number))
         (stage,) = client.staging.list()
         assert stage.name == batch.stage
-        assert client.staging.get(batch.stage) == stage
+        assert client.staging.get(batch.stage).name == batch.stage
     assert batch.published is not None
     assert batch.published.message_count == batch.message_count == 3_500
     found = [text for _ in range(4) for text in bodies(jobs)]
