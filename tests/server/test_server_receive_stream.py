@@ -58,38 +58,6 @@ async def test_receives_wait_for_no_look_at_files(server: Server, client: Client
         await asyncio.gather(*looks)
 
 
-async def test_a_delete_over_another_connection_gives_the_credit_back(
-    server: Server, client: Client
-) -> None:
-    await client.create()
-    one, _ = await client.send(b"1", b"2")
-    stream = client.stream(1)
-    await next_messages(stream, 1)
-    async with connected(server) as other:
-        await other.stub.Delete(rpc.DeleteRequest(queue="q", targets=[rpc.DeleteTarget(id=one)]))
-    assert [message.body for message in await next_messages(stream, 1)] == [b"2"]
-
-
-async def test_a_release_gives_the_credit_back(client: Client) -> None:
-    await client.create()
-    await client.send(b"1", b"2")
-    stream = client.stream(1)
-    (first,) = await next_messages(stream, 1)
-    await client.release(first.receipt)
-    (again,) = await next_messages(stream, 1)
-    assert (again.body, again.receive_count) == (b"1", 2)
-
-
-async def test_a_purge_gives_the_credits_back(client: Client) -> None:
-    await client.create()
-    await client.send(b"1", b"2", b"3")
-    stream = client.stream(2)
-    await next_messages(stream, 2)
-    await client.stub.PurgeQueue(rpc.PurgeQueueRequest(name="q"))
-    await client.send(b"4", b"5")
-    assert [message.body for message in await next_messages(stream, 2)] == [b"4", b"5"]
-
-
 async def test_two_streams_share_a_queue_and_no_message_goes_to_both(
     server: Server, client: Client
 ) -> None:

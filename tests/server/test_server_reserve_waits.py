@@ -8,7 +8,6 @@ from typing import Any
 
 import grpc
 import pytest
-from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.app.application import Application
 from spoolrack_server.app.memory import MemoryLimiter
@@ -26,29 +25,6 @@ from tests.support.server_rig import LONG, Client, refused, served
 
 NOBODY: Any = None
 """The context of a call that never gets so far as to use it."""
-
-
-async def test_a_reserve_that_waits_gets_what_is_sent_meanwhile(client: Client) -> None:
-    await client.create()
-    call = client.stub.Reserve(asked(wait=LONG))
-    await client.send(b"here")
-    assert (await call).reservation.message_count == 1
-    assert await bodies(client) == [b"here"]
-
-
-async def test_a_reserve_that_waits_in_vain_answers_when_its_time_is_over(
-    client: Client, clock: ManualClock
-) -> None:
-    await client.create()
-    call = client.stub.Reserve(asked(wait=Duration(seconds=20)))
-    for _ in range(1_000):
-        # The call may reach the store after any of these.
-        clock.advance(20_000)
-        await client.counts()
-        if call.done():
-            break
-    assert not (await call).HasField("reservation")
-    assert not (await listed(client)).reservations
 
 
 async def test_a_client_that_leaves_while_it_waits_reserves_nothing_or_finds_it_again(

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import spoolrack
 from spoolrack import ById, Client, MessageState, Outgoing, Queue, QueueSettings, aio, vsqs
+from spoolrack._runtime import Threads, run
+from spoolrack._transports.url import open_transport
 from spoolrack.errors import (
     ClientClosed,
     DiskError,
@@ -263,6 +265,19 @@ def test_a_batch_of_deletions_has_a_result_each(jobs: Queue) -> None:
     errors = [type(result.error) for result in results]
     gone = MessageNotFound
     assert errors == [type(None), type(None), gone, gone, gone, type(None)]
+
+
+def test_a_stopped_stream_leases_nothing_more(url: str, jobs: Queue) -> None:
+    jobs.send("a")
+    transport = open_transport(url, Threads())
+    deliveries = transport.stream(
+        "jobs", max_in_flight=1, max_bytes_in_flight=0, visibility_timeout=None, concurrency=1
+    )
+    deliveries.stop()
+    with pytest.raises(ClientClosed):
+        run(deliveries.next())
+    run(transport.close())
+    assert [message.text for message in jobs.receive()] == ["a"]
 
 
 def test_a_message_that_a_stream_extends_keeps_its_credit(jobs: Queue) -> None:

@@ -99,7 +99,7 @@ class Frames(Protocol):
 class ReportingFrames(Frames, Protocol):
     """The responses of a call that takes reports."""
 
-    def report(self, told: Any) -> None:
+    def report(self, *told: int) -> None:
         """Send a report soon: at once, if the last one was sent `PACE` seconds ago. Of those that wait
         only the last one is sent."""
 
@@ -227,7 +227,7 @@ class _Reports:
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ended = threading.Event()
 
-    def report(self, told: Any) -> None:
+    def report(self, *told: int) -> None:
         self._newest = told
         if not self._is_due:
             self._is_due = True
@@ -371,7 +371,7 @@ class ReportingTaskFrames(TaskFrames):
             self._write(request), name="spoolrack-reports"
         )
 
-    def report(self, told: Any) -> None:
+    def report(self, *told: int) -> None:
         self._newest = told
         self._some.set()
 

@@ -51,10 +51,8 @@ class GrpcDeliveries:
 
     def __init__(self, frames: ReportingFrames) -> None:
         self._frames = frames
+        self.report = frames.report
         self.stop = frames.stop
-
-    def report(self, begun: int, max_in_flight: int) -> None:
-        self._frames.report((begun, max_in_flight))
 
     async def next(self) -> Sequence[Envelope]:
         while True:

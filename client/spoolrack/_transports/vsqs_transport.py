@@ -64,9 +64,11 @@ class VsqsDeliveries:
         return await self._threads.run(self._next, undo=self._calls.give_back, stop=self.cancel)
 
     def _next(self) -> list[Envelope]:
-        envelopes = self._calls.lease(
-            self._queue, self._room, timeout=None, visibility=self._visibility, stop=self._stop
-        )
+        envelopes = None
+        if not self._stop.told:  # Else a message that is released at the end would come again.
+            envelopes = self._calls.lease(
+                self._queue, self._room, timeout=None, visibility=self._visibility, stop=self._stop
+            )
         if not envelopes:
             raise ClientClosed("The stream was closed.")
         self._held |= {envelope.receipt for envelope in envelopes}
