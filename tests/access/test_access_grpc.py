@@ -18,9 +18,9 @@ from spoolrack.v1 import redrive_service_pb2 as redrive
 from spoolrack.v1 import reservation_service_pb2 as reservation
 from spoolrack.v1 import schedule_service_pb2 as schedule
 from spoolrack.v1 import staging_service_pb2 as staging
-from spoolrack_server.access.method_permissions import METHODS
 from spoolrack_server.access.security import Security
 from spoolrack_server.process.server import Server
+from spoolrack_server.rpc.services import METHODS
 from spoolrack_server.wire import contract
 
 from tests.support.access_rig import Files, as_caller, bearer, looks, reads_again, serving
@@ -144,7 +144,8 @@ async def bob(server: Server, files: Files) -> AsyncIterator[Client]:
 
 
 def test_every_method_of_the_contract_is_in_the_table() -> None:
-    assert METHODS.keys() == requests("q").keys() == contract.METHODS.keys()
+    assert requests("q").keys() == contract.METHODS.keys()
+    assert METHODS.keys() == contract.SERVED_METHODS.keys()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ async def test_a_permission_for_some_queues_is_none_for_others(alice: Client, ow
     for queue in ("a1", "b1"):
         await owner.create(queue)
         await owner.send(b"x", queue=queue)
-    named = [name for name, rule in METHODS.items() if rule.queue(requests("b1")[name])]
+    named = [name for name, request in requests("b1").items() if METHODS[name].queue(request)]
     for method in [*named, "ListReservations", "ListRedrives", "ListSchedules"]:
         reason, message = await outcome(alice, method, requests("b1")[method])
         assert reason == "PERMISSION_DENIED", method
@@ -428,9 +429,9 @@ async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
     for stream in streams:
         await stream.initial_metadata()
     waiting = asyncio.ensure_future(alice.receive(queue="a1", wait=LONG))
-    assert server._calls._admissions is not None
+    assert server._calls._authorized is not None
     for _ in looks():
-        if len(server._calls._admissions._open) == 3:
+        if len(server._calls._authorized._long) == 3:
             break
         await asyncio.sleep(0)
     files.write_tokens("owner")

@@ -208,6 +208,10 @@ async def test_lists_leave_out_what_the_caller_may_not_see_and_say_what_it_may_d
             assert theirs.body.replace(hidden.encode(), absent.encode()) == none.body
         assert (await alice.ask("DELETE", "/-/stages/s-b1")).reason == "NAME_TAKEN"
         assert (await alice.ask("DELETE", "/-/reservations/s-b1/0")).reason == "NAME_TAKEN"
+        await owner.create("b3", dead_letter_queue="a1", max_receives=1)
+        for client, sources in ((alice, []), (owner, ["b3"])):
+            dead = (await client.ask("GET", "/a1")).json
+            assert (dead["is_dead_letter_queue"], dead["dead_letter_sources"]) == (True, sources)
         denied = await change(alice, "POST", "queues/a1/redrives", destination="b1")
         assert (denied.status, denied.reason) == (403, "PERMISSION_DENIED")
 
@@ -279,7 +283,7 @@ async def test_a_page_about_all_queues_needs_a_permission_at_all_of_them(files: 
         tokens=files.write_tokens("owner", "alice"),
         permissions=files.write_permissions("owner monitor *", "alice monitor a* b*"),
     )
-    entrance = RequestChecks(security.load(make_log()).guard)
+    entrance = RequestChecks(security.load(make_log()).access_control)
 
     async def page(request: web.Request) -> web.StreamResponse:
         return web.Response()

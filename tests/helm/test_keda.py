@@ -12,13 +12,13 @@ import yaml
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.keda import externalscaler_pb2 as pb
-from spoolrack_server.keda import externalscaler_pb2_grpc as keda
 from spoolrack_store.model.clock import SystemClock
 
 from tests.helm.chart_rig import Object, rendered
 from tests.helm.custom_schemas import SCHEMAS, SQS_SCALER, SQS_SCALER_SECRETS
 from tests.helm.helm_engine import CHART, Engine
 from tests.support.access_rig import Files
+from tests.support.scaler_calls import scaler_calls
 from tests.support.server_rig import served
 from tests.support.sqs_rig import Sqs, serving_sqs
 
@@ -75,10 +75,10 @@ async def test_a_server_takes_the_metadata(tmp_path: Path) -> None:
     ref = pb.ScaledObjectRef(name="resize", scalerMetadata=trigger["metadata"])
     async with served(tmp_path / "root") as (_, client):
         await client.create(trigger["metadata"]["queue"])
-        scaler = keda.ExternalScalerStub(client.channel)
-        spec = await scaler.GetMetricSpec(ref)
+        calls = scaler_calls(client)
+        spec = await calls.GetMetricSpec(ref)
         assert [each.targetSizeFloat for each in spec.metricSpecs] == [20.0, 120.0]
-        answer = await scaler.GetMetrics(pb.GetMetricsRequest(scaledObjectRef=ref))
+        answer = await calls.GetMetrics(pb.GetMetricsRequest(scaledObjectRef=ref))
         assert [each.metricValueFloat for each in answer.metricValues] == [0.0, 0.0]
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from spoolrack_server.app.loop_answers import answer as outcome
+from spoolrack_server.app.store_access import answer as outcome
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
@@ -57,6 +57,8 @@ async def test_a_set_is_reserved_read_extended_and_committed(http: Http, clock: 
     made = (await post(http, "queues/q/reservations", **asked)).json
     assert (made["state"], made["message_count"], made["sequence_number"]) == ("held", 2, "0")
     assert (await post(http, "queues/q/reservations", **asked)).json == made
+    unread = await post(http, "reservations/s/commit", last_sequence_number=0, only_read=True)
+    assert (unread.status, unread.reason) == (412, "RESERVATION_UNREAD")
     read = (await http.ask("GET", "/-/reservations/s/0/messages?mark_read=true&end_index=1")).json
     assert ([each["body"] for each in read["messages"]], read["next_index"]) == (["text"], 1)
     read = (await http.ask("GET", "/-/reservations/s/0/messages?begin_index=1")).json
@@ -113,7 +115,7 @@ async def test_dead_letters_go_back_and_a_redrive_is_seen_and_cancelled(
     chosen = await post(http, "queues/dead/redrives", message_ids=ids[2:], destination="dead")
     assert chosen.reason == "INVALID_REQUEST"  # Where they are already.
     chosen = await post(http, "queues/dead/redrives", source_queue="q", message_ids=ids[2:])
-    assert chosen.status == 201
+    assert (chosen.status, chosen.json["source_queue"]) == (201, "q")
     newest = await listed(http, "redrives?queue=dead&last=1")
     assert [each["id"] for each in newest] == [chosen.json["id"]]
     assert [each["id"] for each in await listed(http, "redrives")] == [seen["id"], chosen.json["id"]]

@@ -10,7 +10,7 @@ from contextvars import Context
 from typing import Any
 
 import pytest
-from spoolrack_server.app.loop_answers import answer
+from spoolrack_server.app.store_access import answer
 from spoolrack_store.model.errors import Draining
 
 

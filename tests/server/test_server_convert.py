@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app import bounds
-from spoolrack_server.rpc.send_requests import columns
 from spoolrack_server.wire import convert
+from spoolrack_server.wire.outgoing_messages import columns
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import (
     InvalidMessage,

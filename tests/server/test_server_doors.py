@@ -14,22 +14,24 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
-from spoolrack_server.rpc.calls import Context, ServerCalls
+from spoolrack_server.rpc.authorized_calls import Context
+from spoolrack_server.rpc.calls import ServedMethod, ServerCalls
+from spoolrack_server.rpc.services import METHODS
 from spoolrack_server.system.limits import LARGEST_CALL
 from spoolrack_server.system.logs import make_log
-from spoolrack_server.wire.contract import METHODS
+from spoolrack_server.wire import contract
 
 from tests.support import MIB
 from tests.support.server_rig import Client, connected, refused
 from tests.support.statuses import reason_of
 
-UNARY = [method.name for method in METHODS.values() if not method.client_streaming]
+UNARY = [method.name for method in contract.METHODS.values() if not method.client_streaming]
 
 
 @pytest.mark.parametrize("method", UNARY)
 @pytest.mark.parametrize("garbage", [b"\xff\xff\xff\xff", b"\x0a\xff", b"GET / HTTP/1.1"])
 async def test_garbage_is_refused_as_what_it_is(client: Client, method: str, garbage: bytes) -> None:
-    service = METHODS[method].containing_service.full_name
+    service = contract.METHODS[method].containing_service.full_name
     call = client.channel.unary_stream(f"/{service}/{method}")(garbage)
     no = await refused(call.read())
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
@@ -83,19 +85,17 @@ async def test_a_method_of_another_version_is_unimplemented_and_the_error_says_w
 async def test_a_mistake_of_the_server_is_logged_with_its_traceback_and_tells_the_client_nothing() -> (
     None
 ):
-    class Service:
-        """A service in which every method has the same mistake."""
+    async def fail(request: object, context: Context) -> None:
+        raise KeyError("a secret")
 
-        def __getattr__(self, name: str) -> object:
-            async def fail(request: object, context: Context) -> None:
-                raise KeyError("a secret")
-
-            return fail
-
+    methods = {
+        name: ServedMethod(fail, needs, writes_itself=name == "Receive")
+        for name, needs in METHODS.items()
+    }
     stream = io.StringIO()
     server = grpc.aio.server()
     calls = ServerCalls(make_log(stream=stream))
-    server.add_generic_rpc_handlers(calls.handlers([Service()], frozenset({"Receive"})))
+    server.add_generic_rpc_handlers(calls.handlers(methods))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

@@ -11,12 +11,12 @@ from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2, queue_service_pb2
 from spoolrack_server.access.security import Security
 from spoolrack_server.keda import externalscaler_pb2 as pb
-from spoolrack_server.keda import externalscaler_pb2_grpc as keda
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 
 from tests.support.access_rig import Files, as_caller, bearer, serving
+from tests.support.scaler_calls import scaler_calls
 from tests.support.server_rig import Client, refused, served
 
 MESSAGES, OLDEST_AGE = "spoolrack-messages", "spoolrack-oldest-age"
@@ -39,10 +39,6 @@ def client(serving_one: tuple[Server, Client]) -> Client:
     return serving_one[1]
 
 
-def scaler(client: Client) -> keda.ExternalScalerAsyncStub:
-    return keda.ExternalScalerStub(client.channel)  # type: ignore[return-value]  # of asyncio
-
-
 def trigger(queue: str = "q", **metadata: str) -> pb.ScaledObjectRef:
     """Return what KEDA sends: all of the trigger's metadata."""
     return pb.ScaledObjectRef(
@@ -54,7 +50,7 @@ def trigger(queue: str = "q", **metadata: str) -> pb.ScaledObjectRef:
 
 async def values(client: Client, ref: pb.ScaledObjectRef, name: str = "") -> Mapping[str, float]:
     request = pb.GetMetricsRequest(scaledObjectRef=ref, metricName=name)
-    answer = await scaler(client).GetMetrics(request)
+    answer = await scaler_calls(client).GetMetrics(request)
     return {each.metricName: each.metricValueFloat for each in answer.metricValues}
 
 
@@ -70,7 +66,7 @@ async def test_delayed_messages_need_no_replica_yet(client: Client) -> None:
     await client.stub.Send(queue_service_pb2.SendRequest(queue="q", messages=[later]))
     assert (await client.counts()).delayed_count == 1
     assert await values(client, trigger()) == {MESSAGES: 0.0}
-    assert not (await scaler(client).IsActive(trigger())).result
+    assert not (await scaler_calls(client).IsActive(trigger())).result
 
 
 async def test_the_age_of_the_oldest_message_is_a_metric_if_it_has_a_target(
@@ -85,25 +81,27 @@ async def test_the_age_of_the_oldest_message_is_a_metric_if_it_has_a_target(
 
 
 async def test_the_targets_are_those_of_the_trigger(client: Client) -> None:
-    spec = await scaler(client).GetMetricSpec(trigger(messagesPerReplica="2.5", oldestAgeSeconds="60"))
+    spec = await scaler_calls(client).GetMetricSpec(
+        trigger(messagesPerReplica="2.5", oldestAgeSeconds="60")
+    )
     found = [(each.metricName, each.targetSizeFloat, each.targetSize) for each in spec.metricSpecs]
     assert found == [(MESSAGES, 2.5, 3), (OLDEST_AGE, 60.0, 60)]
-    (only,) = (await scaler(client).GetMetricSpec(trigger())).metricSpecs
+    (only,) = (await scaler_calls(client).GetMetricSpec(trigger())).metricSpecs
     assert (only.metricName, only.targetSizeFloat) == (MESSAGES, 10.0)
 
 
 async def test_a_queue_is_active_above_the_activation(client: Client) -> None:
     await client.send(b"1", b"2")
-    assert (await scaler(client).IsActive(trigger())).result
-    assert (await scaler(client).IsActive(trigger(activationMessages="1"))).result
-    assert not (await scaler(client).IsActive(trigger(activationMessages="2"))).result
+    assert (await scaler_calls(client).IsActive(trigger())).result
+    assert (await scaler_calls(client).IsActive(trigger(activationMessages="1"))).result
+    assert not (await scaler_calls(client).IsActive(trigger(activationMessages="2"))).result
 
 
 async def test_a_stream_tells_each_change_and_ends_with_the_server(
     serving_one: tuple[Server, Client],
 ) -> None:
     server, client = serving_one
-    stream = scaler(client).StreamIsActive(trigger())
+    stream = scaler_calls(client).StreamIsActive(trigger())
     assert not (await stream.read()).result
     await client.send(b"1")
     assert (await stream.read()).result
@@ -128,13 +126,13 @@ async def test_a_stream_tells_each_change_and_ends_with_the_server(
 async def test_metadata_that_make_no_sense_are_refused_by_name(
     client: Client, metadata: Mapping[str, str], what: str
 ) -> None:
-    found = await refused(scaler(client).GetMetricSpec(trigger(**metadata)))
+    found = await refused(scaler_calls(client).GetMetricSpec(trigger(**metadata)))
     assert found.code == grpc.StatusCode.INVALID_ARGUMENT
     assert what in found.message
 
 
 async def test_a_queue_that_is_not_there_is_not_found(client: Client) -> None:
-    assert (await refused(scaler(client).IsActive(trigger("none")))).reason == "QUEUE_NOT_FOUND"
+    assert (await refused(scaler_calls(client).IsActive(trigger("none")))).reason == "QUEUE_NOT_FOUND"
 
 
 async def test_a_caller_sees_only_queues_that_it_may_monitor(tmp_path: Path) -> None:
@@ -147,11 +145,13 @@ async def test_a_caller_sees_only_queues_that_it_may_monitor(tmp_path: Path) -> 
         async with as_caller(server, bearer(files.tokens["owner"])) as owner:
             await owner.create("a1")
             await owner.create("b1")
-            known = scaler(owner)
+            known = scaler_calls(owner)
             token = (("authorization", bearer(files.tokens["keda"])),)
             assert not (await known.IsActive(trigger("a1"), metadata=token)).result
             request = pb.GetMetricsRequest(scaledObjectRef=trigger("b1"))
             denied = await refused(known.GetMetrics(request, metadata=token))
             assert denied.reason == "PERMISSION_DENIED"
         async with as_caller(server) as stranger:
-            assert (await refused(scaler(stranger).IsActive(trigger("a1")))).reason == "UNAUTHENTICATED"
+            assert (
+                await refused(scaler_calls(stranger).IsActive(trigger("a1")))
+            ).reason == "UNAUTHENTICATED"

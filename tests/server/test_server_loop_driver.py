@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from spoolrack_server.app.loop_answers import answer
+from spoolrack_server.app.store_access import answer
 from spoolrack_server.process import loop_driver
 from spoolrack_server.process.loop_driver import LoopDriver
 from spoolrack_store.model.background_work import BackgroundWork

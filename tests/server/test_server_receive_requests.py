@@ -15,8 +15,6 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.process.server import Server
 from spoolrack_server.rpc import streams
-from spoolrack_server.rpc.queue_service import QueueService
-from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import QueueNotFound, StoreError
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
@@ -26,6 +24,8 @@ from spoolrack_store.store import Store
 
 from tests.support.server_rig import Client, refused
 from tests.support.statuses import reason_of
+
+from .served import served
 
 Request = rpc.StreamReceiveRequest
 
@@ -362,9 +362,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 async def test_an_answer_waits_until_the_frame_before_it_is_taken(store: Store) -> None:
-    service, connection = QueueService(store, ManualClock(), make_log()), Connection()
+    (app, methods), connection = served(store, ManualClock()), Connection()
     call: Any = connection
-    serving = asyncio.create_task(service.StreamReceive(call, call))
+    serving = asyncio.create_task(methods["StreamReceive"](call, call))
     await connection.offered.wait()
     await connection.requests.put(delete(7, "no receipt"))
     store.submit(Receive(queue="q")).result()  # By then the delete is answered.
@@ -378,13 +378,13 @@ async def test_an_answer_waits_until_the_frame_before_it_is_taken(store: Store) 
     assert connection.written[1].correlation_id == 7
     serving.cancel()
     await asyncio.wait({serving})
-    await service.close()
+    await app.close()
 
 
 async def test_a_stop_waits_for_the_frames_that_are_being_written(store: Store) -> None:
-    service, connection = QueueService(store, ManualClock(), make_log()), Connection()
+    (app, methods), connection = served(store, ManualClock()), Connection()
     call: Any = connection
-    serving = asyncio.create_task(service.StreamReceive(call, call))
+    serving = asyncio.create_task(methods["StreamReceive"](call, call))
     await connection.offered.wait()
     await connection.requests.put(Request(correlation_id=7, stop=Empty()))
     await turns()
@@ -399,13 +399,13 @@ async def test_a_stop_waits_for_the_frames_that_are_being_written(store: Store) 
     assert (counts.leased_count, counts.ready_count) == (1, 1)
     serving.cancel()
     await asyncio.wait({serving})
-    await service.close()
+    await app.close()
 
 
 async def test_a_queue_that_is_deleted_cuts_no_answer_off(store: Store) -> None:
-    service, connection = QueueService(store, ManualClock(), make_log()), Connection()
+    (app, methods), connection = served(store, ManualClock()), Connection()
     call: Any = connection
-    serving = asyncio.create_task(service.StreamReceive(call, call))
+    serving = asyncio.create_task(methods["StreamReceive"](call, call))
     await connection.offered.wait()
     connection.taken.set()
     await turns()
@@ -418,4 +418,4 @@ async def test_a_queue_that_is_deleted_cuts_no_answer_off(store: Store) -> None:
     with pytest.raises(QueueNotFound):
         await serving
     assert connection.written[-1].correlation_id == 7
-    await service.close()
+    await app.close()

@@ -12,8 +12,6 @@ import pytest
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app.store_access import READERS
 from spoolrack_server.process.server import Server
-from spoolrack_server.rpc.queue_service import QueueService
-from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
@@ -21,6 +19,8 @@ from spoolrack_store.store import Store
 
 from tests.support import MIB
 from tests.support.server_rig import GONE, LONG, Client, connected, next_messages, refused
+
+from .served import served
 
 RECEIVE = "/spoolrack.v1.QueueService/Receive"
 ONE = rpc.ReceiveRequest(queue="q").SerializeToString()
@@ -44,8 +44,8 @@ NOBODY: Any = Nobody()
 
 async def test_receives_wait_for_no_look_at_files(server: Server, client: Client) -> None:
     await client.create()
-    assert server._service is not None
-    access, looked = server._service._app.access, threading.Event()
+    assert server._app is not None
+    access, looked = server._app.access, threading.Event()
     looks = [asyncio.ensure_future(access.read(looked.wait)) for _ in range(READERS)]
     try:
         stream = client.stream(1)
@@ -178,13 +178,13 @@ async def test_a_frame_behind_one_that_no_transport_took_is_given_back(
 async def test_a_message_leased_as_its_client_disconnects_is_released(tmp_path: Path) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
-        service = QueueService(store, clock, make_log())
+        app, methods = served(store, clock)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         # The service knows the queue from then on.
-        await service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY)
+        await methods["Receive"](rpc.ReceiveRequest(queue="q"), NOBODY)
         store.submit(Send(queue="q", bodies=[b"1"])).result()
-        call = asyncio.ensure_future(service.Receive(rpc.ReceiveRequest(queue="q"), NOBODY))
+        call = asyncio.ensure_future(methods["Receive"](rpc.ReceiveRequest(queue="q"), NOBODY))
         await asyncio.sleep(0)
         # The loop stands still until the answer has come, and hears of the cancellation first.
         store.submit(Receive(queue="empty")).result()
@@ -192,7 +192,7 @@ async def test_a_message_leased_as_its_client_disconnects_is_released(tmp_path: 
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await service.close()
+        await app.close()
         (message,) = messages_of(store.submit(Receive(queue="q")).result())
         assert message.receives == 1
 
@@ -231,11 +231,11 @@ async def test_frames_under_way_are_given_back_when_their_stream_is_cancelled_as
 ) -> None:
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
-        service = QueueService(store, clock, make_log())
+        app, methods = served(store, clock)
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
         context: Any = Stuck()
         requests: Any = Single()
-        call = asyncio.ensure_future(service.StreamReceive(requests, context))
+        call = asyncio.ensure_future(methods["StreamReceive"](requests, context))
         for leased in (1, 2):
             store.submit(Send(queue="q", bodies=[b"a"])).result()
             while store.queue("q").counts.leased_count < leased:
@@ -247,7 +247,7 @@ async def test_frames_under_way_are_given_back_when_their_stream_is_cancelled_as
         context.broken.set()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await service.close()
+        await app.close()
         assert store.queue("q").counts.leased_count == 0
 
 

@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from spoolrack.tracing import context_of, link_of
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.metrics.trace_context import context_in, inherit_context, is_traceparent
+from spoolrack_server.app.trace_context import context_in, inherit_context, is_traceparent
 from spoolrack_server.process.server import Server
 
 from tests.server.trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack.v1.redrive_service_pb2 import REDRIVE_STATE_RUNNING, Redrive
-from spoolrack.v1.reservation_service_pb2 import Reservation
+from spoolrack.v1.queue_service_pb2 import ListMessagesRequest
+from spoolrack.v1.redrive_service_pb2 import REDRIVE_STATE_RUNNING, Redrive, StartRedriveRequest
+from spoolrack.v1.reservation_service_pb2 import ReadReservationRequest, Reservation, ReserveRequest
 from spoolrack.v1.schedule_service_pb2 import Schedule
 from spoolrack.v1.staging_service_pb2 import Stage
-from spoolrack_server.wire.json_form import rendered
+from spoolrack_server.wire.json_form import parsed, rendered
+from spoolrack_store.model.errors import InvalidRequest
 
 
 @pytest.mark.parametrize(
@@ -55,3 +58,60 @@ def test_bytes_that_are_no_text_are_base64_under_another_name() -> None:
 
 def test_a_number_that_no_script_can_count_to_is_text() -> None:
     assert rendered(Reservation(sequence_number=2**63 - 1))["sequence_number"] == str(2**63 - 1)
+
+
+def test_a_request_is_read_by_the_rule_that_renders_it() -> None:
+    schedule = {
+        "queue": "q",
+        "name": "s",
+        "cron": "* * * * *",
+        "time_zone": "UTC",
+        "group": "é",
+        "binary_body": "/w==",
+        "attributes": {"a": "text"},
+        "binary_attributes": {"b": "/w=="},
+    }
+    assert {**rendered(parsed(schedule, Schedule)), **schedule} == rendered(parsed(schedule, Schedule))
+    settings = {"retention": 1.5, "group_order": "strict", "max_messages": 7, "backoff_jitter": 0}
+    assert rendered(parsed(settings, pb.QueueSettings)).items() >= settings.items()
+
+
+def test_a_query_has_its_numbers_spans_lists_and_flags_as_text() -> None:
+    time = "2026-12-24T18:00:00.001Z"
+    query = {"queue": "q", "states": "ready,leased", "sent_before": time, "page_size": "7"}
+    found = parsed(query, ListMessagesRequest)
+    assert [*found.states] == [pb.MESSAGE_STATE_READY, pb.MESSAGE_STATE_LEASED]
+    assert (found.page_size, found.sent_before.ToMilliseconds()) == (7, 1_798_135_200_001)
+    assert parsed({"mark_read": "true", "begin_index": "3"}, ReadReservationRequest).mark_read
+    # Rounded up: a span of less than a millisecond must not become none.
+    assert parsed({"wait": "0.0001"}, ReserveRequest).wait.ToMilliseconds() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "what"),
+    [
+        (Schedule, {"paused": True}, "the field"),
+        (Schedule, {"body": "a", "binary_body": "YQ=="}, "binary_body"),
+        (Schedule, {"attributes": {"a": "x"}, "binary_attributes": {"a": "YQ=="}}, "binary_attributes"),
+        (Schedule, {"binary_attributes": {"a": "?"}}, "binary_attributes"),
+        (Schedule, {"attributes": ["a"]}, "attributes"),
+        (Schedule, {"body": "\ud800"}, "body"),
+        (ListMessagesRequest, {"states": "gone"}, "states"),
+        (ListMessagesRequest, {"states": "unspecified"}, "states"),
+        (ListMessagesRequest, {"sent_since": "2026-12-24T18:00:00"}, "sent_since"),
+        (ListMessagesRequest, {"page_size": "1.0"}, "page_size"),
+        (ListMessagesRequest, {"page_size": str(2**31)}, "page_size"),
+        (ReserveRequest, {"wait": float("inf")}, "wait"),
+        (ReserveRequest, {"wait": False}, "wait"),
+        (ReserveRequest, {"wait": "-1"}, "wait"),
+        (StartRedriveRequest, {"message_ids": "a", "queue": None}, "queue"),
+        (ReadReservationRequest, {"mark_read": 1.5}, "mark_read"),
+        (ReadReservationRequest, {"mark_read": "TRUE"}, "mark_read"),
+    ],
+)
+def test_a_request_that_cannot_be_is_refused_by_its_field(
+    kind: type[Schedule], content: dict[str, Any], what: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        parsed(content, kind)
+    assert refused.value.facts["what"] == what

@@ -69,8 +69,8 @@ class Security:
         sqs_keys = _watched("the keys of SQS", self.sqs_keys, SECRET, SqsKeys.parsed, log)
         watched: list[WatchedFiles[Any]] = [] if tls is None else [tls.files]
         watched += [each for each in (tokens, rules, sqs_keys) if each is not None]
-        guard = AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks)
-        return LoadedSecurity(guard, tls, watched, log, sqs_keys)
+        access_control = AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks)
+        return LoadedSecurity(access_control, tls, watched, log, sqs_keys)
 
     def check_sqs(self, host: str, port: int) -> None:
         """Raise `AccessUnusable` if clients of SQS can't be identified at this address, and must be."""
@@ -90,7 +90,7 @@ class LoadedSecurity:
 
     def __init__(
         self,
-        guard: AccessControl,
+        access_control: AccessControl,
         tls: Tls | None,
         watched: Sequence[WatchedFiles[Any]],
         log: Log,
@@ -98,7 +98,7 @@ class LoadedSecurity:
     ) -> None:
         self._log = log
         self.sqs_keys = sqs_keys
-        self.guard = guard
+        self.access_control = access_control
         self.tls = tls
         self._watched = watched
 

@@ -10,12 +10,13 @@ from spoolrack_store.store import Store
 
 from ..system.logs import Log
 from .concurrency import ConcurrencyLimit
-from .lease_requests import LeaseRequests
+from .leases import Leases
 from .messages import Messages
 from .queues import Queues
 from .redrives import Redrives
 from .reservations import Reservations
 from .schedules import Schedules
+from .sends import Sends
 from .stages import Stages
 from .store_access import StoreAccess
 
@@ -36,9 +37,10 @@ class Application:
     ) -> None:
         """`with_consumers` adds the consumers of a queue's oldest leases that other processes know."""
         self.access = StoreAccess(store, workers)
-        self.leases = LeaseRequests(store, log, self.access.workers)
+        self.leases = Leases(self.access, log)
         self.queues = Queues(self.access, with_consumers)
         self.messages = Messages(self.access)
+        self.sends = Sends(self.access)
         self.stages = Stages(self.access)
         self.reservations = Reservations(self.access, self.leases)
         self.redrives = Redrives(self.access)

@@ -12,9 +12,8 @@ from enum import Enum
 from functools import update_wrapper
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from spoolrack_store.model.errors import PermissionDenied
-
-from .bounds import queue_name
+from spoolrack_store.model.errors import InvalidQueueName, PermissionDenied
+from spoolrack_store.model.names import is_queue_name
 
 Self = TypeVar("Self")
 Arguments = ParamSpec("Arguments")
@@ -22,6 +21,8 @@ Answer = TypeVar("Answer")
 Use = TypeVar("Use", bound=Callable[..., Any])
 
 ALL_QUEUES: Final = "*"
+LONGEST_AGENT: Final = 200
+"""Characters of a user agent that are shown."""
 
 
 class Permission(Enum):
@@ -58,24 +59,13 @@ class Access(Protocol):
         """Return whether `identity` can have this permission on any queue."""
 
 
-class OpenAccess:
-    """All permissions for every caller: a server without authentication."""
-
-    has_rules = False
-
-    def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
-        return True
-
-    def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
-        return True
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
     """An authenticated identity with its permissions, which may change while it calls."""
 
     identity: Identity = Identity()
-    access: Access = OpenAccess()
+    access: Access | None = None
+    """None: everything is permitted, on a server without authentication."""
 
     @property
     def name(self) -> str:
@@ -85,15 +75,18 @@ class Caller:
     def owner(self) -> str:
         """The identity to which names that the caller uses first belong; "" where every caller may do
         everything."""
-        return self.identity.name if self.access.has_rules else ""
+        return self.identity.name if self.access is not None and self.access.has_rules else ""
 
     def may(self, permission: Permission, *queues: str) -> bool:
         """Return whether the caller has the permission on all of `queues`; "*" stands for all."""
-        return all(self.access.allows(self.identity, permission, queue) for queue in queues)
+        access = self.access
+        return access is None or all(
+            access.allows(self.identity, permission, queue) for queue in queues
+        )
 
     def may_somewhere(self, permission: Permission) -> bool:
         """Return whether the caller can have the permission on any queue."""
-        return self.access.allows_somewhere(self.identity, permission)
+        return self.access is None or self.access.allows_somewhere(self.identity, permission)
 
     def permissions(self, *queues: str) -> list[Permission]:
         """Return the caller's permissions on all of `queues`; "*" stands for all."""
@@ -105,7 +98,11 @@ class Caller:
 
     def require(self, permission: Permission, queue: str) -> None:
         """Raise `PermissionDenied`; or `InvalidQueueName` for an invalid name."""
-        if not self.may(permission, queue_name(queue)):
+        # Not by `may` and `queue_name`: each message asks.
+        if not is_queue_name(queue):
+            raise InvalidQueueName(name=queue)
+        access = self.access
+        if access is not None and not access.allows(self.identity, permission, queue):
             raise self._denied(permission, queue)
 
     def require_everywhere(self, permission: Permission) -> None:
@@ -120,6 +117,15 @@ class Caller:
 
     def _denied(self, permission: Permission, queue: str) -> PermissionDenied:
         return PermissionDenied(identity=self.name, permission=permission.value, queue=queue)
+
+
+def consumer_name(caller: Caller, address: str, agent: str) -> str:
+    """Return the name with which a caller's leases are shown: identity, address and user agent.
+
+    It is for people: the user agent is whatever the client says. No credential is part of it.
+    """
+    name = ", ".join(filter(None, (caller.name, address, agent[:LONGEST_AGENT])))
+    return name if name.isprintable() else "".join(each if each.isprintable() else "?" for each in name)
 
 
 def on_queue(

@@ -28,7 +28,7 @@ from spoolrack_store.model.reservation_requests import Page as MessagePage
 
 from . import bounds
 from .caller import Caller, Permission, on_queue, on_some_queue
-from .lease_requests import LeaseRequests
+from .leases import Leases
 from .pages import Page, PagedList
 from .store_access import StoreAccess
 
@@ -59,7 +59,7 @@ _LIST: Final = PagedList[Reservation, tuple[str, int]](
 class Reservations:
     """The use cases of reservations. Lives in one event loop."""
 
-    def __init__(self, access: StoreAccess, leases: LeaseRequests) -> None:
+    def __init__(self, access: StoreAccess, leases: Leases) -> None:
         self._access = access
         self._leases = leases
 

@@ -17,8 +17,8 @@ from spoolrack_store.store import Store
 
 from ..system.logs import Log
 from . import cron
-from .loop_answers import answer
 from .schedules import SCHEDULES, next_tick
+from .store_access import answer
 
 PAUSE: Final = 1.0
 """Seconds between looks at the clock."""

@@ -6,6 +6,7 @@ A stage of other queues than the caller's is a `NameTaken`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
@@ -15,12 +16,14 @@ from spoolrack_store.model.stage_requests import (
     Abort,
     Publish,
     Published,
+    Stage,
+    Staged,
     StageInfo,
 )
 
 from .caller import Caller, Permission, on_some_queue
 from .pages import Page, PagedList
-from .store_access import StoreAccess
+from .store_access import StoreAccess, answer
 
 _LIST: Final = PagedList[StageInfo, str](
     method="ListStages",
@@ -36,6 +39,13 @@ class Stages:
 
     def __init__(self, access: StoreAccess) -> None:
         self._access = access
+
+    @on_some_queue(Permission.SEND)
+    async def stage(self, caller: Caller, chunk: Stage) -> Staged:
+        """Store a chunk of a stage, whole or not at all, in its turn."""
+        caller.require(Permission.SEND, chunk.queue)
+        chunk = replace(chunk, allowed=caller.queues_for(Permission.SEND))
+        return await answer(await self._access.save(chunk))
 
     @on_some_queue(Permission.SEND)
     async def publish(

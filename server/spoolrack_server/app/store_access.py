@@ -7,18 +7,21 @@ threads of their own, so that they don't wait behind a commit.
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakKeyDictionary, ref
 
 from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
 
 from .concurrency import ConcurrencyLimit
-from .loop_answers import answer
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 FRAME_BYTES: Final = 2 * 1024 * 1024
 """Of bodies and attributes in one frame of a stream or one page of a list, but always one message. Half
@@ -27,20 +30,19 @@ READERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedRequest:
-    """A request in the store."""
+class Submitted(Generic[T_co]):
+    """A request that the store has."""
 
     futures: Sequence[Future[Any]]
-    encoded: Callable[[], bytes]
-    """Returns the response of a unary call, once the store has answered; raises the `StoreError` of the
-    whole request."""
+    result: Callable[[], T_co]
+    """Returns the result, once the store has answered; raises the `StoreError` of the whole request."""
 
-    async def answered(self) -> bytes:
-        """Return the response, once the store has answered; raise the `StoreError` of the whole
+    async def answered(self) -> T_co:
+        """Return the result, once the store has answered; raise the `StoreError` of the whole
         request."""
         for future in self.futures:
             await answer(future)
-        return self.encoded()
+        return self.result()
 
 
 class StoreAccess:
@@ -54,6 +56,21 @@ class StoreAccess:
     async def submit(self, request: Request[T]) -> T:
         """Return the store's answer; raise its `StoreError`."""
         return await answer(self.store.submit(request))
+
+    async def save(self, request: Request[T]) -> Future[T]:
+        """Submit a request that brings messages, once the concurrency limit allows it."""
+        saving = self.workers.saving
+        if saving is None:
+            return self.store.submit(request)
+        await saving.acquire()
+        try:
+            future = self.store.submit(request)
+        except BaseException:
+            saving.release()
+            raise
+        loop = asyncio.get_running_loop()
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(saving.release))
+        return future
 
     async def read(self, read: Callable[..., T], *of: Any) -> T:
         """Return the result of `read` in a thread."""
@@ -81,3 +98,66 @@ class StoreAccess:
 def _close_opened(opening: Future[OpenMessage]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().file.close()
+
+
+# Answers: `asyncio.wrap_future` wakes the loop for each, which took a third of the committer's time.
+# Here it is woken once for all answers of a commit.
+
+
+async def answer(future: Future[T]) -> T:
+    """Return the result of `future`; cancel it with the caller, if it hasn't begun."""
+    waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    on_answer(future, wake)
+    try:
+        await waiting
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    return future.result()
+
+
+def on_answer(future: Future[T], wake: Callable[[], None]) -> None:
+    """Call `wake` in the loop that runs now, once `future` is done."""
+    loop = asyncio.get_running_loop()
+    waker = _wakers.get(loop)
+    if waker is None:
+        waker = _wakers[loop] = _LoopWaker(loop)
+    future.add_done_callback(lambda _: waker.schedule(wake))
+
+
+class _LoopWaker:
+    """Of the event loop of the thread that makes it. `ring` may be called from any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Weak, as it is the value to a weak key that is this very loop.
+        self._loop = ref(loop)
+        self._callbacks: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._thread = threading.get_ident()
+        self._is_scheduled = False
+
+    def schedule(self, wake: Callable[[], None]) -> None:
+        if threading.get_ident() == self._thread:
+            wake()
+            return
+        self._callbacks.append(wake)
+        loop = self._loop()
+        with self._lock:
+            if self._is_scheduled or loop is None or loop.is_closed():
+                return  # No task waits in a loop that is closed.
+            self._is_scheduled = True
+        loop.call_soon_threadsafe(self._run)
+
+    def _run(self) -> None:
+        with self._lock:
+            self._is_scheduled = False
+        while self._callbacks:
+            self._callbacks.popleft()()
+
+
+_wakers: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopWaker] = WeakKeyDictionary()

@@ -13,13 +13,13 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import click
-from spoolrack import MessageFacts, MessageState, QueueInfo, Redrive, Reservation, Schedule, StageInfo
+from spoolrack import MessageFacts, MessageState, QueueInfo, Schedule
 from spoolrack_store.model.terminal_text import printable
 
 PROGRAM: Final = "spoolrack"
@@ -79,71 +79,52 @@ def announce_stdin(what: str) -> None:
 
 def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     """Return a message as a line of JSON; bodies and attributes that aren't text are base64."""
-    fields: dict[str, object] = {"id": message.id}
+    entries: dict[str, object] = {"id": message.id}
     if queue is not None:
-        fields["queue"] = queue
+        entries["queue"] = queue
     if message.is_body_left_out:
-        fields["body"] = None
+        entries["body"] = None
     else:
         try:
-            fields["body"] = message.body.decode()
+            entries["body"] = message.body.decode()
         except UnicodeDecodeError:
-            fields["body_base64"] = base64.b64encode(message.body).decode()
+            entries["body_base64"] = base64.b64encode(message.body).decode()
     if message.path is not None:
-        fields["body_path"] = str(message.path)
-    fields["attributes"] = {k: v for k, v in message.attributes.items() if isinstance(v, str)}
+        entries["body_path"] = str(message.path)
+    entries["attributes"] = {k: v for k, v in message.attributes.items() if isinstance(v, str)}
     binary = binary_attributes(message)
     if binary:
-        fields["binary_attributes"] = binary
+        entries["binary_attributes"] = binary
     if message.group:
-        fields["group"] = message.group
+        entries["group"] = message.group
     if message.priority:
-        fields["priority"] = message.priority
-    fields["body_size"] = message.size
-    fields["state"] = message.state.value
-    fields["send_time"] = _moment(message.sent_at)
-    fields["receive_count"] = message.receive_count
-    fields["first_receive_time"] = _moment(message.first_received_at)
+        entries["priority"] = message.priority
+    entries["body_size"] = message.size
+    entries["state"] = message.state.value
+    entries["send_time"] = _moment(message.sent_at)
+    entries["receive_count"] = message.receive_count
+    entries["first_receive_time"] = _moment(message.first_received_at)
     if message.state is MessageState.DELAYED:
-        fields["deliver_time"] = _moment(message.deliver_at)
+        entries["deliver_time"] = _moment(message.deliver_at)
     else:
-        fields["lease_expire_time"] = _moment(message.lease_expires_at)
+        entries["lease_expire_time"] = _moment(message.lease_expires_at)
     if message.receipt:
-        fields["receipt"] = message.receipt
+        entries["receipt"] = message.receipt
     if message.dead_letter_records:
-        fields["dead_letter_records"] = [
-            {
-                "source_queue": record.source_queue,
-                "reason": record.reason,
-                "receive_count": record.receive_count,
-                "first_receive_time": _moment(record.first_received_at),
-                "dead_letter_time": _moment(record.dead_lettered_at),
-                "explanation": record.explanation,
-                "redrive_queue": record.redrive_queue,
-                "redrive_time": _moment(record.redriven_at),
-            }
-            for record in message.dead_letter_records
-        ]
-    return _UNPRINTABLE.sub(_escaped, json.dumps(fields, ensure_ascii=False)).encode() + b"\n"
+        entries["dead_letter_records"] = [_fields_of(record) for record in message.dead_letter_records]
+    return _UNPRINTABLE.sub(_escaped, json.dumps(entries, ensure_ascii=False)).encode() + b"\n"
 
 
 def schedule_json(schedule: Schedule) -> str:
     """Return a schedule as a JSON object; bytes that aren't text are base64."""
-    fields: dict[str, object] = {"queue": schedule.queue, "name": schedule.name}
-    fields |= {"cron": schedule.cron, "time_zone": schedule.time_zone}
+    entries = _fields_of(schedule)
     try:
-        fields["body"] = schedule.body.decode()
+        entries["body"] = schedule.body.decode()
     except UnicodeDecodeError:
-        fields["body_base64"] = base64.b64encode(schedule.body).decode()
-    fields["attributes"] = {k: v for k, v in schedule.attributes.items() if isinstance(v, str)}
-    fields["binary_attributes"] = {
-        k: base64.b64encode(v).decode() for k, v in schedule.attributes.items() if isinstance(v, bytes)
-    }
-    fields |= {"group": schedule.group, "paused": schedule.paused}
-    fields["create_time"] = _moment(schedule.created_at)
-    fields["last_tick_time"] = _moment(schedule.last_tick_at)
-    fields["next_tick_time"] = _moment(schedule.next_tick_at)
-    return json.dumps(fields)
+        entries["body_base64"] = base64.b64encode(entries.pop("body")).decode()
+    entries["attributes"] = {k: v for k, v in schedule.attributes.items() if isinstance(v, str)}
+    entries["binary_attributes"] = binary_attributes(schedule)
+    return json.dumps(entries)
 
 
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
@@ -156,7 +137,7 @@ def _escaped(match: re.Match[str]) -> str:
     return json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
 
 
-def binary_attributes(message: MessageFacts) -> dict[str, str]:
+def binary_attributes(message: MessageFacts | Schedule) -> dict[str, str]:
     return {
         name: base64.b64encode(value).decode()
         for name, value in message.attributes.items()
@@ -167,90 +148,54 @@ def binary_attributes(message: MessageFacts) -> dict[str, str]:
 def queue_json(info: QueueInfo, indent: int | None = None) -> str:
     """Return a queue as a JSON object; spans are seconds."""
     blocking = info.blocking_message
-    fields: dict[str, Any] = {
+    entries: dict[str, Any] = {
         "name": info.name,
         "create_time": _moment(info.created_at),
         "version": info.version,
         "settings": asdict(info.settings),
         "labels": dict(info.labels),
-        "counts": {
-            "ready_count": info.counts.ready_count,
-            "leased_count": info.counts.leased_count,
-            "delayed_count": info.counts.delayed_count,
-            "byte_count": info.counts.byte_count,
-            "oldest_age": info.counts.oldest_age,
-        },
-        "blocking_message": None
-        if blocking is None
-        else {
-            "id": blocking.id,
-            "receive_count": blocking.receive_count,
-            "explanation": blocking.explanation,
-        },
+        "counts": asdict(info.counts),
+        "blocking_message": None if blocking is None else asdict(blocking),
     }
     if info.obstacles:
-        fields["obstacles"] = [asdict(each) for each in info.obstacles]
+        entries["obstacles"] = [asdict(each) for each in info.obstacles]
     if info.oldest_leases:
-        fields["oldest_leases"] = [
-            {
-                "message_id": each.message_id,
-                "message_count": each.message_count,
-                "first_receive_time": _moment(each.first_received_at),
-                "lease_expire_time": _moment(each.lease_expires_at),
-                "receive_count": each.receive_count,
-                "stream": each.stream,
-                "consumer": each.consumer,
-                "receive_time": _moment(each.received_at),
-            }
-            for each in info.oldest_leases
-        ]
-    return json.dumps(fields, indent=indent)
+        entries["oldest_leases"] = [_fields_of(each) for each in info.oldest_leases]
+    return json.dumps(entries, indent=indent)
 
 
-def stage_json(stage: StageInfo) -> str:
-    """Return a stage as a JSON object."""
-    return json.dumps(
-        {
-            "name": stage.name,
-            "chunk_count": stage.chunk_count,
-            "message_counts": dict(stage.message_counts),
-            "expire_time": _moment(stage.expires_at),
-        }
-    )
+_TIMES: Final = {
+    "created_at": "create_time",
+    "dead_lettered_at": "dead_letter_time",
+    "ended_at": "end_time",
+    "expires_at": "expire_time",
+    "first_received_at": "first_receive_time",
+    "last_tick_at": "last_tick_time",
+    "lease_expires_at": "lease_expire_time",
+    "next_tick_at": "next_tick_time",
+    "received_at": "receive_time",
+    "redriven_at": "redrive_time",
+    "started_at": "start_time",
+}
+"""Names of times in the contract."""
 
 
-def reservation_json(reservation: Reservation) -> str:
-    """Return a reservation as a JSON object."""
-    fields = {
-        "queue": reservation.queue,
-        "stream": reservation.stream,
-        "sequence_number": reservation.sequence_number,
-        "message_count": reservation.message_count,
-        "byte_count": reservation.byte_count,
-        "state": reservation.state,
-        "read_count": reservation.read_count,
-        "expire_time": _moment(reservation.expires_at),
+def record_json(record: Any) -> str:
+    """Return a stage, a reservation or a redrive as a JSON object."""
+    return json.dumps(_fields_of(record))
+
+
+def _fields_of(record: Any) -> dict[str, Any]:
+    """Return the fields of a value of the client, by their names in the contract."""
+    found = {each.name: getattr(record, each.name) for each in fields(record)}
+    return {
+        _TIMES.get(name, name): _moment(value)
+        if name in _TIMES
+        else dict(value)
+        if isinstance(value, Mapping)
+        else value
+        for name, value in found.items()
     }
-    return json.dumps(fields)
-
-
-def redrive_json(redrive: Redrive) -> str:
-    """Return a redrive as a JSON object."""
-    fields = {
-        "id": redrive.id,
-        "queue": redrive.queue,
-        "destination": redrive.destination,
-        "source_queue": redrive.source_queue,
-        "max_messages_per_second": redrive.max_messages_per_second,
-        "state": redrive.state,
-        "moved_count": redrive.moved_count,
-        "failed_count": redrive.failed_count,
-        "last_failure": redrive.last_failure,
-        "remaining_count": redrive.remaining_count,
-        "start_time": _moment(redrive.started_at),
-        "end_time": _moment(redrive.ended_at),
-    }
-    return json.dumps(fields)
 
 
 def _moment(moment: datetime | None) -> str | None:

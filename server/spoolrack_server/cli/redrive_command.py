@@ -15,7 +15,7 @@ from spoolrack import Client, Redrive, RedriveState
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import NOTHING, OK
-from .output import print_results, print_status, redrive_json
+from .output import print_results, print_status, record_json
 from .progress import Show, counting_bar
 from .units import plural
 
@@ -71,7 +71,7 @@ def command(
     if not no_wait:
         redrive = _watch(connection, redrive, quiet)
     if json:
-        print_results(redrive_json(redrive))
+        print_results(record_json(redrive))
     elif no_wait:
         print_results(redrive.id)
     if no_wait:

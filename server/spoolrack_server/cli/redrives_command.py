@@ -11,7 +11,7 @@ from spoolrack import Redrive, RedriveState
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import OK
-from .output import columns, print_list, print_status, redrive_json
+from .output import columns, print_list, print_status, record_json
 from .units import plural, span_text
 
 
@@ -31,7 +31,7 @@ def list_(connection: Connection, queue: str | None, json: bool) -> int:
     """
     with connection.client() as client:
         found = list(client.redrives.list(queue or ""))
-    print_list(found, redrive_json if json else None, _table)
+    print_list(found, record_json if json else None, _table)
     return OK
 
 

@@ -13,7 +13,7 @@ from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, print_list, print_status, reservation_json
+from .output import Output, columns, message_line, print_list, print_status, record_json
 from .peek_command import print_table
 from .units import COUNT, STREAM, size_text, span_text
 
@@ -35,7 +35,7 @@ def list_(connection: Connection, queue: str | None, stream: str | None, json: b
     """
     with connection.client() as client:
         found = list(client.reservations.list(queue=queue or "", stream=stream or ""))
-    print_list(found, reservation_json if json else None, _table)
+    print_list(found, record_json if json else None, _table)
     return OK
 
 

@@ -12,7 +12,7 @@ from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION,
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
-from .output import columns, print_list, print_status, stage_json
+from .output import columns, print_list, print_status, record_json
 from .units import STAGE, WRITER, Span, plural, span_text
 
 
@@ -28,7 +28,7 @@ def list_(connection: Connection, json: bool) -> int:
     """List the stages, with their messages by queue and the time at which they expire."""
     with connection.client() as client:
         found = list(client.staging.list())
-    print_list(found, stage_json if json else None, _table)
+    print_list(found, record_json if json else None, _table)
     return OK
 
 

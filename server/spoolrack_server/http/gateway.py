@@ -65,13 +65,13 @@ class Gateway:
         workers: ConcurrencyLimit | None = None,
         watch: Instrumentation | None = None,
         observer: Observer | None = None,
-        guard: AccessControl | None = None,
+        access_control: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
     ) -> None:
         self._log = log
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
-        self._checks = RequestChecks(guard or AccessControl())
+        self._checks = RequestChecks(access_control or AccessControl())
         self._app = Application(store, clock, log, workers, observer.with_consumers)
         self._context = HttpContext(self._app, clock, log, http_limits, memory)
         application = self._application((*routes(self._context, health, observer), *dashboard_routes()))

@@ -16,6 +16,7 @@ import base64
 import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
+from math import ceil
 from typing import Final, Protocol
 from urllib.parse import unquote
 
@@ -280,7 +281,7 @@ def _span(fields: Fields, name: str, what: str, least: int, most: int) -> Millis
     if len(values) > 1 or not _SECONDS.fullmatch(values[0]):
         raise InvalidRequest(what=what, value=", ".join(values), rule=rule)
     # Rounded up: a span of less than a millisecond must not become none.
-    span = Millis(-int(-Decimal(values[0]) * 1_000 // 1))
+    span = Millis(ceil(Decimal(values[0]) * 1_000))
     if not least <= span <= most:
         raise InvalidRequest(what=what, value=values[0], rule=rule)
     return span

@@ -30,8 +30,6 @@ from spoolrack_store.model.operations import (
     Message,
     OpenMessage,
     Receive,
-    RejectMessages,
-    ReleaseMessages,
     Send,
     SendResults,
     WrittenBody,
@@ -39,16 +37,15 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
-from ..access.consumers import consumer_of_request
 from ..app.bounds import message_id, place
-from ..app.lease_requests import receipts_of
-from ..metrics.trace_context import context_in, inherit_context
+from ..app.leases import ReleaseTerms, receipts_of
+from ..app.trace_context import context_in, inherit_context
 from ..wire import convert
 from ..wire.json_form import rendered, time_text
 from . import headers, request_bodies
 from .context import HttpContext, answer
 from .queue_endpoints import queue_of
-from .request_checks import CALLER
+from .request_checks import CALLER, consumer_of_request
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
@@ -85,7 +82,7 @@ class MessageEndpoints:
         deliver_at = headers.deliver_at(request.headers)
         limit = SMALL
         if request.content_length is None or request.content_length > SMALL:
-            found = await self._access.read(self._access.store.queue, queue)
+            found = await self._app.queues.find(queue)
             limit = found.settings.max_message_size
         async with AsyncExitStack() as stack:
             share = stack.enter_context(self._context.upload_memory.share())
@@ -121,8 +118,8 @@ class MessageEndpoints:
         pause = FIRST_PAUSE
         while True:
             try:
-                async with self._access.workers.saving():
-                    stored = await self._access.submit(send)
+                submitted = await self._app.sends.send(request[CALLER], send)
+                stored = await submitted.answered()
                 (id,) = stored.results
                 if isinstance(id, StoreError):
                     raise id
@@ -178,7 +175,7 @@ class MessageEndpoints:
             visibility=headers.visibility(request.query),
             consumer=consumer_of_request(request, request[CALLER]),
         )
-        deliveries = await self._app.leases.lease(wanted)
+        deliveries = await self._app.leases.receive(request[CALLER], wanted)
         if not deliveries:
             return web.Response(status=204, headers={"Cache-Control": "no-store"})
         receipts = receipts_of(deliveries)
@@ -187,7 +184,7 @@ class MessageEndpoints:
         try:
             return await self._hand_over(request, messages)
         except BaseException:
-            self._app.leases.release(wanted.queue, receipts)
+            self._app.leases.give_back(wanted.queue, receipts)
             raise
 
     async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
@@ -281,7 +278,7 @@ class MessageEndpoints:
         if receipt is not None:
             last_receives = {} if last is None else {0: last}
             delete = Delete(queue=queue, receipts=[receipt], last_receives=last_receives)
-            (error,) = await self._access.submit(delete)
+            (error,) = await self._app.leases.delete(request[CALLER], delete).answered()
         elif last is None:
             (error,) = await self._app.messages.delete(request[CALLER], queue, [id])
         else:
@@ -294,25 +291,25 @@ class MessageEndpoints:
         return web.Response(status=202)
 
     async def release(self, request: web.Request) -> web.StreamResponse:
-        release = ReleaseMessages(
-            queue=queue_of(request),
-            receipts=[headers.required_receipt(request.headers, id_of(request))],
-            delay=headers.release_delay(request.query),
-            explanation=headers.reason(request.query),
-            is_uncounted=headers.flag(request.query, "uncounted"),
+        queue = queue_of(request)
+        receipt = headers.required_receipt(request.headers, id_of(request))
+        terms = ReleaseTerms(
+            headers.release_delay(request.query),
+            headers.reason(request.query),
+            headers.flag(request.query, "uncounted"),
         )
-        (result,) = await self._access.submit(release)
+        released = self._app.leases.release(request[CALLER], queue, [(receipt, terms)])
+        (result,) = await released.answered()
         if isinstance(result, StoreError):
             raise result
         return web.json_response({"deliver_time": time_text(result)})
 
     async def reject(self, request: web.Request) -> web.StreamResponse:
-        rejection = RejectMessages(
-            queue=queue_of(request),
-            receipts=[headers.required_receipt(request.headers, id_of(request))],
-            explanation=headers.reason(request.query),
-        )
-        (error,) = await self._access.submit(rejection)
+        queue = queue_of(request)
+        receipt = headers.required_receipt(request.headers, id_of(request))
+        rejection = receipt, headers.reason(request.query)
+        rejected = self._app.leases.reject(request[CALLER], queue, [rejection])
+        (error,) = await rejected.answered()
         if error is not None:
             raise error
         return web.Response(status=204)

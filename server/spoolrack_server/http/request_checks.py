@@ -17,7 +17,8 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
 
 from ..access.access_control import AccessControl, name_in_ssl
-from ..app.caller import Caller
+from ..app.caller import Caller, consumer_name
+from ..system.addresses import address_text
 from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ CALLER: Final = web.RequestKey("caller", Caller)
 class RequestChecks:
     """The checks of one gateway."""
 
-    def __init__(self, guard: AccessControl) -> None:
-        self.guard = guard
+    def __init__(self, access_control: AccessControl) -> None:
+        self.access_control = access_control
         self._routes: dict[tuple[str, Any], Route] = {}
         self._waiting: dict[asyncio.Task[Any], web.Request] = {}
         """Those that only look or receive, and may do so for long."""
@@ -52,7 +53,7 @@ class RequestChecks:
         route = self.route_of(request)
         if route is not None and route.changes:
             require_own_origin(request)
-        if self.guard.is_open:
+        if self.access_control.is_open:
             if route is not None and not route.is_open:
                 require_own_name(request)
         else:
@@ -83,10 +84,17 @@ class RequestChecks:
         route = self.route_of(request)
         if route is not None and route.is_open:
             return
-        identity = self.guard.identify(_authorization(request), _name(request))
-        request[CALLER] = caller = Caller(identity, self.guard)
+        identity = self.access_control.identify(_authorization(request), _name(request))
+        request[CALLER] = caller = Caller(identity, self.access_control)
         if route is not None:
             route.require(caller, request.match_info.get("queue"))
+
+
+def consumer_of_request(request: web.BaseRequest, caller: Caller) -> str:
+    """Return the name of a request's consumer."""
+    peer = None if request.transport is None else request.transport.get_extra_info("peername")
+    address = address_text(*peer[:2]) if peer else ""
+    return consumer_name(caller, address, request.headers.get("User-Agent", ""))
 
 
 def require_own_name(request: web.Request) -> None:

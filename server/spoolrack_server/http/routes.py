@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from ..app.caller import Permission
 from ..app.health import Health
+from ..app.leases import Leases
 from ..app.messages import Messages
 from ..app.queues import Queues
 from ..app.redrives import Redrives
 from ..app.reservations import Reservations
 from ..app.schedules import Schedules
+from ..app.sends import Sends
 from ..app.stages import Stages
 from ..metrics.observer import Observer
 from .context import HttpContext
@@ -36,7 +38,7 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
     queue = "/-/queues/{queue}"
     schedule = f"{queue}/schedules/{{schedule}}"
     reservation = "/-/reservations/{stream}/{sequence_number}"
-    receive, monitor = Permission.RECEIVE, Permission.MONITOR
+    monitor = Permission.MONITOR
     # A page is served, too, while the server drains and after a failure, when an operator needs it.
     return (
         Route("GET", "/-/health", monitoring.health, is_page=True, is_open=True),
@@ -67,11 +69,11 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             "GET",
             "/{queue}/messages",
             messages.receive,
-            receive,
+            Leases.receive,
             parameters=("wait", "visibility_timeout"),
             leases=True,
         ),
-        Route("POST", "/{queue}/messages", messages.send, Permission.SEND, parameters=("wait",)),
+        Route("POST", "/{queue}/messages", messages.send, Sends.send, parameters=("wait",)),
         Route(
             "DELETE",
             "/{queue}/messages",
@@ -92,11 +94,15 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             "POST",
             "/{queue}/messages/{id}/release",
             messages.release,
-            receive,
+            Leases.release,
             parameters=("delay", "reason", "uncounted"),
         ),
         Route(
-            "POST", "/{queue}/messages/{id}/reject", messages.reject, receive, parameters=("reason",)
+            "POST",
+            "/{queue}/messages/{id}/reject",
+            messages.reject,
+            Leases.reject,
+            parameters=("reason",),
         ),
         Route(
             "GET",

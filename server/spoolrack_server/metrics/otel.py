@@ -12,10 +12,10 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from ..app.trace_context import TRACEPARENT, context_in, is_traceparent
 from ..system.addresses import names_loopback
 from ..wire.contract import SERVED_METHODS
 from .instrumentation import Metadata
-from .trace_context import TRACEPARENT, context_in, is_traceparent
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -22,8 +22,8 @@ from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.store import Store
 
-from ..access.authorization import CallAuthorizer
 from ..access.security import LoadedSecurity, Security
+from ..app.application import Application
 from ..app.concurrency import ConcurrencyLimit
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
@@ -31,10 +31,11 @@ from ..app.scheduler import Scheduler
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation, Traces
 from ..metrics.observer import Observer, Processes
+from ..rpc.authorized_calls import AuthorizedCalls
 from ..rpc.calls import ServerCalls
 from ..rpc.health_service import HealthService
-from ..rpc.queue_service import WRITES_ITSELF, QueueService
 from ..rpc.reflection import reflect
+from ..rpc.services import Services
 from ..system.addresses import AddressUnusable, address_text, reserve
 from ..system.cgroup import memory_limit
 from ..system.limits import Limits
@@ -113,7 +114,8 @@ class Server:
         self._memory = MemoryLimiter(self._log, settings.memory_watermark)
         self._calls = ServerCalls(self._log, self._watch, memory=self._memory)
         self._store: Store | None = None
-        self._service: QueueService | None = None
+        self._app: Application | None = None
+        self._services: Services | None = None
         self._grpc: grpc.aio.Server | None = None
         self._gateway: Gateway | None = None
         self._sqs: SqsEndpoint | None = None
@@ -262,14 +264,14 @@ class Server:
         if self._sqs is not None:
             self._sqs.refuse()
         await asyncio.to_thread(store.drain)
-        if self._service is not None:
-            self._service.drain()
+        if self._services is not None:
+            self._services.drain()
         if self._grpc is not None:
             await self._calls.quiet(grace)
             await self._grpc.stop(max(0.0, end - loop.time()))
             await self._calls.ended()
-        if self._service is not None:
-            await self._service.close()
+        if self._app is not None:
+            await self._app.close()
         if self._gateway is not None:
             await self._gateway.stop(max(0.0, end - loop.time()))
         if self._sqs is not None:
@@ -277,7 +279,7 @@ class Server:
         await self.observer.end()
         await asyncio.to_thread(store.close)
         await self._close_last()
-        self._service = self._grpc = self._gateway = self._sqs = None
+        self._services = self._grpc = self._gateway = self._sqs = None
         self._log.info("stopped", root=self.root)
 
     async def _close_last(self) -> None:
@@ -287,26 +289,22 @@ class Server:
             await self._probes.stop()
 
     async def _start_grpc(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
-        admissions = None if access_files.guard.is_open else CallAuthorizer(access_files.guard)
-        self._calls = ServerCalls(self._log, self._watch, admissions, self._memory, store.root_id)
-        self._service = QueueService(
-            store,
-            self._clock,
-            self._log,
-            self._workers,
-            self._watch,
-            self._memory.responses,
-            self.observer,
+        access_control = access_files.access_control
+        authorized = None if access_control.is_open else AuthorizedCalls(access_control)
+        self._calls = ServerCalls(self._log, self._watch, authorized, self._memory, store.root_id)
+        self._app = Application(
+            store, self._clock, self._log, self._workers, self.observer.with_consumers
         )
-        self.observer.observe_flow(self._service, self._memory)
+        self._services = Services(self._app, self._clock, self._memory.responses, self._watch)
+        self.observer.observe_flow(self._services, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*limits.grpc_options(), port))
-        server.add_generic_rpc_handlers(self._calls.handlers(self._service.parts, WRITES_ITSELF))
+        server.add_generic_rpc_handlers(self._calls.handlers(self._services.methods()))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
         names = [service.full_name for service in SERVED]
         names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
-        reflect(server, names, admissions)
+        reflect(server, names, authorized)
         try:
             if access_files.tls is None:
                 self.grpc_port = server.add_insecure_port(self.grpc_address)
@@ -343,7 +341,7 @@ class Server:
             self._workers,
             self._watch,
             self.observer,
-            access_files.guard,
+            access_files.access_control,
             self._memory,
         )
         self.http_port = await self._listen(self._gateway, self.http_host, self.http_port, access_files)
@@ -361,7 +359,7 @@ class Server:
             self._http_limits,
             self._workers,
             self._watch,
-            access_files.guard,
+            access_files.access_control,
             self._memory,
             Authenticator(access_files.sqs_keys, self._clock),
             self._settings.sqs_url,

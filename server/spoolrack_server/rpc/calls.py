@@ -10,8 +10,9 @@ with `INTERNAL_ERROR`, and nothing of it leaks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
@@ -20,15 +21,14 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from spoolrack_store.model.errors import Draining, InvalidRequest, RootDiffers, StoreError
 
-from ..access.authorization import AuthorizedCall, CallAuthorizer
 from ..app.memory import SMALL, MemoryLimiter
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import FAULTS, Asked, Instrumentation
 from ..system.logs import Log
 from ..wire.contract import SERVED
 from ..wire.status import INTERNAL, Failure, failure_of
+from .authorized_calls import AuthorizedCall, AuthorizedCalls, Context, MethodPermission
 
-Context = grpc.aio.ServicerContext[Any, Any]
 Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
 
@@ -52,6 +52,17 @@ class CallIsOver(Exception):
     """The call ended, by its client or its connection, before the response was taken."""
 
 
+@dataclass(frozen=True, slots=True)
+class ServedMethod:
+    """A method of the contract."""
+
+    run: Method
+    needs: MethodPermission
+    writes_itself: bool = False
+    """A unary method that answers by `write` and returns None: on the wire, a stream of one response.
+    So it learns whether the transport took it; every streaming method does it anyway."""
+
+
 class ServerCalls:
     """The start and end of all calls of one server. Lives in one event loop."""
 
@@ -59,17 +70,17 @@ class ServerCalls:
         self,
         log: Log,
         watch: Instrumentation | None = None,
-        admissions: CallAuthorizer | None = None,
+        authorized: AuthorizedCalls | None = None,
         memory: MemoryLimiter | None = None,
         root_id: str = "",
     ) -> None:
-        """Without `admissions` callers are not authenticated."""
+        """Without `authorized` callers are not authenticated."""
         self._root_id = root_id
         self._log = log
         self._memory = memory or MemoryLimiter(log)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._refusals = self._watch.refusals
-        self._admissions = admissions
+        self._authorized = authorized
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._last_begin = -QUIET
@@ -81,8 +92,8 @@ class ServerCalls:
 
     def recheck_permissions(self) -> None:
         """End the streams whose callers are no longer allowed, after a change of permissions."""
-        if self._admissions is not None:
-            self._admissions.recheck_permissions()
+        if self._authorized is not None:
+            self._authorized.recheck_permissions()
 
     async def quiet(self, grace: float) -> None:
         """Return once the calls in flight have ended, or `grace` seconds are over, and none comes in.
@@ -103,34 +114,28 @@ class ServerCalls:
         while self._running:
             await asyncio.wait(set(self._running))
 
-    def handlers(
-        self, parts: Sequence[object], writes_itself: frozenset[str]
-    ) -> tuple[grpc.GenericRpcHandler, ...]:
-        """Return the services, each method by its name in the contract, with the object that has it.
-
-        Those in `writes_itself` answer by `write` and return None, also where the contract has a single
-        response: on the wire, that is a stream of one. So they learn whether the transport took the
-        response; every streaming method does it anyway.
-        """
-        known = (self._service(service, parts, writes_itself) for service in SERVED)
+    def handlers(self, methods: Mapping[str, ServedMethod]) -> tuple[grpc.GenericRpcHandler, ...]:
+        """Return the services, with their methods by name."""
+        known = (self._service(service, methods) for service in SERVED)
         return (*known, _UnknownMethods())
 
     def _service(
-        self, service: ServiceDescriptor, parts: Sequence[object], writes_itself: frozenset[str]
+        self, service: ServiceDescriptor, methods: Mapping[str, ServedMethod]
     ) -> grpc.GenericRpcHandler:
         found: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
-        for method in service.methods:
-            is_long = method.client_streaming or method.server_streaming or method.name in writes_itself
-            run = self._guarded(_method(parts, method.name), method, is_long=is_long)
+        for described in service.methods:
+            method = methods[described.name]
+            streams = described.client_streaming or described.server_streaming
+            is_long = streams or method.writes_itself
             make = (
                 grpc.stream_stream_rpc_method_handler
                 if is_long
                 else grpc.stream_unary_rpc_method_handler
             )
-            found[method.name] = make(run)
+            found[described.name] = make(self._guarded(method, described, is_long=is_long))
         return grpc.method_handlers_generic_handler(service.full_name, found)
 
-    def _guarded(self, method: Method, described: MethodDescriptor, *, is_long: bool) -> Handler:
+    def _guarded(self, method: ServedMethod, described: MethodDescriptor, *, is_long: bool) -> Handler:
         name = described.name
         streams = described.client_streaming or described.server_streaming
         is_of_one_root = described.containing_service.name in _OF_ONE_ROOT
@@ -145,17 +150,17 @@ class ServerCalls:
             try:
                 if self._refusing:
                     raise Draining
-                with self._admitted(context, name, is_long=is_long) as admission:
+                with self._authorization(context, method.needs, is_long=is_long) as authorized:
                     if is_of_one_root:
                         self._require_root(context)
-                    requests.admission = admission
+                    requests.authorized = authorized
                     requests.asked = asked
                     if described.client_streaming:
-                        await method(requests, context)
+                        await method.run(requests, context)
                         return None
                     request = await self._only(requests)
                     # Freed here: the request's memory isn't held while the handler runs.
-                    response = method(request, context)
+                    response = method.run(request, context)
                     del request
                     return self._respond(context, await response, task)
             except StoreError as error:
@@ -206,23 +211,23 @@ class ServerCalls:
         return raw
 
     @contextmanager
-    def _admitted(
-        self, context: Context, name: str, *, is_long: bool
+    def _authorization(
+        self, context: Context, needs: MethodPermission, *, is_long: bool
     ) -> Iterator[AuthorizedCall | None]:
         """Authorize a call; raise `Unauthenticated` or `PermissionDenied`, also for a call that runs
         and could not begin any more."""
-        if self._admissions is None:
+        if self._authorized is None:
             yield None
             return
-        with self._admissions.admitted(context, name, is_long=is_long) as admission:
+        with self._authorized.authorized(context, needs, is_long=is_long) as call:
             try:
-                yield admission
+                yield call
             except (asyncio.CancelledError, CallIsOver):
-                if admission.refused is None:
+                if call.refused is None:
                     raise
-                if admission.task is not None:
-                    admission.task.uncancel()
-                raise admission.refused from None
+                if call.task is not None:
+                    call.task.uncancel()
+                raise call.refused from None
 
     async def end(self, context: Context, error: StoreError, name: str) -> None:
         """End a call from outside of its task, which then gets gRPC's `AbortError` at its next read."""
@@ -333,7 +338,7 @@ class Requests:
         """Bytes of the last request. Protobuf would serialize it to know them."""
         self._ending: asyncio.Task[None] | None = None
         self.is_reading = False
-        self.admission: AuthorizedCall | None = None
+        self.authorized: AuthorizedCall | None = None
         self.on_refusal: Callable[[StoreError], None] | None = None
         """Ends a stream in its own way, after what it has taken is answered."""
         self.asked: Asked | None = None
@@ -362,24 +367,19 @@ class Requests:
             self.asked = None
 
     async def first(self) -> Any | None:
-        """Return the first request; None if there is none. Raise the errors of `next`, `require` and
-        `reserve`.
+        """Return the first request; None if there is none. Raise the errors of `next` and `reserve`,
+        and `PermissionDenied`.
 
         A long call ends when its caller's permission does.
         """
         request = await self.next()
         if request is not None:
-            self.require(request)
+            if self.authorized is not None:
+                self.authorized.require(request)
+                self.authorized.request = request
             self.reserve()
-            if self.admission is not None:
-                self.admission.request = request
             self.announce(request)
         return request
-
-    def require(self, request: Any) -> None:
-        """Raise `PermissionDenied` for a request that must not be done."""
-        if self.admission is not None:
-            self.admission.require(request)
 
     def reserve(self) -> int:
         """Reserve the memory for the last request, and return the argument of `leave` when it is
@@ -417,12 +417,6 @@ class Requests:
         except DecodeError:
             # Raised on, it would be logged as a mistake of ours and answered with a traceback's text.
             raise _unreadable() from None
-
-
-def _method(parts: Sequence[object], name: str) -> Method:
-    (method,) = (getattr(part, name) for part in parts if hasattr(part, name))
-    found: Method = method
-    return found
 
 
 def _unreadable() -> InvalidRequest:

@@ -17,11 +17,11 @@ from typing import Final
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import InvalidRequest
 
-from ..access.authorization import current_caller
 from ..app.bounds import queue_name
 from ..app.queues import Queues
 from ..keda import externalscaler_pb2 as pb
-from .calls import Context, put
+from .authorized_calls import Context, current_caller
+from .calls import put
 
 MESSAGES: Final = "spoolrack-messages"
 OLDEST_AGE: Final = "spoolrack-oldest-age"

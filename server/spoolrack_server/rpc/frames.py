@@ -20,11 +20,13 @@ from spoolrack_store.model.errors import Draining, MemoryLimit, StoreError
 from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY, Delivery, Receive
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
 
-from ..app.lease_requests import LeaseRequests, receipts_of
+from ..app.caller import Caller
+from ..app.leases import Leases, receipts_of
 from ..app.memory import Budget
 from ..app.store_access import StoreAccess
 from ..wire import encoding
-from .calls import CallIsOver, Context, put, write
+from .authorized_calls import Context
+from .calls import CallIsOver, put, write
 
 USUAL: Final = 4 * MIB
 """Bytes up to which a frame needs no room before its lease, as long as half of the budget is free."""
@@ -36,9 +38,7 @@ MOST_KNOWN: Final = 10_000
 class FrameWriter:
     """The writer of all streams' frames. Lives in one event loop."""
 
-    def __init__(
-        self, budget: Budget, access: StoreAccess, leases: LeaseRequests, clock: Clock
-    ) -> None:
+    def __init__(self, budget: Budget, access: StoreAccess, leases: Leases, clock: Clock) -> None:
         self.clock = clock
         self._budget = budget
         self._access = access
@@ -51,10 +51,10 @@ class FrameWriter:
         """End all waits for memory."""
         self._budget.end()
 
-    async def lease(self, context: Context, wanted: Receive) -> LeasedFrame | None:
+    async def lease(self, context: Context, caller: Caller, wanted: Receive) -> LeasedFrame | None:
         """Lease messages for a stream, when there is memory for them; None: try again.
 
-        Raises what `LeaseRequests.lease` raises. When the caller is cancelled before, nothing stays
+        Raises what `Leases.receive` raises. When the caller is cancelled before, nothing stays
         leased.
         """
         peer, size = context.peer(), self._size(wanted)
@@ -62,22 +62,22 @@ class FrameWriter:
             await self._budget.wait_for(peer, size)
             if not self._budget.fits(peer, size):
                 return None
-            found = await self._lease_at_once(context, peer, size, wanted)
+            found = await self._lease_at_once(context, peer, size, caller, wanted)
             if found is not None:
                 return found
-        return await self._lease_then_count(context, peer, wanted)
+        return await self._lease_then_count(context, peer, caller, wanted)
 
-    async def lease_now(self, context: Context, wanted: Receive) -> LeasedFrame:
+    async def lease_now(self, context: Context, caller: Caller, wanted: Receive) -> LeasedFrame:
         """Lease messages for a single call. Raise `MemoryLimit` without memory for them."""
         peer, size = context.peer(), self._size(wanted)
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
                 async with asyncio.timeout(MEMORY_TIMEOUT):
                     await self._budget.wait_for(peer, size)
-            found = await self._lease_at_once(context, peer, size, wanted)
+            found = await self._lease_at_once(context, peer, size, caller, wanted)
             if found is not None:
                 return found
-        found = await self._lease_then_count(context, peer, wanted)
+        found = await self._lease_then_count(context, peer, caller, wanted)
         if found is None:
             raise self._budget.full()
         return found
@@ -98,18 +98,18 @@ class FrameWriter:
         return size <= USUAL and self._budget.used <= half and self._budget.fits(peer, size)
 
     async def _lease_at_once(
-        self, context: Context, peer: str, size: int, wanted: Receive
+        self, context: Context, peer: str, size: int, caller: Caller, wanted: Receive
     ) -> LeasedFrame | None:
         """Lease ready messages in room that is taken before; None if none is. Raise `MemoryLimit`."""
         with self._budget.share(peer, size):
-            deliveries = await self._leases.lease(replace(wanted, wait=Millis(0)))
+            deliveries = await self._leases.receive(caller, replace(wanted, wait=Millis(0)))
         return self._counted(context, peer, wanted.queue, deliveries) if deliveries else None
 
     async def _lease_then_count(
-        self, context: Context, peer: str, wanted: Receive
+        self, context: Context, peer: str, caller: Caller, wanted: Receive
     ) -> LeasedFrame | None:
         """Lease messages that are ready, or come; None if there is no room, and they go back."""
-        deliveries = await self._leases.lease(wanted)
+        deliveries = await self._leases.receive(caller, wanted)
         try:
             return self._counted(context, peer, wanted.queue, deliveries)
         except MemoryLimit:
@@ -123,7 +123,7 @@ class FrameWriter:
         try:
             taken = self._budget.reserve(peer, size)
         except MemoryLimit:
-            self._leases.release(queue, receipts_of(deliveries))
+            self._leases.give_back(queue, receipts_of(deliveries))
             # A queue may hold messages that are larger than its limit is now.
             if len(self._refused) >= MOST_KNOWN:
                 self._refused.clear()
@@ -188,7 +188,7 @@ class LeasedFrame:
                 await put(self._context, response)  # Nothing has to go back.
         except CallIsOver:
             if receipts:
-                self._frames._leases.release(self._queue, receipts)
+                self._frames._leases.give_back(self._queue, receipts)
             raise
         finally:
             self._frames._budget.free(self._peer, self._taken)

@@ -1,9 +1,7 @@
-"""`QueueService`: each RPC as a request to the store.
+"""The RPCs about queues and messages.
 
-Here are those about queues and messages; those about stages, reservations and redrives are parts of
-their own. A handler checks what the contract bounds, submits to the store and awaits the answer; it
-never waits for a disk in the event loop. A message that no transport took, because its client was gone,
-is released at once.
+A handler translates for a use case, and never waits for a disk in the event loop. A message that no
+transport took, because its client was gone, is released at once.
 """
 
 # ruff: noqa: N802 - the contract names the methods
@@ -11,38 +9,22 @@ is released at once.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import InvalidRequest
 from spoolrack_store.model.operations import Receive
-from spoolrack_store.store import Store
 
-from ..access.authorization import current_caller
-from ..access.consumers import consumer_of_call
 from ..app.application import Application
-from ..app.concurrency import ConcurrencyLimit
-from ..app.memory import Budget, MemoryLimiter
-from ..app.store_access import SubmittedRequest
-from ..metrics.instrumentation import Instrumentation
-from ..metrics.observer import Observer
-from ..metrics.trace_context import context_in
-from ..system.logs import Log
-from ..wire import convert
-from . import delete_requests, lease_change_requests, send_requests
-from .calls import Context, Requests
-from .external_scaler import ExternalScaler
+from ..app.store_access import Submitted
+from ..app.trace_context import context_in
+from ..wire import convert, outgoing_messages
+from .authorized_calls import Context, current_caller, current_consumer
+from .calls import Requests
 from .frames import FrameWriter
+from .message_requests import MessageRequests
 from .receive_streams import ReceiveStreams
-from .redrive_service import RedriveService
-from .reservation_service import ReservationService
-from .schedule_service import ScheduleService
-from .staging_service import StagingService
 from .streams import StreamOperation, Streams
-
-WRITES_ITSELF: Final = frozenset({"Receive", "Reserve"})
-"""Unary methods that must know whether their response was taken."""
 
 
 class QueueService:
@@ -50,59 +32,19 @@ class QueueService:
 
     def __init__(
         self,
-        store: Store,
+        app: Application,
         clock: Clock,
-        log: Log,
-        workers: ConcurrencyLimit | None = None,
-        watch: Instrumentation | None = None,
-        responses: Budget | None = None,
-        observer: Observer | None = None,
+        requests: MessageRequests,
+        frames: FrameWriter,
+        streams: Streams,
+        receive_streams: ReceiveStreams,
     ) -> None:
-        """`responses` bounds the bytes of messages in unsent responses; `observer` knows the other
-        worker processes."""
-        self._store = store
-        self._workers = workers or ConcurrencyLimit(None)
+        self._app = app
         self._clock = clock
-        self._app = app = Application(
-            store,
-            clock,
-            log,
-            self._workers,
-            None if observer is None else observer.with_consumers,
-        )
-        self._frames = FrameWriter(
-            responses or MemoryLimiter(log).responses, app.access, app.leases, clock
-        )
-        self._reserving = ReservationService(app.reservations, self._frames, store.root_id)
-        self._scaler = ExternalScaler(app.queues, clock)
-        self._streams = Streams(watch)
-        self._receive_streams = ReceiveStreams(store, self._frames, self._streams)
-        self.parts = (
-            self,
-            StagingService(app.access, app.stages),
-            self._reserving,
-            RedriveService(app.redrives),
-            ScheduleService(app.schedules),
-            self._scaler,
-        )
-        """The objects that have the handlers, each of them in one."""
-
-    def credits(self) -> tuple[int, int]:
-        """Return the number of messages that all receive streams may hold, and that they hold."""
-        return self._receive_streams.credits()
-
-    def drain(self) -> None:
-        """End the streams: those of receives now, those of requests once all their requests are
-        answered."""
-        self._receive_streams.drain()
-        self._streams.drain()
-        self._reserving.drain()
-        self._scaler.drain()
-        self._frames.drain()
-
-    async def close(self) -> None:
-        """Return once all releases are done. No call may be running any more."""
-        await self._app.close()
+        self._requests = requests
+        self._frames = frames
+        self._streams = streams
+        self._receive_streams = receive_streams
 
     # Queues.
 
@@ -132,7 +74,7 @@ class QueueService:
         return rpc.ListQueuesResponse(
             queues=[convert.queue(queue, now) for queue in page.items],
             next_page_token=page.next_token,
-            root_id=self._store.root_id,
+            root_id=self._app.access.store.root_id,
         )
 
     async def UpdateQueue(
@@ -162,16 +104,15 @@ class QueueService:
     # Sends.
 
     async def Send(self, request: rpc.SendRequest, context: Context) -> bytes:
-        async with self._workers.saving():
-            send_requests.inherit_context(
-                context_in(context.invocation_metadata() or ()), request.messages
-            )
-            begun = send_requests.start(self._store, request.queue, request.messages)
-            del request  # The store has the bodies.
-            return await begun.answered()
+        outgoing_messages.inherit_context(
+            context_in(context.invocation_metadata() or ()), request.messages
+        )
+        sent = await self._requests.send(current_caller(), request)
+        del request  # The store has the bodies.
+        return await sent.answered()
 
     async def StreamSend(self, requests: Requests, context: Context) -> None:
-        begin = partial(send_requests.start_in_turn, self._store, self._workers)
+        begin = partial(self._requests.send, current_caller())
         await self._streams.serve(requests, context, StreamOperation("StreamSend", begin))
 
     # Receives.
@@ -182,6 +123,7 @@ class QueueService:
         max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
         leased = await self._frames.lease_now(
             context,
+            current_caller(),
             Receive(
                 queue=convert.queue_name(request.queue),
                 max_messages=convert.number(
@@ -191,7 +133,7 @@ class QueueService:
                 max_bytes=min(max_bytes, convert.MAX_RECEIVE_BYTES),
                 visibility=convert.visibility(request),
                 wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
-                consumer=consumer_of_call(context),
+                consumer=current_consumer(context),
             ),
         )
         await leased.hand_over()
@@ -202,22 +144,24 @@ class QueueService:
     # Calls on leases.
 
     async def Delete(self, request: rpc.DeleteRequest, context: Context) -> bytes:
-        return await delete_requests.start(self._store, request.queue, request.targets).answered()
+        return await self._requests.delete(current_caller(), request).answered()
 
     async def StreamDelete(self, requests: Requests, context: Context) -> None:
-        async def begin(request: rpc.DeleteRequest) -> SubmittedRequest:
-            return delete_requests.start(self._store, request.queue, request.targets)
+        caller = current_caller()
+
+        async def begin(request: rpc.DeleteRequest) -> Submitted[bytes]:
+            return self._requests.delete(caller, request)
 
         await self._streams.serve(requests, context, StreamOperation("StreamDelete", begin))
 
     async def ExtendLeases(self, request: rpc.ExtendLeasesRequest, context: Context) -> bytes:
-        return await lease_change_requests.extend(self._store, request).answered()
+        return await self._requests.extend(current_caller(), request).answered()
 
     async def Release(self, request: rpc.ReleaseRequest, context: Context) -> bytes:
-        return await lease_change_requests.release(self._store, request).answered()
+        return await self._requests.release(current_caller(), request).answered()
 
     async def Reject(self, request: rpc.RejectRequest, context: Context) -> bytes:
-        return await lease_change_requests.reject(self._store, request).answered()
+        return await self._requests.reject(current_caller(), request).answered()
 
     # Looks at messages.
 

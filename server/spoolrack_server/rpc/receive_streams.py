@@ -20,16 +20,16 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import UNBOUNDED
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import Receive
-from spoolrack_store.store import Store
 
-from ..access.consumers import consumer_of_call
-from ..app.store_access import FRAME_BYTES, SubmittedRequest
+from ..app.leases import Leases
+from ..app.store_access import FRAME_BYTES, Submitted
 from ..wire import convert
 from ..wire.encoding import ResponseTags
-from . import delete_requests, lease_change_requests
-from .calls import Context, Requests, outlast, put
+from .authorized_calls import Context, current_caller, current_consumer
+from .calls import Requests, outlast, put
 from .flow_control import FlowControl
 from .frames import FrameWriter
+from .message_requests import MessageRequests
 from .streams import StreamOperation, Streams
 
 NAME: Final = "StreamReceive"
@@ -62,8 +62,11 @@ class _Wanted:
 class ReceiveStreams:
     """The receive streams of one server. Lives in one event loop."""
 
-    def __init__(self, store: Store, frames: FrameWriter, streams: Streams) -> None:
-        self._store = store
+    def __init__(
+        self, leases: Leases, requests: MessageRequests, frames: FrameWriter, streams: Streams
+    ) -> None:
+        self._leases = leases
+        self._requests = requests
         self._frames = frames
         self._streams = streams
         self._draining = False
@@ -111,7 +114,7 @@ class ReceiveStreams:
         """Lease messages and write them, as long as the flow control has credits."""
         flow_control = wanted.flow_control
         credits = flow_control.credits
-        consumer = consumer_of_call(context)
+        caller, consumer = current_caller(), current_consumer(context)
         self._flow_controls.add(flow_control)
         writing: deque[asyncio.Task[None]] = deque()
         try:
@@ -126,6 +129,7 @@ class ReceiveStreams:
                     raise Draining
                 leased = await self._frames.lease(
                     context,
+                    caller,
                     Receive(
                         queue=wanted.queue,
                         max_messages=min(credits.free, convert.MAX_COUNT),
@@ -155,6 +159,7 @@ class ReceiveStreams:
     ) -> StreamOperation:
         """Return the operation of the requests that follow the first."""
         queue, credits = wanted.queue, wanted.flow_control.credits
+        caller, requests = current_caller(), self._requests
 
         def note(request: rpc.StreamReceiveRequest) -> bool:
             report = request.report
@@ -164,7 +169,7 @@ class ReceiveStreams:
             credits.report(report.begun, _limit_of(report))
             if was_silent:
                 # The receive that waits in the store passed over what has become ready meanwhile.
-                self._store.retry_receives()
+                self._leases.retry_receives()
             return True
 
         def content_of(request: rpc.StreamReceiveRequest) -> Any:
@@ -175,7 +180,7 @@ class ReceiveStreams:
             content.queue = content.queue or queue
             return content
 
-        async def begin(content: Any) -> SubmittedRequest:
+        async def begin(content: Any) -> Submitted[bytes]:
             if isinstance(content, rpc.StreamReceiveRequest):
                 name = content.WhichOneof("frame")
                 if name == "stop":
@@ -190,13 +195,13 @@ class ReceiveStreams:
                 raise InvalidRequest(what="queue", value=content.queue, rule=rule)
             match content:
                 case rpc.DeleteRequest():
-                    return delete_requests.start(self._store, queue, content.targets)
+                    return requests.delete(caller, content)
                 case rpc.ExtendLeasesRequest():
-                    return lease_change_requests.extend(self._store, content)
+                    return requests.extend(caller, content)
                 case rpc.ReleaseRequest():
-                    return lease_change_requests.release(self._store, content)
+                    return requests.release(caller, content)
                 case _:
-                    return lease_change_requests.reject(self._store, content)
+                    return requests.reject(caller, content)
 
         async def write(context: Context, response: bytes) -> None:
             async with writes:
@@ -213,12 +218,12 @@ class ReceiveStreams:
         )
 
 
-def _stopped(receiving: asyncio.Task[None]) -> SubmittedRequest:
+def _stopped(receiving: asyncio.Task[None]) -> Submitted[bytes]:
     """Lease nothing more; the answer comes once all that was leased is written, or given back."""
     receiving.cancel()
     ended: Future[None] = Future()
     receiving.add_done_callback(lambda _: ended.set_result(None))
-    return SubmittedRequest([ended], bytes)
+    return Submitted([ended], bytes)
 
 
 def _limit_of(report: rpc.ReceiveReport) -> int | None:

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from spoolrack.v1 import redrive_service_pb2 as rpc
 
-from ..access.authorization import current_caller
 from ..app.redrives import Redrives
 from ..wire import convert
-from .calls import Context
+from .authorized_calls import Context, current_caller
 
 
 class RedriveService:

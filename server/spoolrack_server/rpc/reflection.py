@@ -11,14 +11,14 @@ import grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 from spoolrack_store.model.errors import StoreError
 
-from ..access.authorization import CallAuthorizer, Context
 from ..wire.status import INTERNAL, failure_of
+from .authorized_calls import AuthorizedCalls, Context
 
 
 class _Reflection(reflection.aio.ReflectionServicer):
-    def __init__(self, names: Sequence[str], admissions: CallAuthorizer) -> None:
+    def __init__(self, names: Sequence[str], authorized: AuthorizedCalls) -> None:
         super().__init__(names)
-        self._admissions = admissions
+        self._authorized = authorized
 
     async def ServerReflectionInfo(  # type: ignore[override]  # its stub is not what it is
         self,
@@ -26,7 +26,7 @@ class _Reflection(reflection.aio.ReflectionServicer):
         context: Context,
     ) -> AsyncIterator[Any]:
         try:
-            self._admissions.caller_of(context)
+            self._authorized.caller_of(context)
         except StoreError as error:
             failure = failure_of(error) or INTERNAL
             await context.abort(failure.code, failure.message, failure.trailing_metadata())
@@ -35,11 +35,11 @@ class _Reflection(reflection.aio.ReflectionServicer):
             yield response
 
 
-def reflect(server: grpc.aio.Server, names: Sequence[str], admissions: CallAuthorizer | None) -> None:
+def reflect(server: grpc.aio.Server, names: Sequence[str], authorized: AuthorizedCalls | None) -> None:
     """Add the reflection of the services `names`, for authenticated callers; for every caller if
-    `admissions` is None."""
-    if admissions is None:
+    `authorized` is None."""
+    if authorized is None:
         reflection.enable_server_reflection(names, server)
     else:
         add: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
-        add(_Reflection(names, admissions), server)
+        add(_Reflection(names, authorized), server)

@@ -13,10 +13,10 @@ from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.model.errors import Draining
 from spoolrack_store.model.reservation_requests import Reservation
 
-from ..access.authorization import current_caller
 from ..app.reservations import Reservations
 from ..wire import convert
-from .calls import CallIsOver, Context, write
+from .authorized_calls import Context, current_caller
+from .calls import CallIsOver, write
 from .frames import FrameWriter
 
 

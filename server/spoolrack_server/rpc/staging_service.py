@@ -13,31 +13,26 @@ from spoolrack.v1 import staging_service_pb2 as rpc
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest
 from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 
-from ..access.authorization import current_caller
-from ..app.caller import Permission
 from ..app.stages import Stages
-from ..app.store_access import StoreAccess
 from ..wire import convert
-from .calls import Context
-from .send_requests import columns
+from ..wire.outgoing_messages import columns
+from .authorized_calls import Context, current_caller
 
 
 class StagingService:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, access: StoreAccess, stages: Stages) -> None:
-        self._access = access
+    def __init__(self, stages: Stages, root_id: str) -> None:
         self._stages = stages
+        self._root_id = root_id
 
     async def Stage(self, request: rpc.StageRequest, context: Context) -> rpc.StageResponse:
-        chunk = _chunk(request)
-        async with self._access.workers.saving():
-            staged = await self._access.submit(chunk)
+        staged = await self._stages.stage(current_caller(), _chunk(request))
         return rpc.StageResponse(
             message_count=staged.messages,
             duplicate=staged.is_repeated,
             expire_time=convert.timestamp(staged.expires_at),
-            root_id=self._access.store.root_id,
+            root_id=self._root_id,
         )
 
     async def Publish(self, request: rpc.PublishRequest, context: Context) -> rpc.PublishResponse:
@@ -80,10 +75,9 @@ def _chunk(request: rpc.StageRequest) -> Stage:
     empty = Stage(
         stage=request.stage,
         chunk=request.chunk_number,
-        queue=convert.queue_name(request.queue),
+        queue=request.queue,
         bodies=[],
         time_to_live=convert.optional_span(request, "time_to_live", DEFAULT_TIME_TO_LIVE),
-        allowed=current_caller().queues_for(Permission.SEND),
     )
     with_bodies = _with_columns if request.HasField("columns") else _with_messages
     return with_bodies(empty, request)

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 
-from ..app.loop_answers import on_answer
-from ..app.store_access import SubmittedRequest
+from ..app.store_access import Submitted, on_answer
 from ..metrics import instrumentation
 from ..metrics.instrumentation import Instrumentation
 from ..wire.encoding import (
@@ -30,7 +29,8 @@ from ..wire.encoding import (
     field,
 )
 from ..wire.status import INTERNAL, failure_of
-from .calls import Context, Requests, put
+from .authorized_calls import Context
+from .calls import Requests, put
 
 WINDOW_REQUESTS: Final = 32
 WINDOW_BYTES: Final = 8 * 1024 * 1024
@@ -43,7 +43,7 @@ class StreamOperation:
     """A kind of stream: how its requests are read, handed to the store and answered."""
 
     name: str
-    begin: Callable[[Any], Awaitable[SubmittedRequest]]
+    begin: Callable[[Any], Awaitable[Submitted[bytes]]]
     """Hands the content of a request to the store; raises the `StoreError` of the whole request."""
     content_of: Callable[[Any], Any] = attrgetter("request")
     """Returns what a request asks for, as in the unary call."""
@@ -142,11 +142,10 @@ class Streams:
         for each in joined:
             content = operation.content_of(each)
             watched = self._watch.begin(operation.name, content)
-            begun: SubmittedRequest | StoreError
+            begun: Submitted[bytes] | StoreError
             try:
                 if refused is not None:
                     raise refused
-                requests.require(each)
                 begun = await operation.begin(content)
             except StoreError as error:
                 begun = error
@@ -174,7 +173,7 @@ class _StreamedRequest:
 
     correlation_id: int
     tags: ResponseTags
-    begun: SubmittedRequest | StoreError
+    begun: Submitted[bytes] | StoreError
     watched: instrumentation.ObservedRequest
     announces: bool
     """Whether the response says that requests may be joined."""
@@ -188,7 +187,7 @@ class _StreamedRequest:
         try:
             if isinstance(self.begun, StoreError):
                 raise self.begun
-            response = correlated(self.correlation_id, self.begun.encoded(), self.tags)
+            response = correlated(self.correlation_id, self.begun.result(), self.tags)
             self.watched.end()
         except StoreError as error:
             failure = failure_of(error) or INTERNAL

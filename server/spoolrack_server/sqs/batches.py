@@ -16,7 +16,7 @@ from spoolrack_store.model.message_content import size_of
 from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
-from ..metrics.trace_context import inherit_context
+from ..app.trace_context import inherit_context
 from . import messages, sqs_errors
 from .messages import SqsMessage
 from .parameters import Parameters

@@ -23,19 +23,18 @@ from spoolrack_store.model.errors import Draining, MessageTooLarge, StoreError
 from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
-from ..access.consumers import consumer_of_request
 from ..app.application import Application
 from ..app.caller import Caller, Permission
 from ..app.concurrency import ConcurrencyLimit
 from ..app.memory import MemoryLimiter
+from ..app.trace_context import context_in
 from ..http import request_bodies
 from ..http.context import HttpContext
 from ..http.http_errors import GatewayError
 from ..http.http_listener import HttpListener, expect_nothing
 from ..http.request_bodies import HttpLimits
-from ..http.request_checks import require_own_name, require_own_origin
+from ..http.request_checks import consumer_of_request, require_own_name, require_own_origin
 from ..metrics.instrumentation import Instrumentation
-from ..metrics.trace_context import context_in
 from ..system.limits import Limits
 from ..system.logs import Log
 from ..system.request_ids import HEADER
@@ -99,7 +98,7 @@ class SqsEndpoint:
         log: Log,
         watch: Instrumentation,
         authenticator: Authenticator,
-        guard: AccessControl,
+        access_control: AccessControl,
         url: str | None = None,
     ) -> None:
         """`url` is where clients reach this server, without a path; None: where each request says."""
@@ -107,7 +106,7 @@ class SqsEndpoint:
         self._log = log
         self._watch = watch
         self._authenticator = authenticator
-        self._guard = guard
+        self._guard = access_control
         self._url = url
         self._operations = SqsOperations(context.app, context.memory, clock)
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
@@ -244,7 +243,7 @@ class SqsEndpoint:
         try:
             await request_bodies.write(request, response, self._context.http_limits)
         except BaseException:
-            self._context.app.leases.release(result.queue, result.receipts)
+            self._context.app.leases.give_back(result.queue, result.receipts)
             raise
 
     def _recheck(self, request: web.Request, asked: _SqsRequest) -> None:
@@ -339,14 +338,14 @@ def endpoint(
     http_limits: HttpLimits | None,
     workers: ConcurrencyLimit,
     watch: Instrumentation,
-    guard: AccessControl,
+    access_control: AccessControl,
     memory: MemoryLimiter,
     authenticator: Authenticator,
     url: str | None,
 ) -> SqsEndpoint:
     """Return an endpoint that shares only the store, the bounds and the metrics with the rest."""
     context = HttpContext(Application(store, clock, log, workers), clock, log, http_limits, memory)
-    return SqsEndpoint(context, clock, log, watch, authenticator, guard, url)
+    return SqsEndpoint(context, clock, log, watch, authenticator, access_control, url)
 
 
 def _protocol(request: web.BaseRequest) -> _WireProtocol:

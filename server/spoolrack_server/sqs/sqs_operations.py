@@ -30,7 +30,6 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.message_ids import is_id
 from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import (
-    ChangeVisibility,
     Delete,
     LastReceive,
     Message,
@@ -42,10 +41,12 @@ from spoolrack_store.model.redrive_requests import Redrive, RedriveState
 from spoolrack_store.model.settings import QueueSettings
 
 from ..app.application import Application
-from ..app.caller import Caller, Permission, permission_of
+from ..app.caller import Caller, permission_of
+from ..app.leases import Leases
 from ..app.memory import MemoryLimiter
 from ..app.queues import QueueChanges, Queues
 from ..app.redrives import Redrives
+from ..app.sends import Sends
 from . import messages, queue_attributes, sqs_errors
 from .batches import BatchEntries, Refusal, SendBatch
 from .parameters import Parameters
@@ -113,6 +114,7 @@ class SqsOperations:
     def __init__(self, app: Application, memory: MemoryLimiter, clock: Clock) -> None:
         self._access = app.access
         self._leases = app.leases
+        self._sends = app.sends
         self._queues = app.queues
         self._redrives = app.redrives
         self._memory = memory
@@ -128,11 +130,8 @@ class SqsOperations:
         found: Callable[[SqsCaller, Parameters], Awaitable[Result]] = getattr(self, name)
         return found
 
-    def _queue(
-        self, caller: SqsCaller, parameters: Parameters, needed: Permission | Callable[..., Any]
-    ) -> str:
-        """Return the queue of a request, on which the caller has the permission, or that of a use
-        case."""
+    def _queue(self, caller: SqsCaller, parameters: Parameters, needed: Callable[..., Any]) -> str:
+        """Return the queue of a request, on which the caller has the permission of a use case."""
         queue = queue_of_url(parameters.required("QueueUrl"))
         caller.require(permission_of(needed), queue)
         return queue
@@ -150,7 +149,7 @@ class SqsOperations:
     async def _leasing_queue(self, caller: SqsCaller, parameters: Parameters) -> str:
         """Return the queue of a request that ends or changes leases; raise `QueueNotFound` before its
         receipt handles are read."""
-        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        queue = self._queue(caller, parameters, Leases.delete)
         await self._facts_of(queue)
         return queue
 
@@ -356,16 +355,16 @@ class SqsOperations:
     # Sends.
 
     async def SendMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.SEND)
+        queue = self._queue(caller, parameters, Sends.send)
         send = await self._send_batch(queue, caller)
         send.add(parameters)
-        (result,) = await self._send(send)
+        (result,) = await self._send(caller, send)
         if isinstance(result, StoreError):
             raise result
         return Result(send.answer(0, result))
 
     async def SendMessageBatch(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.SEND)
+        queue = self._queue(caller, parameters, Sends.send)
         batch = BatchEntries(parameters, "SendMessageBatchRequestEntry")
         send = await self._send_batch(queue, caller)
         for entry in batch.entries.values() if queue.endswith(FIFO) else ():
@@ -377,7 +376,7 @@ class SqsOperations:
                 f"Batch requests cannot be longer than {messages.LONGEST} bytes. You have "
                 f"sent {send.size} bytes."
             )
-        results = await self._send(send) if positions else []
+        results = await self._send(caller, send) if positions else []
         for id, position in positions.items():
             result = results[position]
             if isinstance(result, StoreError):
@@ -390,16 +389,15 @@ class SqsOperations:
         facts = await self._facts_of(queue)
         return SendBatch(queue, facts, caller.name, caller.trace, caller.trace_header)
 
-    async def _send(self, send: SendBatch) -> list[str | StoreError]:
+    async def _send(self, caller: SqsCaller, send: SendBatch) -> list[str | StoreError]:
         self._memory.require()
-        async with self._access.workers.saving():
-            stored = await self._access.submit(send.request)
+        stored = await (await self._sends.send(caller, send.request)).answered()
         return stored.results
 
     # Receives.
 
     async def ReceiveMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Permission.RECEIVE)
+        queue = self._queue(caller, parameters, Leases.receive)
         most = parameters.integer("MaxNumberOfMessages", 1, 10)
         hidden = parameters.integer("VisibilityTimeout", 0, MAX_HIDDEN)
         wait = parameters.integer("WaitTimeSeconds", 0, 20)
@@ -417,9 +415,9 @@ class SqsOperations:
         )
         attempt = messages.token(parameters, "ReceiveRequestAttemptId") if queue.endswith(FIFO) else ""
         key = (queue, caller.name, attempt)
-        leased, received_at = await self._repeated(key, request) if attempt else ([], Millis(0))
+        leased, received_at = await self._repeated(caller, key, request) if attempt else ([], Millis(0))
         if not leased:
-            leased = messages_of(await self._leases.lease(request))
+            leased = messages_of(await self._leases.receive(caller, request))
             received_at = self._clock.wall()
         receipts = [message.receipt for message in leased if message.receipt is not None]
         wanted = parameters.texts("MessageAttributeNames")
@@ -430,12 +428,12 @@ class SqsOperations:
                 messages.received(each, received_at, system, wanted, caller.region) for each in leased
             ]
         except BaseException:
-            self._leases.release(queue, receipts)
+            self._leases.give_back(queue, receipts)
             raise
         return Result({"Messages": shown} if shown else {}, queue, receipts)
 
     async def _repeated(
-        self, key: tuple[str, str, str], request: Receive
+        self, caller: SqsCaller, key: tuple[str, str, str], request: Receive
     ) -> tuple[list[Message], Millis]:
         """Lease the messages of an earlier receive again, all of them, under their receipts; return
         them, and when that was. None, if that is long ago, or one of these leases has ended since."""
@@ -452,8 +450,10 @@ class SqsOperations:
         visibility = request.visibility
         if visibility is None:
             visibility = (await self._facts_of(request.queue)).visibility
-        change = ChangeVisibility(queue=request.queue, receipts=attempt.receipts, visibility=visibility)
-        results = await self._access.submit(change)
+        extended = self._leases.extend(
+            caller, request.queue, [(receipt, visibility) for receipt in attempt.receipts]
+        )
+        results = await extended.answered()
         if any(isinstance(result, StoreError) for result in results):
             return [], Millis(0)
         repeated: list[Message] = []
@@ -470,7 +470,7 @@ class SqsOperations:
 
     async def DeleteMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = await self._leasing_queue(caller, parameters)
-        (error,) = await self._delete(queue, [_handle_in(parameters)])
+        (error,) = await self._delete(caller, queue, [_handle_in(parameters)])
         if error is not None:
             raise error
         return Result({})
@@ -479,17 +479,20 @@ class SqsOperations:
         queue = await self._leasing_queue(caller, parameters)
         batch = BatchEntries(parameters, "DeleteMessageBatchRequestEntry")
         handles = batch.read(_handle_in)
-        batch.end(handles, await self._delete(queue, list(handles.values())))
+        batch.end(handles, await self._delete(caller, queue, list(handles.values())))
         return Result(batch.content())
 
-    async def _delete(self, queue: str, handles: Sequence[Handle]) -> list[Refusal | None]:
+    async def _delete(
+        self, caller: SqsCaller, queue: str, handles: Sequence[Handle]
+    ) -> list[Refusal | None]:
         request = Delete(
             queue=queue,
             receipts=[handle.receipt for handle in handles],
             last_receives=_last_receives(queue, handles),
         )
         results: list[Refusal | None] = []
-        for handle, error in zip(handles, await self._access.submit(request), strict=True):
+        errors = await self._leases.delete(caller, request).answered()
+        for handle, error in zip(handles, errors, strict=True):
             if not isinstance(error, StaleReceipt):
                 results.append(error)
             elif queue.endswith(FIFO):
@@ -501,7 +504,7 @@ class SqsOperations:
 
     async def ChangeMessageVisibility(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = await self._leasing_queue(caller, parameters)
-        (error,) = await self._change(queue, [self._change_in(parameters)])
+        (error,) = await self._change(caller, queue, [self._change_in(parameters)])
         if error is not None:
             raise error
         return Result({})
@@ -510,7 +513,7 @@ class SqsOperations:
         queue = await self._leasing_queue(caller, parameters)
         batch = BatchEntries(parameters, "ChangeMessageVisibilityBatchRequestEntry")
         changes = batch.read(self._change_in)
-        batch.end(changes, await self._change(queue, list(changes.values())))
+        batch.end(changes, await self._change(caller, queue, list(changes.values())))
         return Result(batch.content())
 
     def _change_in(self, parameters: Parameters) -> tuple[Handle, Millis]:
@@ -530,32 +533,25 @@ class SqsOperations:
         return handle, Millis(hidden * 1_000)
 
     async def _change(
-        self, queue: str, changes: Sequence[tuple[Handle, Millis]]
+        self, caller: SqsCaller, queue: str, changes: Sequence[tuple[Handle, Millis]]
     ) -> list[Refusal | None]:
-        """Change visibilities; the store changes those that are alike together."""
-        errors: dict[int, Refusal | None] = {}
-        for visibility in {visibility for _, visibility in changes}:
-            alike = {
-                position: handle
-                for position, (handle, wanted) in enumerate(changes)
-                if wanted == visibility
-            }
-            handles = list(alike.values())
-            change = ChangeVisibility(
-                queue=queue,
-                receipts=[handle.receipt for handle in handles],
-                visibility=visibility,
-                last_receives=_last_receives(queue, handles),
-            )
-            results = await self._access.submit(change)
-            for (position, handle), result in zip(alike.items(), results, strict=True):
-                if isinstance(result, StaleReceipt):
-                    errors[position] = await self._change_by_older(queue, handle, visibility)
-                else:
-                    errors[position] = result if isinstance(result, StoreError) else None
-        return [errors[position] for position in range(len(changes))]
+        extended = self._leases.extend(
+            caller,
+            queue,
+            [(handle.receipt, visibility) for handle, visibility in changes],
+            _last_receives(queue, [handle for handle, _ in changes]),
+        )
+        errors: list[Refusal | None] = []
+        for (handle, visibility), result in zip(changes, await extended.answered(), strict=True):
+            if isinstance(result, StaleReceipt):
+                errors.append(await self._change_by_older(caller, queue, handle, visibility))
+            else:
+                errors.append(result if isinstance(result, StoreError) else None)
+        return errors
 
-    async def _change_by_older(self, queue: str, handle: Handle, visibility: Millis) -> Refusal | None:
+    async def _change_by_older(
+        self, caller: SqsCaller, queue: str, handle: Handle, visibility: Millis
+    ) -> Refusal | None:
         """Change the visibility of a message that was received again since `handle` was given out, by
         the current lease; not of a FIFO queue."""
         for _ in range(OLDER_TRIES):
@@ -571,13 +567,13 @@ class SqsOperations:
             first = message.first_receive
             if first != handle.last.first or message.receives < handle.last.receives:
                 break  # It was a dead letter since.
-            change = ChangeVisibility(
-                queue=queue,
-                receipts=[handle.receipt],
-                visibility=visibility,
-                last_receives={0: LastReceive(message.receives, first)},
+            extended = self._leases.extend(
+                caller,
+                queue,
+                [(handle.receipt, visibility)],
+                {0: LastReceive(message.receives, first)},
             )
-            (result,) = await self._access.submit(change)
+            (result,) = await extended.answered()
             if not isinstance(result, StaleReceipt):
                 return result if isinstance(result, StoreError) else None
         return sqs_errors.message_not_inflight(

@@ -189,7 +189,8 @@ def deduplication_id(id: str) -> str:
 
 
 def check_count(count: int, what: str) -> None:
-    check_number(f"the number of {what}", count, 1, MAX_COUNT)
+    if not 1 <= count <= MAX_COUNT:
+        check_number(f"the number of {what}", count, 1, MAX_COUNT)
 
 
 # Queues.

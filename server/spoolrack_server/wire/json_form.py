@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache, partial
+from math import ceil
 from typing import Any, Final, TypeVar
 
 from google.api import field_behavior_pb2
@@ -240,7 +241,7 @@ def _duration(value: Any) -> Duration:
     if isinstance(value, str) and not _SECONDS.fullmatch(value):
         raise ValueError
     # Rounded up: a span of less than a millisecond must not become none.
-    millis = -int(-Decimal(value) * 1_000 // 1)
+    millis = ceil(Decimal(str(value)) * 1_000)
     return Duration(seconds=millis // 1_000, nanos=millis % 1_000 * 1_000_000)
 
 

@@ -1,25 +1,20 @@
-"""Send requests: validation by column, and the response."""
+"""Messages of send and stage requests: validation by column."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from spoolrack.v1 import queue_pb2 as pb
-from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.message_content import Attributes
-from spoolrack_store.model.operations import Send, SendResults
+from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
-from spoolrack_store.store import Store
 
-from ..app.concurrency import ConcurrencyLimit
-from ..app.store_access import SubmittedRequest
-from ..metrics.trace_context import ROOM, TRACEPARENT
-from ..wire import convert, encoding
+from ..app.trace_context import ROOM, TRACEPARENT
+from . import convert, encoding
 
 
 @dataclass(slots=True)
@@ -102,9 +97,10 @@ def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMess
                 held[name].string_value = value
 
 
-def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> SubmittedRequest:
-    """Submit a send to the store; raise the `StoreError` of a request that is invalid as a whole."""
-    convert.queue_name(queue)
+def send_of(
+    queue: str, messages: Sequence[pb.OutgoingMessage]
+) -> tuple[Send, Mapping[int, StoreError]]:
+    """Return the send of the valid messages, and the errors of the others by position."""
     convert.check_count(len(messages), "messages")
     made = columns(messages)
     # Also with none that is valid: the store knows whether there is such a queue.
@@ -118,42 +114,4 @@ def start(store: Store, queue: str, messages: Sequence[pb.OutgoingMessage]) -> S
         priorities=made.priorities,
         deliver_at=made.deliver_at,
     )
-    future, refused = store.submit(send), made.refused
-    return SubmittedRequest(
-        (future,), lambda: encoding.send_response(_with_refused(future.result(), refused))
-    )
-
-
-def _with_refused(stored: SendResults, refused: Mapping[int, StoreError]) -> SendResults:
-    """Return a result for each message, with the refused ones at their positions."""
-    if not refused:
-        return stored
-    results: list[str | StoreError] = []
-    duplicates: set[int] = set()
-    answers = iter(enumerate(stored.results))
-    for position in range(len(stored.results) + len(refused)):
-        if position in refused:
-            results.append(refused[position])
-            continue
-        place, answer = next(answers)
-        if place in stored.duplicates:
-            duplicates.add(position)
-        results.append(answer)
-    return SendResults(results=results, sent_at=stored.sent_at, duplicates=duplicates)
-
-
-async def start_in_turn(
-    store: Store, workers: ConcurrencyLimit, request: rpc.SendRequest
-) -> SubmittedRequest:
-    """Call `start` once the concurrency limit allows it; end its turn when the store has answered."""
-    await workers.begin_save()
-    try:
-        sending = start(store, request.queue, request.messages)
-    except BaseException:
-        workers.end_save()
-        raise
-    if workers.is_bounded:
-        loop = asyncio.get_running_loop()
-        (future,) = sending.futures
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(workers.end_save))
-    return sending
+    return send, made.refused

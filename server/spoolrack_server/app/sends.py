@@ -1,0 +1,53 @@
+"""Sends: messages that the store takes, each for itself.
+
+Within softlayer/mq's limit, a send waits for its turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.operations import Send, SendResults
+
+from .caller import Caller, Permission, on_some_queue
+from .store_access import StoreAccess, Submitted
+
+NONE_REFUSED: Final[Mapping[int, StoreError]] = {}
+
+
+class Sends:
+    """The use cases of sends. Lives in one event loop."""
+
+    def __init__(self, access: StoreAccess) -> None:
+        self._access = access
+
+    @on_some_queue(Permission.SEND)
+    async def send(
+        self, caller: Caller, send: Send, refused: Mapping[int, StoreError] = NONE_REFUSED
+    ) -> Submitted[SendResults]:
+        """Submit a send, in its turn. Its results have the errors of `refused` messages, which aren't
+        in it, at their positions in the request."""
+        caller.require(Permission.SEND, send.queue)
+        access = self._access
+        is_bounded = access.workers.saving is not None
+        future = await access.save(send) if is_bounded else access.store.submit(send)
+        if not refused:
+            return Submitted((future,), future.result)
+        return Submitted((future,), lambda: _with_refused(future.result(), refused))
+
+
+def _with_refused(stored: SendResults, refused: Mapping[int, StoreError]) -> SendResults:
+    results: list[str | StoreError] = []
+    duplicates: set[int] = set()
+    answers = iter(enumerate(stored.results))
+    for position in range(len(stored.results) + len(refused)):
+        if position in refused:
+            results.append(refused[position])
+            continue
+        place, answer = next(answers)
+        if place in stored.duplicates:
+            duplicates.add(position)
+        results.append(answer)
+    return SendResults(results=results, sent_at=stored.sent_at, duplicates=duplicates)
