@@ -228,6 +228,10 @@ class Store:
         """Return up to `limit` stages above the name `after`, in order."""
         return self._questions.up_to_date(partial(self._engine.stages.listed, after, limit))
 
+    def stage(self, name: str) -> StageInfo:
+        """Return a stage that isn't published; raise `StageNotFound`."""
+        return self._questions.up_to_date(partial(self._engine.stages.shown, name))
+
     def schedules(
         self, *, queue: str = "", after: tuple[str, str] = ("", ""), limit: int = 100
     ) -> list[QueuedSchedule]:
@@ -243,6 +247,12 @@ class Store:
         """Return up to `limit` redrives, those of `queue` if it is given, above the id `after`, in
         order."""
         return self._questions.up_to_date(partial(self._engine.redrives.listed, queue, after, limit))
+
+    def reservation(self, stream: str, sequence_number: int) -> Reservation:
+        """Return a reservation, held or lost, that isn't committed; raise `ReservationNotFound`."""
+        return self._questions.up_to_date(
+            partial(self._engine.reservations.find, stream, sequence_number)
+        )
 
     def reservations(
         self, *, queue: str = "", stream: str = "", after: tuple[str, int] = ("", -1), limit: int = 100

@@ -59,6 +59,7 @@ def requests(queue: str) -> Mapping[str, Message]:
         "Stage": staging.StageRequest(stage="s", queue=queue, messages=MESSAGES),
         "Publish": staging.PublishRequest(writer="w", epoch=1, stages=["theirs"]),
         "AbortStage": staging.AbortStageRequest(stage="theirs"),
+        "GetStage": staging.GetStageRequest(stage="theirs"),
         "ListStages": staging.ListStagesRequest(),
         "Reserve": reservation.ReserveRequest(queue=queue, stream="mine", sequence_number=0),
         "ExtendReservation": reservation.ExtendReservationRequest(stream="theirs", sequence_number=0),
@@ -67,12 +68,17 @@ def requests(queue: str) -> Mapping[str, Message]:
             stream="theirs", last_sequence_number=0
         ),
         "ReleaseReservation": reservation.ReleaseReservationRequest(stream="theirs", sequence_number=0),
+        "GetReservation": reservation.GetReservationRequest(stream="theirs", sequence_number=0),
         "ListReservations": reservation.ListReservationsRequest(queue=queue),
         "StartRedrive": redrive.StartRedriveRequest(queue=queue),
         "GetRedrive": redrive.GetRedriveRequest(id="x"),
         "ListRedrives": redrive.ListRedrivesRequest(queue=queue),
         "CancelRedrive": redrive.CancelRedriveRequest(id="x"),
         "CreateSchedule": schedule.CreateScheduleRequest(
+            schedule=schedule.Schedule(queue=queue, name="s", cron="0 0 1 1 *")
+        ),
+        "GetSchedule": schedule.GetScheduleRequest(queue=queue, name="s"),
+        "UpdateSchedule": schedule.UpdateScheduleRequest(
             schedule=schedule.Schedule(queue=queue, name="s", cron="0 0 1 1 *")
         ),
         "ListSchedules": schedule.ListSchedulesRequest(queue=queue),
@@ -254,6 +260,11 @@ async def test_stages_of_queues_that_one_may_not_send_to_belong_to_others(
             await owner.stub.Stage(staged)
     listed = await alice.stub.ListStages(staging.ListStagesRequest())
     assert [stage.name for stage in listed.stages] == ["mine"]
+    mine = await alice.stub.GetStage(staging.GetStageRequest(stage="mine"))
+    assert mine.stage == listed.stages[0]
+    for stage in ("theirs", "mixed", "never"):
+        get = staging.GetStageRequest(stage=stage)
+        assert (await refused(alice.stub.GetStage(get))).reason == "STAGE_NOT_FOUND"
     for stages in (["theirs"], ["mixed"], ["mine", "mixed"]):
         publish = staging.PublishRequest(writer="w", epoch=1, stages=stages)
         assert (await refused(alice.stub.Publish(publish))).reason == "NAME_TAKEN"
@@ -358,6 +369,10 @@ async def test_a_stream_of_a_queue_that_one_may_not_receive_from_belongs_to_othe
         assert (await refused(asked)).reason == "NAME_TAKEN"
     listed = await stub.ListReservations(reservation.ListReservationsRequest())
     assert [found.queue for found in listed.reservations] == ["a1"]
+    get = reservation.GetReservationRequest(stream="of-a1", sequence_number=0)
+    assert (await stub.GetReservation(get)).reservation == listed.reservations[0]
+    get = reservation.GetReservationRequest(stream="of-b1", sequence_number=0)
+    assert (await refused(stub.GetReservation(get))).reason == "RESERVATION_NOT_FOUND"
     assert (await owner.counts("b1")).leased_count == 1
     frame = await stub.ReadReservation(
         reservation.ReadReservationRequest(stream="of-a1", sequence_number=0)

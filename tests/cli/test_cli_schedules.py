@@ -27,6 +27,10 @@ def test_a_schedule_is_created_listed_paused_resumed_and_deleted(
     assert (found.body, found.attributes, found.group) == (b"happy", {"k": "v"}, "g")
     assert (found.cron, found.time_zone, found.paused) == ("0 0 1 1 *", "Asia/Tokyo", False)
     assert "yearly" in spoolrack("schedules", "list").out
+    changed = spoolrack("schedules", "update", "jobs", "yearly", "--cron", "0 1 1 1 *", "--group", "")
+    assert changed.out.endswith("-12-31 16:00:00 UTC\n")
+    found = client.schedules.get("jobs", "yearly")
+    assert (found.cron, found.body, found.group) == ("0 1 1 1 *", b"happy", "")
     assert spoolrack("schedules", "pause", "jobs", "yearly").code == 0
     assert "paused" in spoolrack("schedules", "list", "jobs").out
     line = json.loads(spoolrack("schedules", "list", "--json").out)

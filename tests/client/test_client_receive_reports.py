@@ -24,21 +24,36 @@ Talk = Callable[[Iterator[rpc.StreamReceiveRequest]], Iterator[rpc.StreamReceive
 
 
 @contextlib.contextmanager
-def receiving(talk: Talk, *, deletes_wait_for: threading.Event | None = None) -> Iterator[str]:
-    """Serve streams of receives by `talk`; yield the server's address. Without an event there are no
-    deletes."""
+def receiving(
+    talk: Talk,
+    *,
+    deletes_wait_for: threading.Event | None = None,
+    released: list[rpc.MessageRelease] | None = None,
+) -> Iterator[str]:
+    """Serve streams of receives by `talk`, and releases; yield the server's address. Without an event
+    there are no deletes."""
     server = grpc.server(ThreadPoolExecutor(8))
 
     def serve(requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         context.send_initial_metadata(())
         yield from talk(requests)
 
-    handler = grpc.stream_stream_rpc_method_handler(
+    def release(request: rpc.ReleaseRequest, context: grpc.ServicerContext) -> rpc.ReleaseResponse:
+        if released is not None:
+            released.extend(request.releases)
+        return rpc.ReleaseResponse(results=[rpc.ReleaseResult() for _ in request.releases])
+
+    receive = grpc.stream_stream_rpc_method_handler(
         serve,
         rpc.StreamReceiveRequest.FromString,
         rpc.StreamReceiveResponse.SerializeToString,
     )
-    handlers = {"StreamReceive": handler}
+    handlers = {
+        "StreamReceive": receive,
+        "Release": grpc.unary_unary_rpc_method_handler(
+            release, rpc.ReleaseRequest.FromString, rpc.ReleaseResponse.SerializeToString
+        ),
+    }
 
     def delete(request: rpc.DeleteRequest, context: grpc.ServicerContext) -> rpc.DeleteResponse:
         assert deletes_wait_for is not None
@@ -157,3 +172,32 @@ def test_handlers_go_on_while_deletes_are_under_way_and_their_messages_take_no_p
         until(lambda: listener.in_flight[-1] == 2 + COUNT)
     assert listener.first is not None
     assert listener.first.concurrency == 2
+
+
+def late(requests: Iterator[rpc.StreamReceiveRequest]) -> Iterator[rpc.StreamReceiveResponse]:
+    """Deliver a message at once, and two when the client stops the stream."""
+    next(requests)
+    yield frame(0, 1)
+    assert any(request.HasField("stop") for request in requests)
+    yield frame(1, 2)
+    yield rpc.StreamReceiveResponse(stopped=Empty())
+
+
+def test_a_closed_stream_releases_the_messages_that_were_on_their_way() -> None:
+    released: list[rpc.MessageRelease] = []
+    with receiving(late, released=released) as url, spoolrack.connect(url, retry=ONCE) as client:
+        with client.queue("jobs").messages() as stream:
+            assert next(stream).id == "0"
+        assert list(stream) == []
+    assert [(each.receipt, each.uncounted) for each in released] == [("1", True), ("2", True)]
+
+
+async def test_a_closed_stream_of_tasks_releases_them_too() -> None:
+    released: list[rpc.MessageRelease] = []
+    with receiving(late, released=released) as url:
+        async with (
+            aio.connect(url, retry=ONCE) as client,
+            client.queue("jobs").messages() as stream,
+        ):
+            assert (await anext(stream)).id == "0"
+    assert [(each.receipt, each.uncounted) for each in released] == [("1", True), ("2", True)]

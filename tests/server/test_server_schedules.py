@@ -155,6 +155,70 @@ async def test_ticks_of_a_pause_are_not_made_up_for(
     assert await ticks(client) == [begin + 60]
 
 
+async def update(client: Client, *paths: str, **changed: Any) -> rpc.Schedule:
+    request = rpc.UpdateScheduleRequest(schedule=rpc.Schedule(queue="q", name="s", **changed))
+    request.update_mask.paths.extend(paths)
+    updated = (await client.stub.UpdateSchedule(request)).schedule
+    assert (await got(client)) == updated
+    return updated
+
+
+async def got(client: Client, name: str = "s") -> rpc.Schedule:
+    request = rpc.GetScheduleRequest(queue="q", name=name)
+    found: rpc.Schedule = (await client.stub.GetSchedule(request)).schedule
+    return found
+
+
+async def test_a_changed_time_has_ticks_from_the_change_on_and_the_old_time_none(
+    client: Client, clock: ManualClock, scheduler: Scheduler
+) -> None:
+    await client.create()
+    made = await create(client)
+    begin = minute(clock)
+    clock.advance(Millis(3 * MINUTE))
+    updated = await update(client, cron=" */2 * *  * *")
+    assert (updated.cron, updated.body, updated.time_zone) == ("*/2 * * * *", made.body, "UTC")
+    await scheduler.fire_due()
+    assert await ticks(client) == []
+    clock.advance(Millis(2 * MINUTE))
+    await scheduler.fire_due()
+    (tick,) = await ticks(client)
+    assert tick == updated.next_tick_time.seconds > begin + 180
+
+
+async def test_a_changed_content_leaves_the_time_and_what_no_mask_names(
+    client: Client, clock: ManualClock
+) -> None:
+    await client.create()
+    made = await create(client)
+    clock.advance(Millis(10_000))
+    attribute = pb.Attribute(string_value="x")
+    updated = await update(client, body=b"new", group="g", attributes={"kind": attribute})
+    assert (updated.body, updated.group, dict(updated.attributes)) == (b"new", "g", {"kind": attribute})
+    assert updated.next_tick_time == made.next_tick_time
+    updated = await update(client, "group", "attributes", body=b"ignored")
+    assert (updated.body, updated.group, dict(updated.attributes)) == (b"new", "", {})
+    updated = await update(client, "*", cron=updated.cron)
+    assert (updated.body, updated.time_zone) == (b"", "UTC")
+
+
+async def test_a_change_that_is_none_is_refused_and_changes_nothing(client: Client) -> None:
+    await client.create()
+    made = await create(client)
+    for paths, changed in (
+        (["cron"], {}),
+        (["paused"], {}),
+        ([], {"time_zone": "Mars/Base"}),
+        ([], {"body": bytes(64 * 1024 + 1)}),
+    ):
+        no = await refused(update(client, *paths, **changed))
+        assert no.reason == "INVALID_REQUEST", (paths, changed)
+    assert await got(client) == made
+    missing = rpc.UpdateScheduleRequest(schedule=rpc.Schedule(queue="q", name="none", body=b"x"))
+    for call in (client.stub.UpdateSchedule(missing), got(client, "none")):
+        assert (await refused(call)).reason == "SCHEDULE_NOT_FOUND"
+
+
 async def test_a_deleted_schedule_sends_nothing(
     client: Client, clock: ManualClock, scheduler: Scheduler
 ) -> None:

@@ -24,6 +24,7 @@ from spoolrack_store.model.schedule_requests import (
     Fire,
     PauseSchedule,
     QueuedSchedule,
+    UpdateSchedule,
 )
 from spoolrack_store.model.settings import QueueSettings, Record, decode, encode
 
@@ -62,6 +63,23 @@ def fire(rig: Rig, made: QueuedSchedule, tick: int = TICK, **named: Any) -> bool
 
 def listed(rig: Rig, queue: str = "", **named: Any) -> list[str]:
     return [each.name for each in rig.engine.schedules.listed(queue, ("", ""), 99, **named)]
+
+
+def test_a_change_replaces_what_it_names_and_a_changed_time_has_no_tick_before_it(rig: Rig) -> None:
+    made = create(rig)
+    rig.clock.advance(120_000)
+    renewed = rig.ask(UpdateSchedule(queue="q", name="nightly", body=b"new", group=""))
+    assert renewed.schedule == replace(made.schedule, body=b"new", group="")
+    moved = rig.ask(UpdateSchedule(queue="q", name="nightly", cron="0 4 * * *"))
+    assert (moved.schedule.cron, moved.schedule.body) == ("0 4 * * *", b"new")
+    assert not fire(rig, made)
+    rig.clock.advance(60_000)
+    assert fire(rig, made, TICK + 120)
+    wrong = UpdateSchedule(queue="q", name="nightly", body=bytes(MAX_BODY + 1))
+    missing = UpdateSchedule(queue="q", name="none", body=b"")
+    for refused, error in ((wrong, InvalidRequest), (missing, ScheduleNotFound)):
+        with pytest.raises(error):
+            rig.ask(refused)
 
 
 def test_the_message_of_a_tick_says_what_sent_it(rig: Rig) -> None:

@@ -18,6 +18,7 @@ class Staging(Resource[Any]):
     stage = blocking(aio.Staging.stage)
     publish = blocking(aio.Staging.publish)
     abort = blocking(aio.Staging.abort)
+    get = blocking(aio.Staging.get)
     list = blocking_items(aio.Staging.list)
 
 
@@ -41,6 +42,7 @@ class Reservations(Resource[Reservation]):
     read = blocking_items(aio.Reservations.read)
     commit = blocking(aio.Reservations.commit)
     release = blocking(aio.Reservations.release)
+    get = blocking(aio.Reservations.get, ReservationHandle)
     list = blocking_items(aio.Reservations.list, ReservationHandle)
 
 
@@ -67,6 +69,8 @@ class Schedules(Resource[Any]):
     __doc__ = aio.Schedules.__doc__
 
     create = blocking(aio.Schedules.create)
+    get = blocking(aio.Schedules.get)
+    update = blocking(aio.Schedules.update)
     list = blocking_items(aio.Schedules.list)
     pause = blocking(aio.Schedules.pause)
     resume = blocking(aio.Schedules.resume)

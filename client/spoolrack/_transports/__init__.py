@@ -18,6 +18,7 @@ from .._reservation_values import CommitResult, Reservation
 from .._schedule_values import Schedule
 from .._stage_values import PublishResult, StageInfo, StageResult
 from .._values import (
+    Attributes,
     DeleteResult,
     Envelope,
     LeaseResult,
@@ -95,6 +96,8 @@ class StagingTransport(Protocol):
     async def abort(self, stage: str, *, timeout: float) -> int:
         """Drop a stage; answers how many messages it had."""
 
+    async def get(self, stage: str, *, timeout: float) -> StageInfo: ...
+
     async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         """Return a page by name."""
 
@@ -128,6 +131,8 @@ class ReservationTransport(Protocol):
     ) -> CommitResult: ...
 
     async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None: ...
+
+    async def get(self, stream: str, sequence_number: int, *, timeout: float) -> Reservation: ...
 
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, timeout: float
@@ -173,6 +178,22 @@ class ScheduleTransport(Protocol):
         timeout: float,
     ) -> Schedule:
         """Create a schedule, or find it with this content. The message has no delay."""
+
+    async def get(self, queue: str, name: str, *, timeout: float) -> Schedule: ...
+
+    async def update(
+        self,
+        queue: str,
+        name: str,
+        *,
+        cron: str | None,
+        time_zone: str | None,
+        body: bytes | None,
+        attributes: Attributes | None,
+        group: str | None,
+        timeout: float,
+    ) -> Schedule:
+        """Change what isn't None."""
 
     async def list_schedules(self, *, queue: str, token: str, timeout: float) -> Page[Schedule]:
         """Return a page by queue and name; an empty queue means all."""

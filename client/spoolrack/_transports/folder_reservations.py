@@ -98,6 +98,11 @@ class FolderReservations:
     async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
         await self._calls.submit(ops.Release(stream=stream, sequence_number=sequence_number), timeout)
 
+    async def get(self, stream: str, sequence_number: int, *, timeout: float) -> Reservation:
+        return _reservation(
+            await self._calls.query(lambda store: store.reservation(stream, sequence_number), timeout)
+        )
+
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, timeout: float
     ) -> Page[Reservation]:

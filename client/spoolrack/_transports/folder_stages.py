@@ -66,6 +66,9 @@ class FolderStaging:
     async def abort(self, stage: str, *, timeout: float) -> int:
         return await self._calls.submit(ops.Abort(stage=stage), timeout)
 
+    async def get(self, stage: str, *, timeout: float) -> StageInfo:
+        return _info(await self._calls.query(lambda store: store.stage(stage), timeout))
+
     async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         return await self._calls.page(
             partial(Store.stages, after=token), _info, lambda stage: stage.name, timeout

@@ -101,6 +101,13 @@ class GrpcReservations:
             self._calls.stub.ReleaseReservation, request, pb.ReleaseReservationResponse, timeout
         )
 
+    async def get(self, stream: str, sequence_number: int, *, timeout: float) -> Reservation:
+        request = pb.GetReservationRequest(stream=stream, sequence_number=sequence_number)
+        response = await self._calls.unary(
+            self._calls.stub.GetReservation, request, pb.GetReservationResponse, timeout
+        )
+        return _reservation(response.reservation)
+
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, timeout: float
     ) -> Page[Reservation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from .._schedule_values import Schedule
-from .._values import Outgoing, Page, moment_of
+from .._values import Attributes, Outgoing, Page, moment_of
 from ..v1 import schedule_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import ChannelCalls
@@ -41,6 +41,49 @@ class GrpcSchedules:
             pb.CreateScheduleRequest(schedule=schedule),
             pb.CreateScheduleResponse,
             timeout,
+        )
+        return _schedule(response.schedule)
+
+    async def get(self, queue: str, name: str, *, timeout: float) -> Schedule:
+        request = pb.GetScheduleRequest(queue=queue, name=name)
+        response = await self._calls.unary(
+            self._calls.stub.GetSchedule, request, pb.GetScheduleResponse, timeout
+        )
+        return _schedule(response.schedule)
+
+    async def update(
+        self,
+        queue: str,
+        name: str,
+        *,
+        cron: str | None,
+        time_zone: str | None,
+        body: bytes | None,
+        attributes: Attributes | None,
+        group: str | None,
+        timeout: float,
+    ) -> Schedule:
+        request = pb.UpdateScheduleRequest(
+            schedule=pb.Schedule(
+                queue=queue,
+                name=name,
+                cron=cron or "",
+                time_zone=time_zone or "",
+                group=group or "",
+                body=body or b"",
+                attributes={key: convert.attribute(each) for key, each in (attributes or {}).items()},
+            )
+        )
+        given = {
+            "cron": cron,
+            "time_zone": time_zone,
+            "body": body,
+            "attributes": attributes,
+            "group": group,
+        }
+        request.update_mask.paths.extend(each for each, value in given.items() if value is not None)
+        response = await self._calls.unary(
+            self._calls.stub.UpdateSchedule, request, pb.UpdateScheduleResponse, timeout
         )
         return _schedule(response.schedule)
 

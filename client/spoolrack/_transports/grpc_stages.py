@@ -72,6 +72,13 @@ class GrpcStaging:
         )
         return response.message_count
 
+    async def get(self, stage: str, *, timeout: float) -> StageInfo:
+        request = pb.GetStageRequest(stage=stage)
+        response = await self._calls.unary(
+            self._calls.stub.GetStage, request, pb.GetStageResponse, timeout
+        )
+        return _info(response.stage)
+
     async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         request = pb.ListStagesRequest(page_token=token)
         response = await self._calls.unary(

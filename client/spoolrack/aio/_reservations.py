@@ -131,6 +131,19 @@ class Reservations(Resource[Reservation]):
             lambda left: reserving.release(stream, sequence_number, timeout=left), timeout
         )
 
+    async def get(
+        self, stream: str, sequence_number: int, *, timeout: Seconds | None = None
+    ) -> ReservationHandle:
+        """Return a reservation, held or lost; raises `ReservationNotFound`, of one that is committed
+        too."""
+        _check_name(stream, sequence_number)
+        reserving = self._context.transport.reservations
+        found = await self._context.call(
+            lambda left: reserving.get(stream, sequence_number, timeout=left), timeout
+        )
+        handle: ReservationHandle = self._handle(found)
+        return handle
+
     def list(
         self, queue: str = "", stream: str = "", *, timeout: Seconds | None = None
     ) -> AsyncIterator[ReservationHandle]:

@@ -51,6 +51,51 @@ class Schedules(Resource[Any]):
             timeout,
         )
 
+    async def get(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
+        """Return a schedule, with its last and next ticks; raises `ScheduleNotFound`."""
+        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
+        arguments.text("name", name)
+        return await self._context.call(lambda left: schedules.get(place, name, timeout=left), timeout)
+
+    async def update(
+        self,
+        queue: object,
+        name: str,
+        *,
+        cron: str | None = None,
+        time_zone: str | None = None,
+        body: bytes | str | None = None,
+        attributes: Attributes | None = None,
+        group: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> Schedule:
+        """Change a schedule: what is None stays. Raises `ScheduleNotFound`.
+
+        With another `cron` or `time_zone` the first tick is the first one from now on.
+        """
+        schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
+        arguments.text("name", name)
+        texts = {"cron": cron, "time_zone": time_zone, "group": group}
+        for what, text in texts.items():
+            if text is not None:
+                arguments.text(what, text)
+        if attributes is not None:
+            arguments.attributes(attributes)
+        content = None if body is None else arguments.body("body", body)
+        return await self._context.call(
+            lambda left: schedules.update(
+                place,
+                name,
+                cron=cron,
+                time_zone=time_zone,
+                body=content,
+                attributes=attributes,
+                group=group,
+                timeout=left,
+            ),
+            timeout,
+        )
+
     def list(self, queue: object = "", *, timeout: Seconds | None = None) -> AsyncIterator[Schedule]:
         """Return the schedules of a queue, or all, by queue and name, with last and next ticks."""
         fetch = partial(

@@ -82,6 +82,12 @@ class Staging(Resource[Any]):
         arguments.text("stage", stage)
         return await self._context.call(lambda left: staging.abort(stage, timeout=left), timeout)
 
+    async def get(self, stage: str, *, timeout: Seconds | None = None) -> StageInfo:
+        """Return a stage that isn't published; raises `StageNotFound`, for another caller's too."""
+        staging = self._context.transport.staging
+        arguments.text("stage", stage)
+        return await self._context.call(lambda left: staging.get(stage, timeout=left), timeout)
+
     def list(self, *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
         """Return all stages, by name. `timeout` is for each page of them."""
         fetch = self._context.transport.staging.list_stages

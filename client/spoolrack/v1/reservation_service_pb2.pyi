@@ -425,6 +425,56 @@ class ReleaseReservationResponse(_message.Message):
 Global___ReleaseReservationResponse: _TypeAlias = ReleaseReservationResponse  # noqa: Y015
 
 @_typing.final
+class GetReservationRequest(_message.Message):
+    """The request of GetReservation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_FIELD_NUMBER: _builtins.int
+    SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
+    stream: _builtins.str
+    """The reader's name."""
+    sequence_number: _builtins.int
+    """The set's number in the stream."""
+    def __init__(
+        self,
+        *,
+        stream: _builtins.str = ...,
+        sequence_number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReservationRequest: _TypeAlias = GetReservationRequest  # noqa: Y015
+
+@_typing.final
+class GetReservationResponse(_message.Message):
+    """The response of GetReservation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESERVATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reservation(self) -> Global___Reservation:
+        """The reservation as it is now."""
+
+    def __init__(
+        self,
+        *,
+        reservation: Global___Reservation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reservation", b"reservation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reservation", b"reservation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReservationResponse: _TypeAlias = GetReservationResponse  # noqa: Y015
+
+@_typing.final
 class ListReservationsRequest(_message.Message):
     """The request of ListReservations."""
 

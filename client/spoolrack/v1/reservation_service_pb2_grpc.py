@@ -66,6 +66,11 @@ class ReservationServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ReleaseReservationRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.ReleaseReservationResponse.FromString,
                 _registered_method=True)
+        self.GetReservation = channel.unary_unary(
+                '/spoolrack.v1.ReservationService/GetReservation',
+                request_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.GetReservationRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.GetReservationResponse.FromString,
+                _registered_method=True)
         self.ListReservations = channel.unary_unary(
                 '/spoolrack.v1.ReservationService/ListReservations',
                 request_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ListReservationsRequest.SerializeToString,
@@ -125,6 +130,14 @@ class ReservationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetReservation(self, request, context):
+        """Returns a reservation, held or lost. One that is committed, or of a queue that the caller may not monitor,
+        fails with RESERVATION_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListReservations(self, request, context):
         """Returns the reservations, a page at a time.
         """
@@ -159,6 +172,11 @@ def add_ReservationServiceServicer_to_server(servicer, server):
                     servicer.ReleaseReservation,
                     request_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.ReleaseReservationRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.ReleaseReservationResponse.SerializeToString,
+            ),
+            'GetReservation': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReservation,
+                    request_deserializer=spoolrack_dot_v1_dot_reservation__service__pb2.GetReservationRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_reservation__service__pb2.GetReservationResponse.SerializeToString,
             ),
             'ListReservations': grpc.unary_unary_rpc_method_handler(
                     servicer.ListReservations,
@@ -308,6 +326,33 @@ class ReservationService(object):
             '/spoolrack.v1.ReservationService/ReleaseReservation',
             spoolrack_dot_v1_dot_reservation__service__pb2.ReleaseReservationRequest.SerializeToString,
             spoolrack_dot_v1_dot_reservation__service__pb2.ReleaseReservationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReservation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.ReservationService/GetReservation',
+            spoolrack_dot_v1_dot_reservation__service__pb2.GetReservationRequest.SerializeToString,
+            spoolrack_dot_v1_dot_reservation__service__pb2.GetReservationResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -62,6 +62,10 @@ class ReservationServiceStub:
     """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
     commit deletes its messages.
     """
+    GetReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.GetReservationRequest, _reservation_service_pb2.GetReservationResponse]
+    """Returns a reservation, held or lost. One that is committed, or of a queue that the caller may not monitor,
+    fails with RESERVATION_NOT_FOUND.
+    """
     ListReservations: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ListReservationsRequest, _reservation_service_pb2.ListReservationsResponse]
     """Returns the reservations, a page at a time."""
 
@@ -98,6 +102,10 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     ReleaseReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]  # type: ignore[assignment]
     """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
     commit deletes its messages.
+    """
+    GetReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.GetReservationRequest, _reservation_service_pb2.GetReservationResponse]  # type: ignore[assignment]
+    """Returns a reservation, held or lost. One that is committed, or of a queue that the caller may not monitor,
+    fails with RESERVATION_NOT_FOUND.
     """
     ListReservations: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ListReservationsRequest, _reservation_service_pb2.ListReservationsResponse]  # type: ignore[assignment]
     """Returns the reservations, a page at a time."""
@@ -162,6 +170,16 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_reservation_service_pb2.ReleaseReservationResponse, _abc.Awaitable[_reservation_service_pb2.ReleaseReservationResponse]]:
         """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
         commit deletes its messages.
+        """
+
+    @_abc_1.abstractmethod
+    def GetReservation(
+        self,
+        request: _reservation_service_pb2.GetReservationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_reservation_service_pb2.GetReservationResponse, _abc.Awaitable[_reservation_service_pb2.GetReservationResponse]]:
+        """Returns a reservation, held or lost. One that is committed, or of a queue that the caller may not monitor,
+        fails with RESERVATION_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -41,6 +41,16 @@ class ScheduleServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_schedule__service__pb2.CreateScheduleRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_schedule__service__pb2.CreateScheduleResponse.FromString,
                 _registered_method=True)
+        self.GetSchedule = channel.unary_unary(
+                '/spoolrack.v1.ScheduleService/GetSchedule',
+                request_serializer=spoolrack_dot_v1_dot_schedule__service__pb2.GetScheduleRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_schedule__service__pb2.GetScheduleResponse.FromString,
+                _registered_method=True)
+        self.UpdateSchedule = channel.unary_unary(
+                '/spoolrack.v1.ScheduleService/UpdateSchedule',
+                request_serializer=spoolrack_dot_v1_dot_schedule__service__pb2.UpdateScheduleRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_schedule__service__pb2.UpdateScheduleResponse.FromString,
+                _registered_method=True)
         self.ListSchedules = channel.unary_unary(
                 '/spoolrack.v1.ScheduleService/ListSchedules',
                 request_serializer=spoolrack_dot_v1_dot_schedule__service__pb2.ListSchedulesRequest.SerializeToString,
@@ -70,6 +80,21 @@ class ScheduleServiceServicer(object):
 
     def CreateSchedule(self, request, context):
         """Creates a schedule. A repetition with the same content is a success.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSchedule(self, request, context):
+        """Returns a schedule, with its last and next ticks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateSchedule(self, request, context):
+        """Changes the fields of a schedule that the mask names (AIP-134). With another `cron` or `time_zone` the
+        first tick is the first one after the change. A repetition is a success.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,6 +135,16 @@ def add_ScheduleServiceServicer_to_server(servicer, server):
                     servicer.CreateSchedule,
                     request_deserializer=spoolrack_dot_v1_dot_schedule__service__pb2.CreateScheduleRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_schedule__service__pb2.CreateScheduleResponse.SerializeToString,
+            ),
+            'GetSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSchedule,
+                    request_deserializer=spoolrack_dot_v1_dot_schedule__service__pb2.GetScheduleRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_schedule__service__pb2.GetScheduleResponse.SerializeToString,
+            ),
+            'UpdateSchedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateSchedule,
+                    request_deserializer=spoolrack_dot_v1_dot_schedule__service__pb2.UpdateScheduleRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_schedule__service__pb2.UpdateScheduleResponse.SerializeToString,
             ),
             'ListSchedules': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSchedules,
@@ -161,6 +196,60 @@ class ScheduleService(object):
             '/spoolrack.v1.ScheduleService/CreateSchedule',
             spoolrack_dot_v1_dot_schedule__service__pb2.CreateScheduleRequest.SerializeToString,
             spoolrack_dot_v1_dot_schedule__service__pb2.CreateScheduleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.ScheduleService/GetSchedule',
+            spoolrack_dot_v1_dot_schedule__service__pb2.GetScheduleRequest.SerializeToString,
+            spoolrack_dot_v1_dot_schedule__service__pb2.GetScheduleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateSchedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.ScheduleService/UpdateSchedule',
+            spoolrack_dot_v1_dot_schedule__service__pb2.UpdateScheduleRequest.SerializeToString,
+            spoolrack_dot_v1_dot_schedule__service__pb2.UpdateScheduleResponse.FromString,
             options,
             channel_credentials,
             insecure,

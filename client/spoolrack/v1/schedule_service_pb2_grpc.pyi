@@ -37,6 +37,12 @@ class ScheduleServiceStub:
     def __new__(cls, channel: _aio.Channel) -> ScheduleServiceAsyncStub: ...
     CreateSchedule: _grpc.UnaryUnaryMultiCallable[_schedule_service_pb2.CreateScheduleRequest, _schedule_service_pb2.CreateScheduleResponse]
     """Creates a schedule. A repetition with the same content is a success."""
+    GetSchedule: _grpc.UnaryUnaryMultiCallable[_schedule_service_pb2.GetScheduleRequest, _schedule_service_pb2.GetScheduleResponse]
+    """Returns a schedule, with its last and next ticks."""
+    UpdateSchedule: _grpc.UnaryUnaryMultiCallable[_schedule_service_pb2.UpdateScheduleRequest, _schedule_service_pb2.UpdateScheduleResponse]
+    """Changes the fields of a schedule that the mask names (AIP-134). With another `cron` or `time_zone` the
+    first tick is the first one after the change. A repetition is a success.
+    """
     ListSchedules: _grpc.UnaryUnaryMultiCallable[_schedule_service_pb2.ListSchedulesRequest, _schedule_service_pb2.ListSchedulesResponse]
     """Returns the schedules, with their last and next ticks, a page at a time."""
     PauseSchedule: _grpc.UnaryUnaryMultiCallable[_schedule_service_pb2.PauseScheduleRequest, _schedule_service_pb2.PauseScheduleResponse]
@@ -55,6 +61,12 @@ class ScheduleServiceAsyncStub(ScheduleServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateSchedule: _aio.UnaryUnaryMultiCallable[_schedule_service_pb2.CreateScheduleRequest, _schedule_service_pb2.CreateScheduleResponse]  # type: ignore[assignment]
     """Creates a schedule. A repetition with the same content is a success."""
+    GetSchedule: _aio.UnaryUnaryMultiCallable[_schedule_service_pb2.GetScheduleRequest, _schedule_service_pb2.GetScheduleResponse]  # type: ignore[assignment]
+    """Returns a schedule, with its last and next ticks."""
+    UpdateSchedule: _aio.UnaryUnaryMultiCallable[_schedule_service_pb2.UpdateScheduleRequest, _schedule_service_pb2.UpdateScheduleResponse]  # type: ignore[assignment]
+    """Changes the fields of a schedule that the mask names (AIP-134). With another `cron` or `time_zone` the
+    first tick is the first one after the change. A repetition is a success.
+    """
     ListSchedules: _aio.UnaryUnaryMultiCallable[_schedule_service_pb2.ListSchedulesRequest, _schedule_service_pb2.ListSchedulesResponse]  # type: ignore[assignment]
     """Returns the schedules, with their last and next ticks, a page at a time."""
     PauseSchedule: _aio.UnaryUnaryMultiCallable[_schedule_service_pb2.PauseScheduleRequest, _schedule_service_pb2.PauseScheduleResponse]  # type: ignore[assignment]
@@ -76,6 +88,24 @@ class ScheduleServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_schedule_service_pb2.CreateScheduleResponse, _abc.Awaitable[_schedule_service_pb2.CreateScheduleResponse]]:
         """Creates a schedule. A repetition with the same content is a success."""
+
+    @_abc_1.abstractmethod
+    def GetSchedule(
+        self,
+        request: _schedule_service_pb2.GetScheduleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_schedule_service_pb2.GetScheduleResponse, _abc.Awaitable[_schedule_service_pb2.GetScheduleResponse]]:
+        """Returns a schedule, with its last and next ticks."""
+
+    @_abc_1.abstractmethod
+    def UpdateSchedule(
+        self,
+        request: _schedule_service_pb2.UpdateScheduleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_schedule_service_pb2.UpdateScheduleResponse, _abc.Awaitable[_schedule_service_pb2.UpdateScheduleResponse]]:
+        """Changes the fields of a schedule that the mask names (AIP-134). With another `cron` or `time_zone` the
+        first tick is the first one after the change. A repetition is a success.
+        """
 
     @_abc_1.abstractmethod
     def ListSchedules(

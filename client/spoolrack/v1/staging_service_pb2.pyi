@@ -310,6 +310,52 @@ class AbortStageResponse(_message.Message):
 Global___AbortStageResponse: _TypeAlias = AbortStageResponse  # noqa: Y015
 
 @_typing.final
+class GetStageRequest(_message.Message):
+    """The request of GetStage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STAGE_FIELD_NUMBER: _builtins.int
+    stage: _builtins.str
+    """The stage's name."""
+    def __init__(
+        self,
+        *,
+        stage: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["stage", b"stage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStageRequest: _TypeAlias = GetStageRequest  # noqa: Y015
+
+@_typing.final
+class GetStageResponse(_message.Message):
+    """The response of GetStage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STAGE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def stage(self) -> Global___Stage:
+        """The stage."""
+
+    def __init__(
+        self,
+        *,
+        stage: Global___Stage | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["stage", b"stage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["stage", b"stage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStageResponse: _TypeAlias = GetStageResponse  # noqa: Y015
+
+@_typing.final
 class ListStagesRequest(_message.Message):
     """The request of ListStages."""
 

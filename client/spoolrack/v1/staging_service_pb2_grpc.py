@@ -53,6 +53,11 @@ class StagingServiceStub(object):
                 request_serializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortStageRequest.SerializeToString,
                 response_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortStageResponse.FromString,
                 _registered_method=True)
+        self.GetStage = channel.unary_unary(
+                '/spoolrack.v1.StagingService/GetStage',
+                request_serializer=spoolrack_dot_v1_dot_staging__service__pb2.GetStageRequest.SerializeToString,
+                response_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.GetStageResponse.FromString,
+                _registered_method=True)
         self.ListStages = channel.unary_unary(
                 '/spoolrack.v1.StagingService/ListStages',
                 request_serializer=spoolrack_dot_v1_dot_staging__service__pb2.ListStagesRequest.SerializeToString,
@@ -90,6 +95,13 @@ class StagingServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetStage(self, request, context):
+        """Returns a stage that isn't published. Another caller's fails with STAGE_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListStages(self, request, context):
         """Returns the stages in the order of their names, a page at a time: those of queues that the caller may
         monitor.
@@ -115,6 +127,11 @@ def add_StagingServiceServicer_to_server(servicer, server):
                     servicer.AbortStage,
                     request_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortStageRequest.FromString,
                     response_serializer=spoolrack_dot_v1_dot_staging__service__pb2.AbortStageResponse.SerializeToString,
+            ),
+            'GetStage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStage,
+                    request_deserializer=spoolrack_dot_v1_dot_staging__service__pb2.GetStageRequest.FromString,
+                    response_serializer=spoolrack_dot_v1_dot_staging__service__pb2.GetStageResponse.SerializeToString,
             ),
             'ListStages': grpc.unary_unary_rpc_method_handler(
                     servicer.ListStages,
@@ -207,6 +224,33 @@ class StagingService(object):
             '/spoolrack.v1.StagingService/AbortStage',
             spoolrack_dot_v1_dot_staging__service__pb2.AbortStageRequest.SerializeToString,
             spoolrack_dot_v1_dot_staging__service__pb2.AbortStageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/spoolrack.v1.StagingService/GetStage',
+            spoolrack_dot_v1_dot_staging__service__pb2.GetStageRequest.SerializeToString,
+            spoolrack_dot_v1_dot_staging__service__pb2.GetStageResponse.FromString,
             options,
             channel_credentials,
             insecure,

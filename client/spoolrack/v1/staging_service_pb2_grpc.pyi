@@ -47,6 +47,8 @@ class StagingServiceStub:
     """
     AbortStage: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]
     """Deletes a stage with all its messages."""
+    GetStage: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.GetStageRequest, _staging_service_pb2.GetStageResponse]
+    """Returns a stage that isn't published. Another caller's fails with STAGE_NOT_FOUND."""
     ListStages: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]
     """Returns the stages in the order of their names, a page at a time: those of queues that the caller may
     monitor.
@@ -71,6 +73,8 @@ class StagingServiceAsyncStub(StagingServiceStub):
     """
     AbortStage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]  # type: ignore[assignment]
     """Deletes a stage with all its messages."""
+    GetStage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.GetStageRequest, _staging_service_pb2.GetStageResponse]  # type: ignore[assignment]
+    """Returns a stage that isn't published. Another caller's fails with STAGE_NOT_FOUND."""
     ListStages: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]  # type: ignore[assignment]
     """Returns the stages in the order of their names, a page at a time: those of queues that the caller may
     monitor.
@@ -110,6 +114,14 @@ class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_staging_service_pb2.AbortStageResponse, _abc.Awaitable[_staging_service_pb2.AbortStageResponse]]:
         """Deletes a stage with all its messages."""
+
+    @_abc_1.abstractmethod
+    def GetStage(
+        self,
+        request: _staging_service_pb2.GetStageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_staging_service_pb2.GetStageResponse, _abc.Awaitable[_staging_service_pb2.GetStageResponse]]:
+        """Returns a stage that isn't published. Another caller's fails with STAGE_NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def ListStages(

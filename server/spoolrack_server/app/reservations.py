@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import InvalidRequest
+from spoolrack_store.model.errors import InvalidRequest, ReservationNotFound
 from spoolrack_store.model.reservation_requests import (
     DEFAULT_RESERVED_BYTES,
     DEFAULT_RESERVED_MESSAGES,
@@ -176,6 +176,15 @@ class Reservations:
                 allowed=caller.queues_for(Permission.RECEIVE),
             )
         )
+
+    @on_some_queue(Permission.MONITOR)
+    async def get(self, caller: Caller, stream: str, sequence_number: int) -> Reservation:
+        found = await self._access.read(
+            self._access.store.reservation, _stream(stream), sequence_number
+        )
+        if not caller.may(Permission.MONITOR, found.queue):
+            raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
+        return found
 
     @on_some_queue(Permission.MONITOR)
     async def list(

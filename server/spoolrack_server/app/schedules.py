@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Final, TypedDict
 
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.errors import InvalidRequest
-from spoolrack_store.model.schedule import is_schedule_name
+from spoolrack_store.model.errors import InvalidRequest, ScheduleNotFound
+from spoolrack_store.model.schedule import MAX_SCHEDULES, is_schedule_name
 from spoolrack_store.model.schedule_requests import (
     CreateSchedule,
     DeleteSchedule,
     PauseSchedule,
     QueuedSchedule,
+    UpdateSchedule,
 )
 
 from . import cron
@@ -54,6 +55,16 @@ SCHEDULES: Final = PagedList[QueuedSchedule, tuple[str, str]](
 )
 
 
+class ScheduleChanges(TypedDict, total=False):
+    """The parts of a schedule to change."""
+
+    cron: str
+    time_zone: str
+    body: bytes
+    attributes: Mapping[str, str | bytes]
+    group: str
+
+
 class Schedules:
     """The use cases of schedules. Lives in one event loop."""
 
@@ -90,6 +101,28 @@ class Schedules:
                 group=group,
             )
         )
+
+    @on_queue(Permission.MANAGE)
+    async def get(self, caller: Caller, queue: str, name: str) -> QueuedSchedule:
+        listing = partial(self._access.store.schedules, queue=queue, limit=MAX_SCHEDULES)
+        for each in await self._access.read(listing):
+            if each.name == name:
+                return each
+        raise ScheduleNotFound(queue=queue, schedule=name)
+
+    @on_queue(Permission.MANAGE)
+    async def update(
+        self, caller: Caller, queue: str, name: str, changes: ScheduleChanges
+    ) -> QueuedSchedule:
+        """Change parts of a schedule; raise `InvalidRequest` for an invalid time."""
+        caller.require(Permission.SEND, queue)
+        if changes.keys() & {"cron", "time_zone"}:
+            there = (await self.get(caller, queue, name)).schedule
+            text = changes.get("cron", there.cron)
+            changes["cron"] = " ".join(text.split())
+            changes["time_zone"] = changes.get("time_zone", there.time_zone) or DEFAULT_ZONE
+            cron.check(text, changes["time_zone"], self._clock.wall() // 1_000)
+        return await self._access.submit(UpdateSchedule(queue=queue, name=name, **changes))
 
     @on_some_queue(Permission.MANAGE)
     async def list(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import StageNotFound
 from spoolrack_store.model.stage_requests import (
     DEFAULT_EPOCH_RETENTION,
     Abort,
@@ -76,6 +77,13 @@ class Stages:
     async def abort(self, caller: Caller, stage: str) -> int:
         """Delete a stage; return the number of its messages."""
         return await self._access.submit(Abort(stage=stage, allowed=caller.queues_for(Permission.SEND)))
+
+    @on_some_queue(Permission.MONITOR)
+    async def get(self, caller: Caller, stage: str) -> StageInfo:
+        found = await self._access.read(self._access.store.stage, stage)
+        if not caller.may(Permission.MONITOR, *found.messages):
+            raise StageNotFound(stage=stage)
+        return found
 
     @on_some_queue(Permission.MONITOR)
     async def list(

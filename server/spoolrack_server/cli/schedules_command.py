@@ -1,4 +1,4 @@
-"""`spoolrack schedules`: creates, lists, pauses, resumes and deletes schedules."""
+"""`spoolrack schedules`: creates, changes, lists, pauses, resumes and deletes schedules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .units import Text, moment_text
 
 @click.group()
 def command() -> None:
-    """Create, list, pause and delete schedules: messages that are sent at each tick of CRON."""
+    """Create, change, list, pause and delete schedules: messages that are sent at each tick of CRON."""
 
 
 @command.command()
@@ -68,6 +68,47 @@ def create(
             group=group or "",
         )
     print_results("-" if made.next_tick_at is None else moment_text(made.next_tick_at))
+
+
+@command.command()
+@argument("queue")
+@argument("name", type=Text())
+@option("--cron", metavar="CRON", type=Text(), help="Five fields, as in crontab(5).")
+@option("--time-zone", metavar="ZONE", type=Text(), help="The time zone of CRON.")
+@option("--body", metavar="BODY", type=Text(may_be_empty=True), help="The body of the messages.")
+@option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="In place of all; repeatable.")
+@option(
+    "--group",
+    metavar="GROUP",
+    type=Text(may_be_empty=True),
+    help="The group of the messages; an empty one for none.",
+)
+@connects_to_queues
+def update(
+    connection: Connection,
+    queue: str,
+    name: str,
+    cron: str | None,
+    time_zone: str | None,
+    body: str | None,
+    attribute: tuple[str, ...],
+    group: str | None,
+) -> None:
+    """Change what is given of a schedule, and print the next time at which it sends.
+
+    With another CRON or ZONE that is the first one from now on.
+    """
+    with connection.client() as client:
+        changed = client.schedules.update(
+            queue,
+            name,
+            cron=cron,
+            time_zone=time_zone,
+            body=body,
+            attributes=dict(map(attribute_of, attribute)) or None,
+            group=group,
+        )
+    print_results("-" if changed.next_tick_at is None else moment_text(changed.next_tick_at))
 
 
 @command.command(name="list")

@@ -100,6 +100,12 @@ class ReservationService:
         await self._reservations.release(current_caller(), request.stream, request.sequence_number)
         return rpc.ReleaseReservationResponse()
 
+    async def GetReservation(
+        self, request: rpc.GetReservationRequest, context: Context
+    ) -> rpc.GetReservationResponse:
+        found = await self._reservations.get(current_caller(), request.stream, request.sequence_number)
+        return rpc.GetReservationResponse(reservation=self._told(found))
+
     async def ListReservations(
         self, request: rpc.ListReservationsRequest, context: Context
     ) -> rpc.ListReservationsResponse:

@@ -33,6 +33,20 @@ class ScheduleService:
         )
         return rpc.CreateScheduleResponse(schedule=convert.schedule(made))
 
+    async def GetSchedule(
+        self, request: rpc.GetScheduleRequest, context: Context
+    ) -> rpc.GetScheduleResponse:
+        found = await self._schedules.get(current_caller(), request.queue, request.name)
+        return rpc.GetScheduleResponse(schedule=convert.schedule(found))
+
+    async def UpdateSchedule(
+        self, request: rpc.UpdateScheduleRequest, context: Context
+    ) -> rpc.UpdateScheduleResponse:
+        wanted = request.schedule
+        changes = convert.schedule_changes(wanted, request.update_mask)
+        updated = await self._schedules.update(current_caller(), wanted.queue, wanted.name, changes)
+        return rpc.UpdateScheduleResponse(schedule=convert.schedule(updated))
+
     async def ListSchedules(
         self, request: rpc.ListSchedulesRequest, context: Context
     ) -> rpc.ListSchedulesResponse:

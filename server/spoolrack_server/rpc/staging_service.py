@@ -56,6 +56,10 @@ class StagingService:
         dropped = await self._stages.abort(current_caller(), request.stage)
         return rpc.AbortStageResponse(message_count=dropped)
 
+    async def GetStage(self, request: rpc.GetStageRequest, context: Context) -> rpc.GetStageResponse:
+        found = await self._stages.get(current_caller(), request.stage)
+        return rpc.GetStageResponse(stage=convert.stage(found))
+
     async def ListStages(
         self, request: rpc.ListStagesRequest, context: Context
     ) -> rpc.ListStagesResponse:

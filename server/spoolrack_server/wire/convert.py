@@ -8,7 +8,7 @@ it; checks that depend on a queue are the store's. Absent and zero mean what the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
@@ -52,7 +52,7 @@ from ..app.bounds import message_id as message_id
 from ..app.bounds import number as number
 from ..app.bounds import queue_name as queue_name
 from ..app.queues import QueueChanges
-from ..app.schedules import next_tick
+from ..app.schedules import ScheduleChanges, next_tick
 
 T = TypeVar("T")
 
@@ -429,6 +429,10 @@ def redrive(redrive: Redrive) -> redrive_rpc.Redrive:
     )
 
 
+CHANGEABLE: Final = ("cron", "time_zone", "body", "attributes", "group")
+"""Fields of a schedule that an update may name."""
+
+
 def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
     schedule, last, following = queued.schedule, queued.last_tick, next_tick(queued)
     made = schedule_rpc.Schedule(
@@ -445,6 +449,23 @@ def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
     )
     _set_attributes(made.attributes, schedule.attributes)
     return made
+
+
+def schedule_changes(schedule: schedule_rpc.Schedule, mask: FieldMask) -> ScheduleChanges:
+    """Return the fields of a schedule that an update names; without a mask, those that are present."""
+    paths = list(mask.paths)
+    if not paths:
+        paths = [field.name for field, _ in schedule.ListFields() if field.name in CHANGEABLE]
+    elif paths == ["*"]:
+        paths = list(CHANGEABLE)
+    changes: dict[str, Any] = {}
+    for path in paths:
+        if path not in CHANGEABLE:
+            rule = f'must be {", ".join(CHANGEABLE)}, or "*" alone'
+            raise InvalidRequest(what="update_mask", value=path, rule=rule)
+        value = getattr(schedule, path)
+        changes[path] = attributes(value) if path == "attributes" else value
+    return cast(ScheduleChanges, changes)
 
 
 def stage(stage: StageInfo) -> staging_rpc.Stage:

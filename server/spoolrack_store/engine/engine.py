@@ -42,7 +42,13 @@ from ..model.operations import (
 )
 from ..model.redrive_requests import CancelRedrive, StartRedrive
 from ..model.reservation_requests import Reserve
-from ..model.schedule_requests import CreateSchedule, DeleteSchedule, Fire, PauseSchedule
+from ..model.schedule_requests import (
+    CreateSchedule,
+    DeleteSchedule,
+    Fire,
+    PauseSchedule,
+    UpdateSchedule,
+)
 from ..model.stage_requests import Abort, Publish, Stage
 from .adoption import Adoption, Foreign
 from .archive import Archive
@@ -171,6 +177,7 @@ class Engine:
             Turn(Publish, self.stages.publish),
             Turn(Abort, self.stages.abort),
             Turn(CreateSchedule, self.schedules.create),
+            Turn(UpdateSchedule, self.schedules.update),
             Turn(PauseSchedule, self.schedules.pause),
             Turn(DeleteSchedule, self.schedules.delete),
             Turn(Fire, self.schedules.fire, together=True),

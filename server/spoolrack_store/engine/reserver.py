@@ -393,6 +393,13 @@ class Reserver(Part):
         )
         return [self._shown(held) for held in islice(listed, limit)]
 
+    def find(self, stream: str, sequence_number: int) -> Reservation:
+        """Return a set that isn't committed; raise `ReservationNotFound`."""
+        held = self.sets.get((stream, sequence_number))
+        if held is None or not self._is_uncommitted(held):
+            raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
+        return self._shown(held)
+
     def held_in(self, queue: str) -> dict[str, Reservation]:
         """Return the sets of a queue that are held, by the tokens of their leases."""
         now = self._clock.monotonic()

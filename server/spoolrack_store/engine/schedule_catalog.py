@@ -33,6 +33,7 @@ from ..model.schedule_requests import (
     Fire,
     PauseSchedule,
     QueuedSchedule,
+    UpdateSchedule,
 )
 from ..model.stage_requests import MIN_EPOCH_RETENTION, Publish, Stage
 from .catalog import Catalog, QueueRecord
@@ -40,8 +41,8 @@ from .stages import Stages
 
 LIFE_OF_A_TICK: Final = Millis(10 * MINUTE)
 """A tick that was staged, and not published before a crash, is dropped after so long."""
-_SAME: Final = ("cron", "time_zone", "body", "attributes", "group")
-"""Parts that a repeated creation must have again."""
+_PARTS: Final = ("cron", "time_zone", "body", "attributes", "group")
+"""Parts that a repeated creation must have again, and an update may change."""
 
 
 class ScheduleCatalog:
@@ -57,10 +58,16 @@ class ScheduleCatalog:
         record = self._catalog.require_open(request.queue)
         there = record.schedules.get(request.name)
         if there is not None:
-            for part in _SAME:
+            for part in _PARTS:
                 if getattr(there, part) != getattr(request, part):
                     raise ScheduleExists(queue=record.name, schedule=request.name, differing=part)
             return self._queued(record.name, request.name, there)
+        if len(record.schedules) >= MAX_SCHEDULES:
+            raise InvalidRequest(
+                what=f"the number of schedules of {record.name}",
+                value=len(record.schedules) + 1,
+                rule=f"must be {MAX_SCHEDULES} at most",
+            )
         _check(record, request)
         now = self._clock.wall()
         made = Schedule(
@@ -75,6 +82,20 @@ class ScheduleCatalog:
         )
         self._catalog.change_schedules(record, {**record.schedules, request.name: made})
         return self._queued(record.name, request.name, made)
+
+    def update(self, request: UpdateSchedule) -> QueuedSchedule:
+        record, there = self._require(request.queue, request.name)
+        given = {part: getattr(request, part) for part in _PARTS}
+        changes = {part: value for part, value in given.items() if value is not None}
+        changed = replace(there, **changes)
+        wanted = {part: getattr(changed, part) for part in _PARTS}
+        _check(record, CreateSchedule(queue=record.name, name=request.name, **wanted))
+        if (changed.cron, changed.time_zone) != (there.cron, there.time_zone):
+            # The new time has no tick in the past, and the old one none any more.
+            changed = replace(changed, since=self._clock.wall())
+        if changed != there:
+            self._catalog.change_schedules(record, {**record.schedules, request.name: changed})
+        return self._queued(record.name, request.name, changed)
 
     def pause(self, request: PauseSchedule) -> QueuedSchedule:
         record, there = self._require(request.queue, request.name)
@@ -177,12 +198,6 @@ def _check(record: QueueRecord, request: CreateSchedule) -> None:
             raise InvalidRequest(
                 what=what, value=text[:MAX_TEXT], rule=f"must be 1 to {MAX_TEXT} characters"
             )
-    if len(record.schedules) >= MAX_SCHEDULES:
-        raise InvalidRequest(
-            what=f"the number of schedules of {record.name}",
-            value=len(record.schedules) + 1,
-            rule=f"must be {MAX_SCHEDULES} at most",
-        )
     if len(request.body) > MAX_BODY:
         raise InvalidRequest(
             what="the length of body", value=len(request.body), rule=f"must be {MAX_BODY} bytes at most"

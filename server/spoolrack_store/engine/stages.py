@@ -251,22 +251,20 @@ class Stages(Part):
 
     def listed(self, after: str, limit: int) -> list[StageInfo]:
         """Return up to `limit` stages whose names stand above `after`, in order."""
-        infos: list[StageInfo] = []
         above = (name for name in self._names.since(after) if name != after)
-        for name in islice(above, limit):
-            stage = self._open[name]
-            messages: dict[str, int] = {}
-            for _, chunk in sorted(stage.chunks.items()):
-                messages[chunk.queue] = messages.get(chunk.queue, 0) + chunk.messages
-            infos.append(
-                StageInfo(
-                    name=name,
-                    chunks=len(stage.chunks),
-                    messages=messages,
-                    expires_at=stage.life.due,
-                )
-            )
-        return infos
+        return [self.shown(name) for name in islice(above, limit)]
+
+    def shown(self, name: str) -> StageInfo:
+        """Return an open stage; raise `StageNotFound`."""
+        stage = self._open.get(name)
+        if stage is None:
+            raise StageNotFound(stage=name)
+        messages: dict[str, int] = {}
+        for _, chunk in sorted(stage.chunks.items()):
+            messages[chunk.queue] = messages.get(chunk.queue, 0) + chunk.messages
+        return StageInfo(
+            name=name, chunks=len(stage.chunks), messages=messages, expires_at=stage.life.due
+        )
 
     def last_epoch(self, writer: str) -> int | None:
         """Return the highest epoch that a writer has published, as far as that is remembered."""

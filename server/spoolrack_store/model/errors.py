@@ -228,7 +228,7 @@ class ScheduleNotFound(StoreError):
 
 
 class ScheduleExists(StoreError):
-    """The queue {queue} has a schedule {schedule} with another {differing}: delete it first, or choose
+    """The queue {queue} has a schedule {schedule} with another {differing}: change it, or choose
     another name."""
 
     reason = "SCHEDULE_EXISTS"

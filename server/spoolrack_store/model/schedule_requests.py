@@ -34,6 +34,19 @@ class CreateSchedule(Request[QueuedSchedule]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateSchedule(Request[QueuedSchedule]):
+    """Change parts of a schedule; None leaves one as it is. A changed time has ticks from now on."""
+
+    queue: str
+    name: str
+    cron: str | None = None
+    time_zone: str | None = None
+    body: bytes | None = None
+    attributes: Attributes | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PauseSchedule(Request[QueuedSchedule]):
     """Pause a schedule, or resume it: ticks of the pause are skipped."""
 

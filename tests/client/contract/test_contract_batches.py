@@ -78,11 +78,14 @@ def test_a_large_batch_keeps_its_order(client: spoolrack.Client, jobs: Queue) ->
             batch.send(str(number))
         (stage,) = client.staging.list()
         assert stage.name == batch.stage
+        assert client.staging.get(batch.stage).name == batch.stage
     assert batch.published is not None
     assert batch.published.message_count == batch.message_count == 3_500
     found = [text for _ in range(4) for text in bodies(jobs)]
     assert found == [str(number) for number in range(3_500)]
     assert list(client.staging.list()) == []
+    with pytest.raises(StageNotFound):
+        client.staging.get(batch.stage)
 
 
 def test_large_messages_are_staged_in_chunks_of_their_own(client: spoolrack.Client) -> None:

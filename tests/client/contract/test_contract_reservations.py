@@ -241,7 +241,11 @@ def test_a_message_deleted_meanwhile_is_left_out(client: spoolrack.Client, five:
     assert texts(client, 0, 2) == "cde"
     (listed,) = client.reservations.list()
     assert listed.message_count == 5
+    assert client.reservations.get("s", 0) == listed
     assert client.reservations.commit("s", 0).deleted_count == 4
+    for number in (0, 1):
+        with pytest.raises(ReservationNotFound):
+            client.reservations.get("s", number)
 
 
 def test_a_release_gives_the_messages_back(client: spoolrack.Client, five: Queue) -> None:

@@ -25,6 +25,7 @@ from spoolrack_store.model.schedule_requests import (
     Fire,
     PauseSchedule,
     QueuedSchedule,
+    UpdateSchedule,
 )
 from spoolrack_store.model.settings import QueueSettings
 
@@ -36,6 +37,7 @@ from tests.support.power_disk import Model
 QUEUE: Final = "q"
 NAMES: Final = ("a", "b")
 KINDS: Final = "FFFFFFFFRRRDccxpP"
+CRONS: Final = ("* * * * *", "*/2 * * * *")
 SPANS: Final = (1, 900, 5_000, 61_000, 61_000, 3_600_000, 3 * DAY)
 IN_VAIN: Final = 12
 """Commits without a message, in a row, after which none is left."""
@@ -242,6 +244,9 @@ class ScheduleStory:
             case "c":
                 self.made += 1
                 body = b"<%d>" % (self.made - 1)
+                if any(each.name == name for each in self._known(engine)):
+                    cron = CRONS[self.made % 2]
+                    return UpdateSchedule(queue=QUEUE, name=name, cron=cron)
                 return CreateSchedule(
                     queue=QUEUE, name=name, cron="* * * * *", time_zone="UTC", body=body
                 )

@@ -415,6 +415,16 @@ STORE_MUTANTS: Final = (
         caught_by=(_SCHEDULES,),
     ),
     Mutant(
+        name="a-schedule-whose-time-is-changed-sends-the-ticks-of-the-old-time",
+        breaks="a changed time has no tick before the change",
+        edits=edit(
+            "engine/schedule_catalog.py:ScheduleCatalog.update",
+            "since=self._clock.wall()",
+            "since=there.since",
+        ),
+        caught_by=(_SCHEDULES,),
+    ),
+    Mutant(
         name="a-schedule-of-the-same-name-sends-the-ticks-of-the-one-before",
         breaks="nothing is sent for a schedule that is deleted",
         edits=edit(
