@@ -59,7 +59,7 @@ def test_the_commands_are_all_there() -> None:
         *("create", "list", "show", "set", "apply", "delete", "purge", "describe", "pause", "resume")
     }
     assert {path[1] for path in COMMANDS if path[0] == "schedules"} == {
-        *("create", "list", "pause", "resume", "delete")
+        *("create", "update", "list", "pause", "resume", "delete")
     }
     assert {path[1] for path in COMMANDS if path[0] == "stages"} == {"list", "publish", "abort"}
     assert {path[1] for path in COMMANDS if path[0] == "reservations"} == {"list", "show", "release"}

@@ -164,9 +164,12 @@ def test_a_worker_outlasts_each_end_that_a_proxy_makes(
         works.result(PATIENCE)
 
 
+@pytest.mark.timeout(120)
 async def test_an_asynchronous_iterator_outlasts_each_end_that_a_proxy_makes(
     proxy: BreakingProxy, queue: spoolrack.Queue
 ) -> None:
+    # What a server sends to a connection that has broken just now comes again after so long.
+    await asyncio.to_thread(queue.update, visibility_timeout=2)
     async with aio.connect(proxy.url, retry=QUICK) as client:
         messages: AsyncIterator[aio.Message] = client.queue("jobs").messages()
         for name, answer in TRANSIENT.items():

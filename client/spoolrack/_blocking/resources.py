@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from .. import aio
@@ -22,11 +21,11 @@ class Staging(Resource[Any]):
     list = blocking_items(aio.Staging.list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationHandle(Reservation):
     __doc__ = aio.ReservationHandle.__doc__
 
-    _resource: Any = field(repr=False, compare=False)
+    __slots__ = ("_resource",)
+    _resource: Any
 
     extend = blocking(aio.ReservationHandle.extend)
     read = blocking_items(aio.ReservationHandle.read)
@@ -46,11 +45,11 @@ class Reservations(Resource[Reservation]):
     list = blocking_items(aio.Reservations.list, ReservationHandle)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveHandle(Redrive):
     __doc__ = aio.RedriveHandle.__doc__
 
-    _resource: Any = field(repr=False, compare=False)
+    __slots__ = ("_resource",)
+    _resource: Any
 
     get = blocking(aio.RedriveHandle.get)
     cancel = blocking(aio.RedriveHandle.cancel)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,11 +15,11 @@ from ._pagination import items
 from ._resource import Resource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveHandle(Redrive):
     """A redrive as it was at the time of the call, with its operations."""
 
-    _resource: Any = field(repr=False, compare=False)
+    __slots__ = ("_resource",)
+    _resource: Any
 
     async def get(self, *, timeout: Seconds | None = None) -> RedriveHandle:
         """Return the redrive as it is now: see `Redrives.get`."""

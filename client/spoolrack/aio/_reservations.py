@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,11 +17,11 @@ from ._pagination import items
 from ._resource import Resource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReservationHandle(Reservation):
     """A reservation as it was at the time of the call, with its operations."""
 
-    _resource: Any = field(repr=False, compare=False)
+    __slots__ = ("_resource",)
+    _resource: Any
 
     async def extend(
         self, visibility_timeout: Seconds | None = None, *, timeout: Seconds | None = None

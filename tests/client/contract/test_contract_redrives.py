@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import asdict, fields
 
 import pytest
 import spoolrack
@@ -77,6 +78,7 @@ def test_dead_letters_go_back_to_where_they_came_from(world: World, client: Clie
     begun = client.queue("dead").redrive()
     assert (begun.queue, begun.destination, begun.source_queue) == ("dead", "", "")
     assert (begun.max_messages_per_second, begun.ended_at) == (0, None)
+    assert set(asdict(begun)) == {each.name for each in fields(Redrive)}
     redrive = ended(client, begun)
     assert redrive.state is RedriveState.DONE
     assert (redrive.id, redrive.started_at) == (begun.id, begun.started_at)
