@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from ..files.disk import explained
 from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import Clock, Millis
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
@@ -153,7 +152,7 @@ class Deduplication(Part):
         if not is_id(path.removeprefix(f"{FOLDER}/")):
             self._moves.quarantine(path, "it is no segment of deduplication keys")
             return
-        content = self._read(path)
+        content = self._moves.read(path)
         if content is None:
             self._segments.pop(path, None)
             return
@@ -225,21 +224,13 @@ class Deduplication(Part):
             return None
 
     def _whole(self, stem: Stem, path: str) -> Line | None:
-        content = self._read(path)
+        content = self._moves.read(path)
         if content is None:
             return None
         try:
             return decode_whole(stem, content)
         except Damaged:
             return None
-
-    def _read(self, path: str) -> bytes | None:
-        try:
-            return self._moves.disk.read(path, afresh=True)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
 
     # Segments.
 

@@ -186,7 +186,7 @@ class Engine:
             Turn(StartRedrive, self.redrives.start),
             # Ended leases before new ones. A delete wins over a release of the same message.
             Turn(Delete, self._remover.delete, together=True),
-            Turn(ChangeVisibility, self._leaser.change, together=True),
+            Turn(ChangeVisibility, self._leaser.change),
             Turn(ReleaseMessages, self._leaser.release),
             Turn(RejectMessages, self._leaser.reject),
             Turn(GiveBack, self._leaser.give_back),

@@ -12,10 +12,20 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from ..files.changes import Change, ChangeKind, Changes
-from ..files.disk import NO_ROOM, Commit, Disk, Found, ReservedRoom, Syncer, SyncFailed, explained
+from ..files.disk import (
+    NO_ROOM,
+    NOT_A_FILE,
+    Commit,
+    Disk,
+    Found,
+    ReservedRoom,
+    Syncer,
+    SyncFailed,
+    explained,
+)
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
 from ..model.clock import Clock, Millis
@@ -35,12 +45,15 @@ from ..model.names import (
     parse,
 )
 from ..model.operations import WrittenBody
+from ..model.sealed import NotWhole, Torn
 from ..model.transitions import CHANGES, State
 from .entries import Entry, may_rename
 from .index import COUNTED, Index
 from .part import Effort
 
 log = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
 
 _OVER: Final = (State.REMOVED, State.QUARANTINED)
 PATIENCE: Final = 1_000
@@ -455,6 +468,41 @@ class Moves:
             return None
         except OSError as error:
             raise explained(error) from error
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content from the disk itself, None if it isn't there; raise `DiskError`."""
+        try:
+            return self.disk.read(path, afresh=True)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explained(error) from error
+
+    def read_record(self, path: str, decode: Callable[[bytes], Record], kind: str) -> Record | None:
+        """Return a sealed record, which the commit syncs; None if there is none. Raise `DiskError`.
+
+        A torn record was never answered, and is unlinked. Any other that isn't as it was written goes
+        to quarantine.
+        """
+        try:
+            record = decode(self.disk.read(path, afresh=True))
+        except FileNotFoundError:
+            return None
+        except Torn:
+            log.info("%s was never written whole", path)
+            self.unlink_file(path)
+            return None
+        except NotWhole as error:
+            self.quarantine(path, f"it is no {kind}: {error}")
+            return None
+        except OSError as error:
+            if error.errno not in NOT_A_FILE:
+                raise explained(error) from error
+            self.quarantine(path, "it is no file")
+            return None
+        # The process that wrote it may have died before its sync.
+        self.syncer.lone_file_written(path)
+        return record
 
     def scan(self, folder: str) -> list[Found]:
         """Return what is in a folder; raise `DiskError`."""

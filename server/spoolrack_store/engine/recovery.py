@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Final
 
-from ..files.disk import FileKind, Found, explained
+from ..files.disk import FileKind, Found
 from ..files.layout import BODIES, BODY, DEAD_LETTERS, DELAY, NEW, QUARANTINE, body_owner
 from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
@@ -328,14 +328,11 @@ def _queue_folders(moves: Moves) -> list[str]:
 
 def _is_whole(moves: Moves, batch: BatchFile) -> bool:
     """Return whether a file holds all that was sent; raise `DiskError` if it can't be read."""
-    try:
-        # The process that wrote it may have died because its sync failed.
-        content = moves.disk.read(batch.entries[0].name.path, afresh=True)
-    except FileNotFoundError as error:
+    # From the disk itself: the process that wrote it may have died because its sync failed.
+    content = moves.read(batch.entries[0].name.path)
+    if content is None:
         moves.require_there(batch.entries[0])
-        raise explained(error) from error
-    except OSError as error:
-        raise explained(error) from error
+        raise DiskError(detail=f"{batch.entries[0].name.path} was not there a moment ago; try again")
     try:
         line = decode(batch.stem, content, len(content))
         if line.is_external:
@@ -350,9 +347,4 @@ def _is_whole(moves: Moves, batch: BatchFile) -> bool:
 
 def _has_body(moves: Moves, stem: Stem) -> bool:
     """Return whether the body is in its own file: it was durable before it got that name."""
-    try:
-        return moves.disk.facts(body_path(stem.id)).size == stem.size
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise explained(error) from error
+    return moves.size_of(body_path(stem.id)) == stem.size

@@ -44,7 +44,6 @@ from ..model.redrive_requests import (
     Redrive,
     StartRedrive,
 )
-from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters
@@ -235,18 +234,12 @@ class Redriver(Part):
                 drive.pace = Pace(drive.order.rate, now)
         else:
             try:
-                order = decode(self._moves.disk.read(f"{FOLDER}/{name}", afresh=True))
-            except Torn:
-                self._unlink_torn(f"{FOLDER}/{name}")
-                return
-            except NotWhole as error:
-                self._quarantine(str(name), str(error))
-                return
-            except OSError as error:
+                order = self._moves.read_record(f"{FOLDER}/{name}", decode, "redrive")
+            except StoreError as error:
                 log.error("the redrive %s can't be read, and doesn't go on: %s", name, error)
                 return
-            # Another process that died may not have synced it.
-            self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
+            if order is None:
+                return
             drive = _Drive(name, order, commit, due, Pace(order.rate, now))
         self._keep(drive)
 
@@ -257,13 +250,6 @@ class Redriver(Part):
         self._active.pop(id, None)
         if drive.goes_on or drive.unsynced:
             self._active[id] = drive
-
-    def _unlink_torn(self, path: str) -> None:
-        log.info("%s was never written whole", path)
-        try:
-            self._moves.unlink_file(path)
-        except StoreError as error:
-            log.warning("%s stays for now: %s", path, error)
 
     def _quarantine(self, text: str, why: str) -> None:
         try:

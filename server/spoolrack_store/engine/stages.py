@@ -48,7 +48,6 @@ from ..model.message_content import check_content, check_delay, check_group, che
 from ..model.message_ids import FileIds
 from ..model.names import MAX_BYTES, Name, NotAName
 from ..model.schedule import is_schedule_writer
-from ..model.sealed import NotWhole, Torn
 from ..model.stage_names import (
     DROPPED,
     STAGED,
@@ -519,28 +518,13 @@ class Stages(Part):
             log.warning("%a is none of ours", path)
 
     def _load_manifest(self, path: str, by: Publication) -> None:
-        try:
-            content = self._moves.disk.read(path, afresh=True)
-        except FileNotFoundError:
-            if path in self._ends:
+        if path in self._ends:
+            if not self._moves.is_there(path):
                 self._leave_end(self._ends[path])
             return
-        except OSError as error:
-            raise explained(error) from error
-        if path in self._ends:
-            return
-        try:
-            manifest = manifests.decode(content)
-        except Torn as error:
-            # The process that wrote it has died, or the power failed, before it was durable.
-            log.warning("%s has published nothing: %s", path, error)
-            self._moves.unlink_file(path)
-            return
-        except NotWhole as error:
-            self._moves.quarantine(path, f"no manifest: {error}")
-            return
-        self._moves.syncer.lone_file_written(path)
-        self._add_manifest(by, manifest)
+        manifest = self._moves.read_record(path, manifests.decode, "manifest")
+        if manifest is not None:
+            self._add_manifest(by, manifest)
 
     def _load_drop(self, path: str, dropped: StageLife) -> None:
         is_there = self._moves.is_there(path)
@@ -577,10 +561,7 @@ class Stages(Part):
     def _is_whole(self, chunk: Chunk) -> bool:
         """Read a chunk that has its size. One that a power cut has torn is unlinked, any other that is
         not whole is put aside."""
-        try:
-            content = self._moves.disk.read(chunk.path, afresh=True)
-        except OSError as error:
-            raise explained(error) from error
+        content = self._moves.read(chunk.path) or b""
         try:
             decode_whole(chunk.stem, content)
         except Damaged as why:

@@ -215,19 +215,19 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-message",
         breaks="a start reads files from the disk, also after a sync that failed",
-        edits=edit("engine/recovery.py:_is_whole", ", afresh=True)", ")"),
+        edits=edit("engine/recovery.py:_is_whole", "moves.read(", "moves.disk.read("),
         caught_by=(_AFRESH,),
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-chunk",
         breaks="a start reads files from the disk, also after a sync that failed",
-        edits=edit("engine/stages.py:Stages._is_whole", ", afresh=True)", ")"),
+        edits=edit("engine/stages.py:Stages._is_whole", "_moves.read(", "_moves.disk.read("),
         caught_by=(_AFRESH,),
     ),
     Mutant(
-        name="a-start-believes-what-memory-shows-of-a-manifest",
+        name="a-start-believes-what-memory-shows-of-a-record",
         breaks="a start reads files from the disk, also after a sync that failed",
-        edits=edit("engine/stages.py:Stages._load_manifest", ", afresh=True)", ")"),
+        edits=edit("engine/moves.py:Moves.read_record", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
