@@ -17,7 +17,7 @@ from ..model.clock import Clock, Millis
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
 from ..model.message_ids import FileIds, is_id
-from ..model.names import Name, NotAName, Stem, parse
+from ..model.names import Name, Stem, name_at
 from ..model.sealed import Torn, seal, unseal
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
@@ -176,9 +176,8 @@ class Deduplication(Part):
 
     def _load_new(self, path: str) -> None:
         """Take the keys of a file in `new/`, if it is whole: its process may have died."""
-        try:
-            name = parse(path)
-        except NotAName:
+        name = name_at(path)
+        if name is None:
             return
         known = self._moves.index.file(name.stem.text)
         # Of a living process the index knows what was leased as it was sent, and no more.

@@ -20,12 +20,12 @@ from ..model.members import indexes
 from ..model.message_ids import is_id
 from ..model.names import (
     Name,
-    NotAName,
     Stem,
     body_path,
     dead_letter_path,
     is_dead_letter_path,
     is_queue_name,
+    name_at,
     parse,
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
@@ -289,19 +289,15 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
 def _name_of(moves: Moves, folder: str, each: Found) -> Name | None:
     """Return the name of a message; None for anything else, which is noted as foreign if it is."""
     path = f"{folder}/{each.name}"
-    try:
-        if each.kind is FileKind.FILE:
-            return parse(path)
-        why = "it is no file"
-    except NotAName:
-        why = "its name is none of ours"
-    if folder == NEW and each.kind is FileKind.FILE and adoptable(each.name):
-        return None
+    is_file = each.kind is FileKind.FILE
+    name = name_at(path) if is_file else None
+    if name is not None or (folder == NEW and is_file and adoptable(each.name)):
+        return name
     owner = body_owner(each.name) if folder == NEW else ""
     if owner and (owner == moves.owner or moves.is_living(owner)):
         return None  # A body that is still being written.
     if folder != QUARANTINE:
-        moves.foreign[path] = why
+        moves.foreign[path] = "its name is none of ours" if is_file else "it is no file"
     return None
 
 

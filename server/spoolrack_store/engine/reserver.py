@@ -670,7 +670,7 @@ class Reserver(Part):
         if name != held.name:
             if held.changed > self._moves.synced and not self._moves.disk.can_sync_all:
                 # The commit that wrote it syncs it under its old name.
-                self._moves.sync_contents([held.path])
+                self._moves.sync_now([held.path])
             self._moves.rename_file(held.path, f"{FOLDER}/{name}")
             held.name = name
 

@@ -26,7 +26,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
-from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
+from ..files.disk import DiskRoom, FileKind, explained
 from ..model import manifest as manifests
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
 from ..model.clock import SECOND, Clock, Millis
@@ -367,21 +367,10 @@ class Stages(Part):
         """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
         fresh = [stage for stage in stages if stage.changed > self._moves.synced]
         if fresh:
-            self._sync_files([chunk.path for stage in fresh for chunk in stage.chunks.values()])
+            chunks = [chunk.path for stage in fresh for chunk in stage.chunks.values()]
+            self._moves.sync_now(chunks, (STAGED,))
         for stage in fresh:
             stage.changed = 0
-
-    def _sync_files(self, paths: Sequence[str]) -> None:
-        disk = self._moves.disk
-        try:
-            if disk.can_sync_all:
-                disk.sync_all()
-                return
-            for path in paths:
-                disk.sync_file(path)
-            disk.sync_folder(STAGED)
-        except OSError as error:
-            raise SyncFailed(str(error)) from error
 
     def _drop(self, stage: _OpenStage) -> None:
         path = f"{STAGED}/{replace(stage.life, is_dropped=True)}"

@@ -10,20 +10,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random, SystemRandom
-from typing import Final
 
 from ..files.changes import LOCK
 from ..files.disk import Disk, SyncFailed
 from ..files.layout import FORMAT, FORMAT_CONTENT
 from ..files.local_disk import LocalDisk
-from ..files.root import holder, is_living, owners_of
+from ..files.root import holder, is_living, other_format, owners_of
 from ..model.clock import Clock, SystemClock
-from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
+from ..model.errors import RootInUse, RootUnusable, StoreFailed
 from .findings import Mended, Problem, Progress, Report
 from .inspection import inspect
 from .repairs import Mender
-
-_BEFORE: Final = (b"spoolrack 1\n", b"spoolrack 2\n")
 
 
 def check(
@@ -94,16 +91,8 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
-        if found in _BEFORE:
-            why = f"it has format {found.decode().split()[1]}, and this version checks format 3: "
-            why += "use the version that wrote it"
-            raise RootUnusable(root=name, why=why)
         if found != FORMAT_CONTENT:
-            raise UnknownFormat(
-                root=name,
-                found=found.decode(errors="replace").strip(),
-                known=FORMAT_CONTENT.decode().strip(),
-            )
+            raise other_format(name, found, "use the version that wrote it")
         try:
             yield disk
         except OSError as error:

@@ -323,6 +323,14 @@ def parse(path: str) -> Name:
     return name
 
 
+def name_at(path: str) -> Name | None:
+    """Return the name at `path`; None for any other spelling."""
+    try:
+        return parse(path)
+    except NotAName:
+        return None
+
+
 @lru_cache(maxsize=1_024)
 def _death(text: str) -> Death:
     """Return the death of a tag; raise `NotAName`. Many names share one."""

@@ -492,7 +492,7 @@ STORE_MUTANTS: Final = (
         name="a-dead-letter-file-is-not-synced",
         breaks="a dead-letter file is on stable media before a name refers to it",
         edits=edit(
-            "engine/moves.py:Moves.write_ahead", "        self.sync_contents(list(files))\n", ""
+            "engine/moves.py:Moves.write_ahead", "self.sync_now(list(files), ", "self.sync_now((), "
         ),
         caught_by=(_RETRIES,),
     ),
