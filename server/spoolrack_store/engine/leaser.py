@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..model import backoff, receipts
 from ..model.background_work import BackgroundWork
 from ..model.batch_file import Damaged
-from ..model.clock import Clock, Millis
+from ..model.clock import Millis
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.field_checks import check_number, check_span
@@ -101,7 +101,6 @@ class Leaser(Part):
         catalog: Catalog,
         reader: Reader,
         dead_letters: DeadLetters,
-        clock: Clock,
         random: Random,
         background: BackgroundWork,
     ) -> None:
@@ -110,9 +109,9 @@ class Leaser(Part):
         self._catalog = catalog
         self._reader = reader
         self._dead_letters = dead_letters
-        self._clock = clock
+        self._clock = moves.clock
         self._background = background
-        self._began = clock.monotonic()
+        self._began = moves.clock.monotonic()
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
         self._expiring: dict[str, None] = {}
@@ -665,28 +664,25 @@ class Leaser(Part):
         self._reader.try_again(now)
         effort = self._moves.effort
         dead: list[tuple[Entry, int]] = []
-        for entry in self._index.pop_due(Millis(now - self._background.wait), effort.share()):
-            effort.spend()
-            token = entry.name.token
-            if not entry.held or (token and is_set_token(token)):
-                continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
-            count = entry.held.bit_count()
-            self._index.is_answer = False
-            try:
-                if self._expire_lease(entry):
-                    dead.append((entry, entry.held))
-                if entry.name.state is State.LEASED:
-                    self._moves.statistics.count(entry.name.queue, "requeue", count)
-            except StoreError:
-                self._index.put_back_due(entry, Millis(now + RETRY))
-            finally:
-                self._index.is_answer = True
-        if dead:
-            self._index.is_answer = False
-            try:
+        self._index.is_answer = False
+        try:
+            for entry in self._index.pop_due(Millis(now - self._background.wait), effort.share()):
+                effort.spend()
+                token = entry.name.token
+                if not entry.held or (token and is_set_token(token)):
+                    continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
+                count = entry.held.bit_count()
+                try:
+                    if self._expire_lease(entry):
+                        dead.append((entry, entry.held))
+                    if entry.name.state is State.LEASED:
+                        self._moves.statistics.count(entry.name.queue, "requeue", count)
+                except StoreError:
+                    self._index.put_back_due(entry, Millis(now + RETRY))
+            if dead:
                 self._bury(dead)
-            finally:
-                self._index.is_answer = True
+        finally:
+            self._index.is_answer = True
         self._continue_expiry()
         self._read_groups()
 

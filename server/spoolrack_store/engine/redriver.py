@@ -23,7 +23,14 @@ from typing import Final
 from ..files.disk import explained
 from ..model.clock import SECOND, Millis
 from ..model.dead_letter_records import NotAHistory
-from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
+from ..model.errors import (
+    InvalidQueueName,
+    InvalidRequest,
+    QueueFull,
+    RedriveNotFound,
+    RedriveRunning,
+    StoreError,
+)
 from ..model.members import first_of, indexes
 from ..model.message_ids import FileIds, is_id, sent_at
 from ..model.names import NotAName, is_queue_name
@@ -152,8 +159,9 @@ class _Room:
         fitting = 0
         for index in indexes(members):
             size = entry.batch.counted_bytes_of(1 << index)
-            is_full = settings.max_messages and queue.total + count + 1 > settings.max_messages
-            if is_full or (settings.max_bytes and queue.bytes + bytes + size > settings.max_bytes):
+            try:
+                record.require_room((queue.total + count, queue.bytes + bytes), (1, size))
+            except QueueFull:
                 break
             count, bytes, fitting = count + 1, bytes + size, fitting | 1 << index
         self._taken[record.name] = count, bytes

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
-from ..model.clock import Clock, Millis
+from ..model.clock import Millis
 from ..model.deadlines import Deadlines
 from ..model.errors import StoreError
 from ..model.names import NotAName
@@ -117,9 +117,9 @@ class StreamCommit:
 class ReservationIndex:
     """The sets and markers of a root. Not thread-safe."""
 
-    def __init__(self, moves: Moves, clock: Clock) -> None:
+    def __init__(self, moves: Moves) -> None:
         self._moves = moves
-        self._clock = clock
+        self._clock = moves.clock
         self.sets: dict[Key, HeldSet] = {}
         self.markers: dict[str, StreamCommit] = {}
         """By stream."""

@@ -20,7 +20,7 @@ and goes to quarantine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
@@ -29,7 +29,7 @@ from typing import Final
 from ..files.disk import DiskRoom, FileKind, explained
 from ..model import manifest as manifests
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
-from ..model.clock import SECOND, Clock, Millis
+from ..model.clock import SECOND, Millis
 from ..model.deadlines import Deadlines
 from ..model.errors import (
     ChunkDiffers,
@@ -47,6 +47,7 @@ from ..model.members import MOST
 from ..model.message_content import check_content, check_delay, check_group, check_priority
 from ..model.message_ids import FileIds
 from ..model.names import MAX_BYTES, Name, NotAName
+from ..model.operations import Allowed
 from ..model.schedule import is_schedule_writer
 from ..model.stage_names import (
     DROPPED,
@@ -106,7 +107,7 @@ class _OpenStage:
         """The lowest id in it."""
         return min(chunk.stem.id for chunk in self.chunks.values())
 
-    def is_within(self, allowed: Callable[[str], bool] | None) -> bool:
+    def is_within(self, allowed: Allowed) -> bool:
         return allowed is None or all(map(allowed, self.queues))
 
 
@@ -133,11 +134,11 @@ class Stages(Part):
 
     folders = (STAGED, PUBLISHED)
 
-    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds, clock: Clock) -> None:
+    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds) -> None:
         self._moves = moves
         self._catalog = catalog
         self._ids = ids
-        self._clock = clock
+        self._clock = moves.clock
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._stages: dict[str, _OpenStage] = {}
         """By life, those that have ended, too."""
@@ -277,9 +278,7 @@ class Stages(Part):
 
     # Requests.
 
-    def _find(
-        self, name: str, allowed: Callable[[str], bool] | None, *, is_tick: bool = False
-    ) -> _OpenStage | None:
+    def _find(self, name: str, allowed: Allowed, *, is_tick: bool = False) -> _OpenStage | None:
         """Return the open stage of this name; raise `NameTaken` if it is another caller's."""
         if not is_tick:
             self._refuse_scheduled("stage", name, name.rpartition("-")[0])

@@ -8,7 +8,7 @@ a mapping by position. Where a request names many messages, each has its own res
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
@@ -29,6 +29,8 @@ OLDEST_LEASES = 5
 MAX_BODY_IN_MEMORY = 64 * 1024 * 1024
 """A larger body, which is in a file of its own, is never read into memory."""
 
+Allowed = Callable[[str], bool] | None
+"""The queues that a caller may use as a request does; None: all."""
 Answer = TypeVar("Answer", covariant=True)
 
 

@@ -1827,8 +1827,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue with a message doesn't expire, though another process has it in new/",
         edits=edit(
             "engine/expiry.py:Expiry._is_needed",
-            'self._sent.add(parse(f"new/{each.name}").queue)',
-            'self._sent.add("")',
+            "{name.queue for name in self._moves.names_sent()}",
+            "set()",
         ),
         caught_by=(_EXPIRY,),
     ),
