@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..files.disk import explained
 from ..model.clock import SECOND, Millis
 from ..model.dead_letter_records import NotAHistory
 from ..model.errors import (
@@ -31,6 +30,7 @@ from ..model.errors import (
     RedriveRunning,
     StoreError,
 )
+from ..model.field_checks import check_number
 from ..model.members import first_of, indexes
 from ..model.message_ids import FileIds, is_id, sent_at
 from ..model.names import NotAName, is_queue_name
@@ -220,13 +220,7 @@ class Redriver(Part):
 
     def _names(self) -> Iterator[RedriveName]:
         """Yield the names in the folder, in order; put any other file aside."""
-        try:
-            texts = sorted(each.name for each in self._moves.disk.scan(FOLDER))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise explained(error) from error
-        for text in texts:
+        for text in sorted(each.name for each in self._moves.scan(FOLDER)):
             try:
                 yield parse_redrive(text)
             except NotAName as error:
@@ -563,14 +557,8 @@ def _checked(request: StartRedrive) -> tuple[str, ...]:
         raise InvalidRequest(
             what="destination", value=request.destination, rule="must not be the queue itself"
         )
-    if not 0 <= request.rate <= MAX_RATE:
-        raise InvalidRequest(
-            what="rate", value=request.rate, rule=f"must be from 0 to {MAX_RATE} messages a second"
-        )
-    if len(request.ids) > MAX_SELECTED:
-        raise InvalidRequest(
-            what="ids", value=len(request.ids), rule=f"must be no more than {MAX_SELECTED}"
-        )
+    check_number("rate", request.rate, 0, MAX_RATE)
+    check_number("the number of ids", len(request.ids), 0, MAX_SELECTED)
     for id in request.ids:
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")

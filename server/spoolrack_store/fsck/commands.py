@@ -1,25 +1,31 @@
-"""Checks a root without a server, repairs it, and restores messages from quarantine.
+"""Checks a root without a server, repairs it, restores messages from quarantine, and finds receipts.
 
-`check` only reads, and may run beside a server. `repair` and `restore` hold `LOCK`, and refuse a root
-that a living process has open.
+`check` and `receipts_of` only read, and may run beside a server. `repair` and `restore` hold `LOCK`,
+and refuse a root that a living process has open.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from random import Random, SystemRandom
 
+from ..engine.entries import resolve
 from ..files.changes import LOCK
 from ..files.disk import Disk, SyncFailed
 from ..files.layout import FORMAT, FORMAT_CONTENT
 from ..files.local_disk import LocalDisk
 from ..files.root import holder, is_living, other_format, owners_of
+from ..model import receipts
 from ..model.clock import Clock, SystemClock
 from ..model.errors import RootInUse, RootUnusable, StoreFailed
-from .findings import Mended, Problem, Progress, Report
+from ..model.members import indexes
+from ..model.names import parse
+from ..model.transitions import State
+from .findings import Mended, Notes, Problem, Progress, Report
 from .inspection import inspect
+from .listing import Lister
 from .repairs import Mender
 
 
@@ -74,6 +80,26 @@ def restore(
     clock = clock or SystemClock()
     with _opened(root) as disk, _alone(disk, root):
         return Mender(disk, clock, random or SystemRandom()).restore(id, queue)
+
+
+def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) -> dict[str, str]:
+    """Return the receipt of each of these messages, by id, as far as they are leased at this moment:
+    for an operator who knows only an id.
+
+    Reads names only, and changes nothing. Raise `RootUnusable` or `UnknownFormat`.
+    """
+    receipt_of: dict[str, str] = {}
+    with _opened(root) as disk:
+        paths = Lister(Notes(disk)).list()
+    for batch in resolve(parse(path) for of_stem in paths.values() for path in of_stem).values():
+        for entry in batch.entries:
+            name = entry.name
+            if name.state is State.LEASED and name.queue == queue:
+                of_entry = [(index, batch.stem.message_id(index)) for index in indexes(entry.held)]
+                wanted = [(index, id) for index, id in of_entry if id in ids]
+                made = receipts.make(queue, name.token, wanted)
+                receipt_of |= {id: receipt for (_, id), receipt in zip(wanted, made, strict=True)}
+    return receipt_of
 
 
 @contextmanager
