@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ..files.layout import REDRIVES
 from ..model.clock import SECOND, Millis
 from ..model.dead_letter_records import NotAHistory
 from ..model.errors import (
@@ -62,7 +63,6 @@ from .sender import Sender
 
 log = logging.getLogger(__name__)
 
-FOLDER: Final = "redrives"
 AT_ONCE: Final = 100
 """Messages that one commit looks at, of all redrives together."""
 PORTION: Final = Millis(100)
@@ -130,7 +130,7 @@ class _Drive:
 
     @property
     def path(self) -> str:
-        return f"{FOLDER}/{self.name}"
+        return f"{REDRIVES}/{self.name}"
 
     @property
     def goes_on(self) -> bool:
@@ -171,7 +171,7 @@ class _Room:
 class Redriver(Part):
     """All redrives of a root. Not thread-safe."""
 
-    folders = (FOLDER,)
+    folders = (REDRIVES,)
 
     def __init__(
         self,
@@ -202,8 +202,8 @@ class Redriver(Part):
             if other is not name:
                 # A power cut has kept the name that a rename had replaced.
                 older, latest[name.id] = sorted((other, name), key=_age)
-                self._moves.unlink_file(f"{FOLDER}/{older}")
-        self._moves.syncer.folder_changed(FOLDER)
+                self._moves.unlink_file(f"{REDRIVES}/{older}")
+        self._moves.syncer.folder_changed(REDRIVES)
         for id in self._all.keys() - latest.keys():
             self._drop(id)
         for name in latest.values():
@@ -220,7 +220,7 @@ class Redriver(Part):
 
     def _names(self) -> Iterator[RedriveName]:
         """Yield the names in the folder, in order; put any other file aside."""
-        for text in sorted(each.name for each in self._moves.scan(FOLDER)):
+        for text in sorted(each.name for each in self._moves.scan(REDRIVES)):
             try:
                 yield parse_redrive(text)
             except NotAName as error:
@@ -236,7 +236,7 @@ class Redriver(Part):
                 drive.pace = Pace(drive.order.rate, now)
         else:
             try:
-                order = self._moves.read_record(f"{FOLDER}/{name}", decode, "redrive")
+                order = self._moves.read_record(f"{REDRIVES}/{name}", decode, "redrive")
             except StoreError as error:
                 log.error("the redrive %s can't be read, and doesn't go on: %s", name, error)
                 return
@@ -255,7 +255,7 @@ class Redriver(Part):
 
     def _quarantine(self, text: str, why: str) -> None:
         try:
-            self._moves.quarantine(f"{FOLDER}/{text}", f"it is no redrive: {why}")
+            self._moves.quarantine(f"{REDRIVES}/{text}", f"it is no redrive: {why}")
         except StoreError as error:
             log.warning("redrives/%a can't be put aside: %s", text, error)
 
@@ -265,7 +265,7 @@ class Redriver(Part):
 
     def _rename(self, drive: _Drive, name: RedriveName) -> None:
         if name != drive.name:
-            self._moves.rename_file(drive.path, f"{FOLDER}/{name}")
+            self._moves.rename_file(drive.path, f"{REDRIVES}/{name}")
             drive.name = name
 
     # The requests.
@@ -288,7 +288,7 @@ class Redriver(Part):
             started_at=self._clock.wall(),
         )
         name, now = RedriveName(id=self._ids.make()), self._clock.monotonic()
-        self._moves.create_file(f"{FOLDER}/{name}", encode(order), sync=True)
+        self._moves.create_file(f"{REDRIVES}/{name}", encode(order), sync=True)
         pace = Pace(order.rate, now)
         drive = _Drive(name, order, self._moves.commit, pace.next(now), pace)
         self._keep(drive)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
+from ..files.layout import RESERVED
 from ..model.clock import Millis
 from ..model.deadlines import Deadlines
 from ..model.errors import StoreError
@@ -37,8 +38,6 @@ from ..model.settings import MAX_VISIBILITY
 from .moves import Moves
 
 log = logging.getLogger(__name__)
-
-FOLDER: Final = "reserved"
 
 Member = TypeVar("Member")
 Value = TypeVar("Value")
@@ -92,7 +91,7 @@ class HeldSet:
 
     @property
     def path(self) -> str:
-        return f"{FOLDER}/{self.name}"
+        return f"{RESERVED}/{self.name}"
 
     @property
     def due(self) -> Millis:
@@ -212,19 +211,19 @@ class ReservationIndex:
         for known in (self.markers, self.changed, self.stale):
             known.clear()
         # In the order of their names: of two records of a set the one that ends first is kept.
-        for path in sorted(f"{FOLDER}/{each.name}" for each in self._moves.scan(FOLDER)):
+        for path in sorted(f"{RESERVED}/{each.name}" for each in self._moves.scan(RESERVED)):
             try:
                 self._read(path)
             except StoreError as error:
                 log.error("%s can't be read, so reservations have to wait: %s", path, error)
                 self._moves.unread[path] = None
-        self._moves.syncer.folder_changed(FOLDER)
+        self._moves.syncer.folder_changed(RESERVED)
 
     def path_changed(self, path: str) -> None:
         """Read a file again that another process has made, renamed or unlinked. Raise `DiskError`,
         `DiskFull`."""
         try:
-            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
+            name = parse_reservation_name(path.removeprefix(f"{RESERVED}/"))
         except NotAName:
             return
         held = self.sets.get((name.stream, name.sequence_number))
@@ -239,7 +238,7 @@ class ReservationIndex:
         """Take in a file that may be there."""
         self.stale.pop(path, None)
         try:
-            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
+            name = parse_reservation_name(path.removeprefix(f"{RESERVED}/"))
         except NotAName:
             log.warning("%a is none of ours", path)
             return
@@ -276,4 +275,4 @@ def _remove(groups: dict[str, dict[Member, Value]], group: str, member: Member) 
 
 def marker_path(stream: str, sequence_number: int) -> str:
     """Return the path of a stream's marker."""
-    return f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
+    return f"{RESERVED}/{ReservationName(stream=stream, sequence_number=sequence_number)}"

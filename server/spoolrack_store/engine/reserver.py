@@ -37,6 +37,7 @@ from itertools import chain, islice
 from random import Random
 from typing import Final
 
+from ..files.layout import RESERVED
 from ..model.batch_file import Damaged
 from ..model.clock import Millis
 from ..model.errors import (
@@ -81,7 +82,6 @@ from .moves import Moves, begin_lease, received
 from .part import DUE_NOW, RETRY, Part, Turn
 from .reader import Reader
 from .reservation_index import (
-    FOLDER,
     WORKED_ON,
     HeldSet,
     Key,
@@ -110,7 +110,7 @@ class _PartialSet:
 class Reserver(Part):
     """Not thread-safe."""
 
-    folders = (FOLDER,)
+    folders = (RESERVED,)
 
     def __init__(
         self,
@@ -670,7 +670,7 @@ class Reserver(Part):
             if held.changed > self._moves.synced and not self._moves.disk.can_sync_all:
                 # The commit that wrote it syncs it under its old name.
                 self._moves.sync_now([held.path])
-            self._moves.rename_file(held.path, f"{FOLDER}/{name}")
+            self._moves.rename_file(held.path, f"{RESERVED}/{name}")
             held.name = name
 
     def _give_up(self, held: HeldSet) -> None:

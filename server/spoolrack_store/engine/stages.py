@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
-from typing import Final
 
 from ..files.disk import DiskRoom, FileKind, explained
+from ..files.layout import PUBLISHED
 from ..model import manifest as manifests
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
 from ..model.clock import SECOND, Millis
@@ -83,8 +83,6 @@ from .moves import Moves
 from .part import DUE_NOW, RETRY, Part
 
 log = logging.getLogger(__name__)
-
-PUBLISHED: Final = "published"
 
 
 @dataclass(slots=True, eq=False)
