@@ -11,6 +11,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -208,22 +209,23 @@ class Moves:
             is_prefetch or (entry.shares and any(share.is_prefetch for share in entry.shares))
         ):
             patience = PATIENCE
+        whole = Name(
+            stem=batch.stem,
+            state=state,
+            queue=queue,
+            version=batch.top + 1,
+            members=members,
+            receives=count,
+            first=(old.first if first is None else first) if count else None,
+            death=death,
+            owner=old.owner if state is State.SENT else "",
+            due=None if until is None else until[0],
+            token=token,
+        )
+        due = 0 if until is None else until[1]
         made: list[Entry] = []
-        for piece in self._pieces(entry, members, state, queue, until, token, count, death):
-            name = Name(
-                stem=batch.stem,
-                state=state,
-                queue=queue,
-                version=batch.top + 1,
-                members=piece,
-                receives=count,
-                first=(old.first if first is None else first) if count else None,
-                death=death,
-                owner=old.owner if state is State.SENT else "",
-                due=None if until is None else until[0],
-                token=token,
-            )
-            due = 0 if until is None else until[1]
+        for piece in _pieces(whole):
+            name = whole if piece == members else replace(whole, version=batch.top + 1, members=piece)
             made.append(self._make_name(entry, name, due, patience=patience))
             self._note_traffic(old, name, piece.bit_count())
             if state is State.QUARANTINED:
@@ -611,33 +613,15 @@ class Moves:
         if self.changes is not None:
             self.changes.give_up()
 
-    def _pieces(
-        self,
-        entry: Entry,
-        members: int,
-        state: State,
-        queue: str,
-        until: tuple[Millis, int] | None,
-        token: str,
-        receives: int,
-        death: Death | None,
-    ) -> Iterable[int]:
-        """Divide a list that is too long for a name."""
-        if members & (members + (members & -members)) == 0:
-            return (members,)  # One run.
-        longest = Name(
-            stem=entry.batch.stem,
-            state=state,
-            queue=queue,
-            version=entry.batch.top + MOST,
-            members=entry.batch.stem.full,
-            receives=receives,
-            first=Millis(10**12),
-            death=death,
-            due=None if until is None else until[0],
-            token=token,
-        )
-        return pieces(members, members_room(longest))
+
+def _pieces(name: Name) -> Iterable[int]:
+    """Divide the list of a name that may be too long."""
+    members = name.members
+    if members & (members + (members & -members)) == 0:
+        return (members,)  # One run.
+    version = name.version + MOST
+    longest = replace(name, version=version, members=name.stem.full, first=Millis(10**12))
+    return pieces(members, members_room(longest))
 
 
 def received(entry: Entry) -> int:
