@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from ..files.disk import explained
 from ..files.layout import REDRIVES
 from ..model.clock import SECOND, Millis
 from ..model.dead_letter_records import NotAHistory
@@ -220,7 +221,13 @@ class Redriver(Part):
 
     def _names(self) -> Iterator[RedriveName]:
         """Yield the names in the folder, in order; put any other file aside."""
-        for text in sorted(each.name for each in self._moves.scan(REDRIVES)):
+        try:
+            texts = sorted(each.name for each in self._moves.disk.scan(REDRIVES))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise explained(error) from error
+        for text in texts:
             try:
                 yield parse_redrive(text)
             except NotAName as error:
