@@ -247,16 +247,7 @@ class Moves:
             self.move(entry, members, State.REMOVED)
             return
         gone = members | other.held
-        name = Name(
-            stem=batch.stem,
-            state=State.REMOVED,
-            queue=other.name.queue,
-            version=batch.top + 1,
-            members=other.name.members | members,
-            receives=other.name.receives,
-            first=other.name.first,
-            death=other.name.death,
-        )
+        name = replace(other.name, version=batch.top + 1, members=other.name.members | members)
         if name.bytes > MAX_BYTES:
             self.move(entry, members, State.REMOVED)
             return
