@@ -272,12 +272,16 @@ BUDGET: Final[tuple[Row, ...]] = (
     Row(
         operation="reject 1",
         messages=1,
-        cost=Cost(creates=1, opens=4, writes=1, records=2, renames=1, syncs=4, locks=4, others=5),
+        cost=Cost(
+            creates=1, opens=2, writes=1, records=2, renames=1, syncs=3, looks=1, locks=4, others=3
+        ),
     ),
     Row(
         operation="reject 10",
         messages=10,
-        cost=Cost(creates=1, opens=4, writes=1, records=2, renames=1, syncs=4, locks=4, others=5),
+        cost=Cost(
+            creates=1, opens=2, writes=1, records=2, renames=1, syncs=3, looks=1, locks=4, others=3
+        ),
     ),
     Row(
         operation="send 1 to a strict group",

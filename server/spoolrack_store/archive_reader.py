@@ -22,7 +22,7 @@ from .model.clock import Millis
 from .model.members import indexes
 from .model.message_content import Attributes
 from .model.message_ids import sent_at
-from .model.names import Name, NotAName, parse
+from .model.names import Name, name_at
 from .model.operations import MAX_BODY_IN_MEMORY
 
 
@@ -62,12 +62,10 @@ def read_archive(
                 found += [(name, f"{day.name}/{name}") for name in names if not name.endswith(BODY)]
         files: list[tuple[Name, str]] = []
         for text, path in sorted(found):
-            try:
-                name = parse(f"queues/q/{text}")
-            except NotAName:
+            name = name_at(f"queues/q/{text}")
+            if name is None:
                 problem(path, "this is not the name of a message file")
-                continue
-            if since <= sent_at(name.stem.id) < until:
+            elif since <= sent_at(name.stem.id) < until:
                 files.append((name, path))
         # Of a batch there may be several files: its messages were deleted at different times.
         for _, together in groupby(files, lambda each: each[0].stem.id):

@@ -22,7 +22,7 @@ from .files.local_disk import LocalDisk, this_process
 from .files.root import is_root, read_identity
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed, TargetUnusable
-from .model.names import NotAName, parse
+from .model.names import name_at
 
 TRIES: Final = 1_500
 """Of a lock that another process holds: half a minute."""
@@ -117,11 +117,7 @@ def _is_message(name: str) -> bool:
     A body that is being written isn't linked. Neither is a file that was put there by hand: with two
     links it would not be adopted.
     """
-    try:
-        parse(f"{layout.NEW}/{name}")
-    except NotAName:
-        return False
-    return True
+    return name_at(f"{layout.NEW}/{name}") is not None
 
 
 def _acquire_lock(disk: LocalDisk, root: str, tries: int) -> Lock:

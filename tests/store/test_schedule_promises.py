@@ -272,7 +272,7 @@ def test_a_schedule_that_can_be_none_is_refused(rig: Rig, part: dict[str, Any]) 
 def test_a_queue_has_64_schedules_at_most(rig: Rig) -> None:
     for number in range(MAX_SCHEDULES):
         create(rig, name=f"n{number}")
-    with pytest.raises(InvalidRequest, match="must be 64 at most"):
+    with pytest.raises(InvalidRequest, match="must be from 0 to 64"):
         create(rig, name="more")
     rig.restart()
     assert len(listed(rig)) == MAX_SCHEDULES

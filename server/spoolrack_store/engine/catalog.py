@@ -34,7 +34,7 @@ from ..model.errors import (
     StoreError,
     VersionMismatch,
 )
-from ..model.names import NotAName, is_queue_name, parse
+from ..model.names import is_queue_name, name_at
 from ..model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
 from ..model.receipts import make_token
 from ..model.reservation_requests import Reserve
@@ -599,15 +599,11 @@ class Catalog(Part):
         index = self._moves.index
         if name in index.queues:
             yield from index.queues[name].entries
-        for each in self._moves.scan("new"):
-            with suppress(NotAName):
-                found = parse(f"new/{each.name}")
-                if found.queue == name:
-                    entry = index.entry_at(found)
-                    if entry is None:
-                        entry = index.appear(found, self._moves.commit)
-                    if entry.held:
-                        yield entry
+        for sent in self._moves.names_sent():
+            if sent.queue == name:
+                entry = index.entry_at(sent) or index.appear(sent, self._moves.commit)
+                if entry.held:
+                    yield entry
 
     def _clear(self, name: str, tombstone: _Tombstone) -> bool:
         """Remove the folder and the older settings; return False if the next commits have to unlink
@@ -617,9 +613,10 @@ class Catalog(Part):
             return False
         try:
             for each in moves.disk.scan(folder):
-                if self._is_known(f"{folder}/{each.name}"):
-                    return False
                 path = f"{folder}/{each.name}"
+                message = name_at(path)
+                if message is not None and moves.index.entry_at(message) is not None:
+                    return False
                 self._moves.quarantine(path, "its queue is deleted, and it is no message")
             moves.disk.remove_folder(folder)
         except FileNotFoundError:
@@ -638,12 +635,6 @@ class Catalog(Part):
         parsed = [parse_settings_path(f"{CONFIG}/{each.name}") for each in self._moves.scan(CONFIG)]
         versions = [each[1] for each in parsed if each and each[0] == name]
         return [version for version in versions if version < tombstone.version]
-
-    def _is_known(self, path: str) -> bool:
-        try:
-            return self._moves.index.entry_at(parse(path)) is not None
-        except NotAName:
-            return False
 
 
 _AGE_DIGITS: Final = 16

@@ -14,7 +14,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from ..model.clock import Clock, Millis
+from ..model.clock import Millis
 from ..model.dead_letter_records import (
     MAX_RECEIVES,
     REJECTED,
@@ -44,10 +44,10 @@ _MEMBERS: Final = ",i998-999"
 class DeadLetters:
     """Moves of messages to dead-letter queues. Not thread-safe."""
 
-    def __init__(self, moves: Moves, catalog: Catalog, clock: Clock, random: Random) -> None:
+    def __init__(self, moves: Moves, catalog: Catalog, random: Random) -> None:
         self._moves = moves
         self._catalog = catalog
-        self._clock = clock
+        self._clock = moves.clock
         self._random = random
         self._alarmed: set[str] = set()
         """Queues whose dead-letter queue is missing, which is logged once."""

@@ -12,13 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from ..files.disk import explained
 from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import Clock, Millis
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
 from ..model.message_ids import FileIds, is_id
-from ..model.names import Name, NotAName, Stem, parse
+from ..model.names import Name, Stem, name_at
 from ..model.sealed import Torn, seal, unseal
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
@@ -153,7 +152,7 @@ class Deduplication(Part):
         if not is_id(path.removeprefix(f"{FOLDER}/")):
             self._moves.quarantine(path, "it is no segment of deduplication keys")
             return
-        content = self._read(path)
+        content = self._moves.read(path)
         if content is None:
             self._segments.pop(path, None)
             return
@@ -177,9 +176,8 @@ class Deduplication(Part):
 
     def _load_new(self, path: str) -> None:
         """Take the keys of a file in `new/`, if it is whole: its process may have died."""
-        try:
-            name = parse(path)
-        except NotAName:
+        name = name_at(path)
+        if name is None:
             return
         known = self._moves.index.file(name.stem.text)
         # Of a living process the index knows what was leased as it was sent, and no more.
@@ -225,21 +223,13 @@ class Deduplication(Part):
             return None
 
     def _whole(self, stem: Stem, path: str) -> Line | None:
-        content = self._read(path)
+        content = self._moves.read(path)
         if content is None:
             return None
         try:
             return decode_whole(stem, content)
         except Damaged:
             return None
-
-    def _read(self, path: str) -> bytes | None:
-        try:
-            return self._moves.disk.read(path, afresh=True)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
 
     # Segments.
 

@@ -126,9 +126,9 @@ class Engine:
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
         self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
-        self._dead_letters = DeadLetters(self.moves, self.catalog, clock, random)
+        self._dead_letters = DeadLetters(self.moves, self.catalog, random)
         self._leaser = Leaser(
-            self.moves, self.catalog, self.reader, self._dead_letters, clock, random, background
+            self.moves, self.catalog, self.reader, self._dead_letters, random, background
         )
         self._archive = Archive(self.moves, self.catalog, background)
         self.reaper = Reaper(
@@ -136,9 +136,9 @@ class Engine:
         )
         self._remover = Remover(self.moves, self.catalog, self._leaser, self._sender)
         self.reservations = Reserver(
-            self.moves, self.catalog, self.reader, self._dead_letters, self._leaser, clock, random
+            self.moves, self.catalog, self.reader, self._dead_letters, self._leaser, random
         )
-        self.stages = Stages(self.moves, self.catalog, self._ids, clock)
+        self.stages = Stages(self.moves, self.catalog, self._ids)
         self.schedules = ScheduleCatalog(self.catalog, self.stages, clock, random)
         self.redrives = Redriver(self.moves, self.catalog, self._dead_letters, self._sender, self._ids)
         self.expiry = Expiry(self.moves, self.catalog)
@@ -186,7 +186,7 @@ class Engine:
             Turn(StartRedrive, self.redrives.start),
             # Ended leases before new ones. A delete wins over a release of the same message.
             Turn(Delete, self._remover.delete, together=True),
-            Turn(ChangeVisibility, self._leaser.change, together=True),
+            Turn(ChangeVisibility, self._leaser.change),
             Turn(ReleaseMessages, self._leaser.release),
             Turn(RejectMessages, self._leaser.reject),
             Turn(GiveBack, self._leaser.give_back),

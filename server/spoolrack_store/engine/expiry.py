@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from ..files.disk import explained
 from ..model.clock import SECOND, Millis, span_text
 from ..model.deadlines import Deadlines
 from ..model.errors import StoreError
-from ..model.names import NotAName, parse
 from ..model.operations import CreateQueue, DeleteQueue, Request
 from .catalog import Catalog, QueueRecord
 from .moves import Moves
@@ -130,10 +128,7 @@ class Expiry(Part):
         if record.schedules or self._catalog.sources.get(record.name):
             return True
         if self._sent is None:
-            self._sent = set()
-            for each in self._moves.scan("new"):
-                with suppress(NotAName):
-                    self._sent.add(parse(f"new/{each.name}").queue)
+            self._sent = {name.queue for name in self._moves.names_sent()}
         return record.name in self._sent
 
     def _remove(self, record: QueueRecord) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..model import backoff, receipts
 from ..model.background_work import BackgroundWork
 from ..model.batch_file import Damaged
-from ..model.clock import Clock, Millis
+from ..model.clock import Millis
 from ..model.dead_letter_records import REJECTED, check_explanation
 from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.field_checks import check_number, check_span
@@ -86,6 +86,8 @@ class _Share:
     request: Receive
 
 
+_Places = list[tuple[int, int]]
+"""Of messages of one entry their indexes in the file, and the positions of their receipts."""
 _LEASE_OF: Final = attrgetter("lease")
 _QUEUE_OF: Final = attrgetter("queue")
 
@@ -99,7 +101,6 @@ class Leaser(Part):
         catalog: Catalog,
         reader: Reader,
         dead_letters: DeadLetters,
-        clock: Clock,
         random: Random,
         background: BackgroundWork,
     ) -> None:
@@ -108,9 +109,9 @@ class Leaser(Part):
         self._catalog = catalog
         self._reader = reader
         self._dead_letters = dead_letters
-        self._clock = clock
+        self._clock = moves.clock
         self._background = background
-        self._began = clock.monotonic()
+        self._began = moves.clock.monotonic()
         self._random = random
         self._written: Mapping[str, Sequence[Entry]] = {}
         self._expiring: dict[str, None] = {}
@@ -507,19 +508,8 @@ class Leaser(Part):
             raise StaleReceipt(id=receipt.id)
         return entry, index
 
-    def change(
-        self, requests: Sequence[ChangeVisibility]
-    ) -> list[list[Millis | StoreError] | StoreError]:
-        """Extend or release leases. Messages of one name with the same end move together."""
-        outcomes: list[list[Millis | StoreError] | StoreError] = []
-        for request in requests:
-            try:
-                outcomes.append(self._change(request))
-            except StoreError as error:
-                outcomes.append(error)
-        return outcomes
-
-    def _change(self, request: ChangeVisibility) -> list[Millis | StoreError]:
+    def change(self, request: ChangeVisibility) -> list[Millis | StoreError]:
+        """Extend or release leases. Messages of one name move together."""
         record = self._catalog.require(request.queue)
         visibility = request.visibility
         check_span("visibility", visibility, 0, MAX_VISIBILITY)
@@ -532,9 +522,8 @@ class Leaser(Part):
         result = Millis(wall + visibility if visibility else 0)
         until = result, monotonic + visibility
         for entry, places in together.items():
-            members = 0
-            for index, position in places:
-                members |= 1 << index
+            members = _members(places)
+            for _, position in places:
                 results[position] = result
             try:
                 if visibility:
@@ -543,14 +532,8 @@ class Leaser(Part):
                     self._moves.move(entry, members, State.LEASED, until=until, token=token)
                 elif entry.name.state is not State.READY:
                     self.bring_back(entry, members)
-            except NameVanished:
-                for index, position in places:
-                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
             except StoreError as error:
-                for index, position in places:
-                    # Of a list that is divided over several names a part may have moved.
-                    if entry.held >> index & 1:
-                        results[position] = error
+                _refuse(results, entry, places, error)
         return results
 
     def _find_all(
@@ -559,10 +542,10 @@ class Leaser(Part):
         texts: Sequence[str],
         results: list[Any],
         last_receives: Mapping[int, LastReceive] = MappingProxyType({}),
-    ) -> dict[Entry, list[tuple[int, int]]]:
+    ) -> dict[Entry, _Places]:
         """Return by its entry the index and the position of each message that a receipt is of; those
         that are gone, or another consumer's, have errors in `results`."""
-        together: dict[Entry, list[tuple[int, int]]] = {}
+        together: dict[Entry, _Places] = {}
         for position, text in enumerate(texts):
             try:
                 found = self.find(queue, text, last_receives.get(position))
@@ -584,7 +567,7 @@ class Leaser(Part):
         together = self._find_all(record.name, request.receipts, results)
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         for entry, places in together.items():
-            members = sum({1 << index for index, _ in places})
+            members = _members(places)
             delay = request.delay
             if delay is None:
                 delay = self._back_off(record, entry)
@@ -603,14 +586,8 @@ class Leaser(Part):
                     if request.is_uncounted:
                         count = max(0, count - 1)
                     self._postpone(entry, members, (Millis(wall + delay), monotonic + delay), count)
-            except NameVanished:
-                for index, position in places:
-                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
             except StoreError as error:
-                for index, position in places:
-                    # Of a list that is divided over several names a part may have moved.
-                    if entry.held >> index & 1:
-                        results[position] = error
+                _refuse(results, entry, places, error)
         return results
 
     def _back_off(self, record: QueueRecord, entry: Entry) -> Millis:
@@ -634,34 +611,22 @@ class Leaser(Part):
             raise NoDeadLetterQueue(queue=record.name)
         results: list[StoreError | None] = [None] * len(request.receipts)
         together = self._find_all(record.name, request.receipts, results)
-        wanted = [
-            (entry, sum({1 << index for index, _ in places})) for entry, places in together.items()
-        ]
+        wanted = [(entry, _members(places)) for entry, places in together.items()]
         refused = self._dead_letters.bury(wanted, reason=REJECTED, explanation=request.explanation)
         for (entry, places), error in zip(together.items(), refused, strict=True):
-            for index, position in places:
-                if isinstance(error, NameVanished):
-                    results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
-                # Of a list that is divided over several names a part may have moved.
-                elif entry.held >> index & 1:
-                    results[position] = error
+            if error is not None:
+                _refuse(results, entry, places, error)
         return results
 
     def give_back(self, request: GiveBack) -> None:
         """Undo leases that no consumer has seen; an expired one is a success."""
         record = self._catalog.require(request.queue)
-        together: dict[Entry, int] = {}
-        for text in request.receipts:
-            try:
-                found = self.find(record.name, text)
-            except StaleReceipt:
-                continue
-            if found is not None:
-                entry, index = found
-                together[entry] = together.get(entry, 0) | 1 << index
+        expired: list[Any] = [None] * len(request.receipts)
+        together = self._find_all(record.name, request.receipts, expired)
         self._index.is_answer = False
         try:
-            for entry, members in together.items():
+            for entry, places in together.items():
+                members = _members(places)
                 _undeliver(entry, members)
                 self._uncount(entry, members)
         finally:
@@ -699,28 +664,25 @@ class Leaser(Part):
         self._reader.try_again(now)
         effort = self._moves.effort
         dead: list[tuple[Entry, int]] = []
-        for entry in self._index.pop_due(Millis(now - self._background.wait), effort.share()):
-            effort.spend()
-            token = entry.name.token
-            if not entry.held or (token and is_set_token(token)):
-                continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
-            count = entry.held.bit_count()
-            self._index.is_answer = False
-            try:
-                if self._expire_lease(entry):
-                    dead.append((entry, entry.held))
-                if entry.name.state is State.LEASED:
-                    self._moves.statistics.count(entry.name.queue, "requeue", count)
-            except StoreError:
-                self._index.put_back_due(entry, Millis(now + RETRY))
-            finally:
-                self._index.is_answer = True
-        if dead:
-            self._index.is_answer = False
-            try:
+        self._index.is_answer = False
+        try:
+            for entry in self._index.pop_due(Millis(now - self._background.wait), effort.share()):
+                effort.spend()
+                token = entry.name.token
+                if not entry.held or (token and is_set_token(token)):
+                    continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
+                count = entry.held.bit_count()
+                try:
+                    if self._expire_lease(entry):
+                        dead.append((entry, entry.held))
+                    if entry.name.state is State.LEASED:
+                        self._moves.statistics.count(entry.name.queue, "requeue", count)
+                except StoreError:
+                    self._index.put_back_due(entry, Millis(now + RETRY))
+            if dead:
                 self._bury(dead)
-            finally:
-                self._index.is_answer = True
+        finally:
+            self._index.is_answer = True
         self._continue_expiry()
         self._read_groups()
 
@@ -782,6 +744,23 @@ class Leaser(Part):
                 grouped[batch] = grouped.pop(batch)  # Behind the others.
         if refused is not None:
             raise refused
+
+
+def _members(places: _Places) -> int:
+    members = 0
+    for index, _ in places:
+        members |= 1 << index
+    return members
+
+
+def _refuse(results: list[Any], entry: Entry, places: _Places, error: StoreError) -> None:
+    """Note why messages of an entry didn't move."""
+    for index, position in places:
+        if isinstance(error, NameVanished):
+            results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
+        # Of a list that is divided over several names a part may have moved.
+        elif entry.held >> index & 1:
+            results[position] = error
 
 
 def _undeliver(entry: Entry, members: int) -> None:

@@ -11,11 +11,22 @@ import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from ..files.changes import Change, ChangeKind, Changes
-from ..files.disk import NO_ROOM, Commit, Disk, Found, ReservedRoom, Syncer, SyncFailed, explained
+from ..files.disk import (
+    NO_ROOM,
+    NOT_A_FILE,
+    Commit,
+    Disk,
+    Found,
+    ReservedRoom,
+    Syncer,
+    SyncFailed,
+    explained,
+)
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
 from ..model.clock import Clock, Millis
@@ -28,19 +39,21 @@ from ..model.names import (
     MAX_RECEIVES,
     Death,
     Name,
-    NotAName,
     Stem,
     body_path,
     members_room,
-    parse,
+    name_at,
 )
 from ..model.operations import WrittenBody
+from ..model.sealed import NotWhole, Torn
 from ..model.transitions import CHANGES, State
 from .entries import Entry, may_rename
 from .index import COUNTED, Index
 from .part import Effort
 
 log = logging.getLogger(__name__)
+
+Record = TypeVar("Record")
 
 _OVER: Final = (State.REMOVED, State.QUARANTINED)
 PATIENCE: Final = 1_000
@@ -196,22 +209,23 @@ class Moves:
             is_prefetch or (entry.shares and any(share.is_prefetch for share in entry.shares))
         ):
             patience = PATIENCE
+        whole = Name(
+            stem=batch.stem,
+            state=state,
+            queue=queue,
+            version=batch.top + 1,
+            members=members,
+            receives=count,
+            first=(old.first if first is None else first) if count else None,
+            death=death,
+            owner=old.owner if state is State.SENT else "",
+            due=None if until is None else until[0],
+            token=token,
+        )
+        due = 0 if until is None else until[1]
         made: list[Entry] = []
-        for piece in self._pieces(entry, members, state, queue, until, token, count, death):
-            name = Name(
-                stem=batch.stem,
-                state=state,
-                queue=queue,
-                version=batch.top + 1,
-                members=piece,
-                receives=count,
-                first=(old.first if first is None else first) if count else None,
-                death=death,
-                owner=old.owner if state is State.SENT else "",
-                due=None if until is None else until[0],
-                token=token,
-            )
-            due = 0 if until is None else until[1]
+        for piece in _pieces(whole):
+            name = whole if piece == members else replace(whole, version=batch.top + 1, members=piece)
             made.append(self._make_name(entry, name, due, patience=patience))
             self._note_traffic(old, name, piece.bit_count())
             if state is State.QUARANTINED:
@@ -233,16 +247,7 @@ class Moves:
             self.move(entry, members, State.REMOVED)
             return
         gone = members | other.held
-        name = Name(
-            stem=batch.stem,
-            state=State.REMOVED,
-            queue=other.name.queue,
-            version=batch.top + 1,
-            members=other.name.members | members,
-            receives=other.name.receives,
-            first=other.name.first,
-            death=other.name.death,
-        )
+        name = replace(other.name, version=batch.top + 1, members=other.name.members | members)
         if name.bytes > MAX_BYTES:
             self.move(entry, members, State.REMOVED)
             return
@@ -257,7 +262,7 @@ class Moves:
     def unlink(self, entry: Entry) -> None:
         """Unlink a name that the rules release; a missing one is a success."""
         path = entry.name.path
-        self._change(ChangeKind.UNLINK, path, "", 0, lambda: self._unlink(path), urgent=True)
+        self._change(ChangeKind.UNLINK, path, "", lambda: self._unlink(path), urgent=True)
         if entry.name.state is State.REMOVED:
             self.unlinked += entry.held.bit_count()
         self.index.disappear(entry, self.commit)
@@ -280,31 +285,27 @@ class Moves:
                 self._attempt(partial(self.disk.create, path, [content], sync=False), path, urgent=True)
         except OSError as error:
             return explained(error)
-        self.sync_contents(list(files))
-        try:
-            for folder in dict.fromkeys(map(_folder_of, files)):
-                self.disk.sync_folder(folder)
-        except OSError as error:
-            raise SyncFailed(str(error)) from error
+        self.sync_now(list(files), list(dict.fromkeys(map(_folder_of, files))))
         return None
 
-    def sync_contents(self, paths: Sequence[str]) -> None:
-        """Make new files' contents durable at once, so that this commit may rename them; raise
+    def sync_now(self, files: Sequence[str], folders: Sequence[str] = ()) -> None:
+        """Make contents of files, and folders, durable before the commit's own sync; raise
         `SyncFailed`."""
         try:
-            if len(paths) > 1 and self.disk.can_sync_all:
+            if len(files) + len(folders) > 1 and self.disk.can_sync_all:
                 self.disk.sync_all()
                 return
-            for path in paths:
+            for path in files:
                 self.disk.sync_file(path)
+            for folder in folders:
+                self.disk.sync_folder(folder)
         except OSError as error:
             raise SyncFailed(str(error)) from error
 
     def adopt(self, source: str, name: Name, due: int) -> Entry:
         """Rename a file that is no message's yet, whose content is durable, to a message's name."""
-        self._change(
-            ChangeKind.RENAME, source, name.path, due, lambda: self.disk.rename_new(source, name.path)
-        )
+        rename = partial(self.disk.rename_new, source, name.path)
+        self._change(ChangeKind.RENAME, source, name.path, rename, due=due)
         self.index.queue(name.queue).entered += name.members.bit_count()
         return self.index.appear(name, self.commit, due=due)
 
@@ -320,31 +321,19 @@ class Moves:
         content is durable at once. It has to be if the next commit may rename the file: a sync that has
         begun would look for it in vain.
         """
-        self._change(
-            ChangeKind.FILE,
-            "",
-            path,
-            0,
-            lambda: self.disk.create(path, [content], sync=sync),
-            urgent=urgent,
-        )
+        create = partial(self.disk.create, path, [content], sync=sync)
+        self._change(ChangeKind.FILE, "", path, create, urgent=urgent)
         self.syncer.lone_file_written(path)
 
     def rename_file(self, source: str, target: str) -> None:
         """Rename a file to a name that isn't there yet."""
-        self._change(
-            ChangeKind.FILE,
-            source,
-            target,
-            0,
-            lambda: self.disk.rename_new(source, target),
-            urgent=True,
-        )
+        rename = partial(self.disk.rename_new, source, target)
+        self._change(ChangeKind.FILE, source, target, rename, urgent=True)
         self.syncer.file_moved(source, target)
 
     def unlink_file(self, path: str) -> None:
         """Unlink a file; a missing one is a success."""
-        self._change(ChangeKind.FILE, path, "", 0, lambda: self._unlink(path), urgent=True)
+        self._change(ChangeKind.FILE, path, "", lambda: self._unlink(path), urgent=True)
 
     def require_read(self, folders: Sequence[str]) -> None:
         """Raise `DiskError` as long as the disk refuses to show a file in `folders`: an answer may rest
@@ -364,22 +353,13 @@ class Moves:
             self._attempt(lambda: self.disk.make_folder(place), place, urgent=True)
         except OSError as error:
             raise explained(error) from error
-        try:
-            # Durable first: a power cut must not keep what moves into it, and not the folder.
-            self.disk.sync_folder(QUARANTINE)
-        except OSError as error:
-            raise SyncFailed(str(error)) from error
+        # Durable first: a power cut must not keep what moves into it, and not the folder.
+        self.sync_now((), (QUARANTINE,))
         # A name that can't be printed is none of ours, and has no place in `CHANGES`.
         told = path if path.isprintable() else ""
         try:
-            self._change(
-                ChangeKind.FILE,
-                told,
-                "",
-                0,
-                lambda: self.disk.rename_new(path, f"{place}/{name}"),
-                urgent=True,
-            )
+            rename = partial(self.disk.rename_new, path, f"{place}/{name}")
+            self._change(ChangeKind.FILE, told, "", rename, urgent=True)
         except StoreError:
             with suppress(OSError):
                 self.disk.remove_folder(place)
@@ -413,15 +393,10 @@ class Moves:
         if is_rename is None:
             is_rename = may_rename(entry, name.members, self.synced)
         source, target = entry.name.path, name.path
+        kind = ChangeKind.RENAME if is_rename else ChangeKind.LINK
+        change = partial(self.disk.rename_new if is_rename else self._link, source, target)
         try:
-            self._change(
-                ChangeKind.RENAME if is_rename else ChangeKind.LINK,
-                source,
-                target,
-                due + patience,
-                partial(self.disk.rename_new if is_rename else self._link, source, target),
-                urgent=True,
-            )
+            self._change(kind, source, target, change, due=due + patience, urgent=True)
         except DiskError as error:
             cause = error.__cause__
             if isinstance(cause, FileNotFoundError):
@@ -455,6 +430,41 @@ class Moves:
             return None
         except OSError as error:
             raise explained(error) from error
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's content from the disk itself, None if it isn't there; raise `DiskError`."""
+        try:
+            return self.disk.read(path, afresh=True)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise explained(error) from error
+
+    def read_record(self, path: str, decode: Callable[[bytes], Record], kind: str) -> Record | None:
+        """Return a sealed record, which the commit syncs; None if there is none. Raise `DiskError`.
+
+        A torn record was never answered, and is unlinked. Any other that isn't as it was written goes
+        to quarantine.
+        """
+        try:
+            record = decode(self.disk.read(path, afresh=True))
+        except FileNotFoundError:
+            return None
+        except Torn:
+            log.info("%s was never written whole", path)
+            self.unlink_file(path)
+            return None
+        except NotWhole as error:
+            self.quarantine(path, f"it is no {kind}: {error}")
+            return None
+        except OSError as error:
+            if error.errno not in NOT_A_FILE:
+                raise explained(error) from error
+            self.quarantine(path, "it is no file")
+            return None
+        # The process that wrote it may have died before its sync.
+        self.syncer.lone_file_written(path)
+        return record
 
     def scan(self, folder: str) -> list[Found]:
         """Return what is in a folder; raise `DiskError`."""
@@ -491,10 +501,7 @@ class Moves:
         copy = f"new/{target.replace('/', '-')[-200:]}{COPY}"
         content = self.disk.read(source)
         self.disk.create(copy, [content], sync=False)
-        try:
-            self.disk.sync_file(copy)
-        except OSError as error:
-            raise SyncFailed(str(error)) from error
+        self.sync_now((copy,))
         try:
             self.disk.rename_new(copy, target)
         except OSError:
@@ -511,9 +518,9 @@ class Moves:
         kind: ChangeKind,
         source: str,
         target: str,
-        due: int,
         change: Callable[[], None],
         *,
+        due: int = 0,
         urgent: bool = False,
     ) -> None:
         """Make a change that other processes hear of; raise `DiskFull` or `DiskError`, and then it was
@@ -567,23 +574,20 @@ class Moves:
         self._require_root()
         self._attempt(lambda: self.disk.make_folder(folder), folder)
         log.error("the folder %s was removed by hand, and is made again", folder)
-        try:
-            # Durable first: a power cut must not keep what moves into it, and not the folder.
-            self.disk.sync_folder(_folder_of(folder) or ".")
-        except OSError as error:
-            raise SyncFailed(str(error)) from error
+        # Durable first: a power cut must not keep what moves into it, and not the folder.
+        self.sync_now((), (_folder_of(folder) or ".",))
         return True
+
+    def names_sent(self) -> Iterator[Name]:
+        """Yield the names that any process has in `new/`. Raise `DiskError`."""
+        paths = (f"new/{each.name}" for each in self.scan("new"))
+        return filter(None, map(name_at, paths))
 
     def names_sent_by_others(self) -> Iterator[Name]:
         """Yield the names that other processes have in `new/`, which the index doesn't know as long as
         those live. Raise `DiskError`."""
-        if self.changes is None or not self.changes.is_shared:
-            return
-        for each in self.scan("new"):
-            with suppress(NotAName):
-                name = parse(f"new/{each.name}")
-                if name.owner != self.owner:
-                    yield name
+        if self.changes is not None and self.changes.is_shared:
+            yield from (name for name in self.names_sent() if name.owner != self.owner)
 
     def _require_root(self) -> None:
         """Raise `SyncFailed` if the root itself is gone: a new file would be in no root."""
@@ -600,33 +604,15 @@ class Moves:
         if self.changes is not None:
             self.changes.give_up()
 
-    def _pieces(
-        self,
-        entry: Entry,
-        members: int,
-        state: State,
-        queue: str,
-        until: tuple[Millis, int] | None,
-        token: str,
-        receives: int,
-        death: Death | None,
-    ) -> Iterable[int]:
-        """Divide a list that is too long for a name."""
-        if members & (members + (members & -members)) == 0:
-            return (members,)  # One run.
-        longest = Name(
-            stem=entry.batch.stem,
-            state=state,
-            queue=queue,
-            version=entry.batch.top + MOST,
-            members=entry.batch.stem.full,
-            receives=receives,
-            first=Millis(10**12),
-            death=death,
-            due=None if until is None else until[0],
-            token=token,
-        )
-        return pieces(members, members_room(longest))
+
+def _pieces(name: Name) -> Iterable[int]:
+    """Divide the list of a name that may be too long."""
+    members = name.members
+    if members & (members + (members & -members)) == 0:
+        return (members,)  # One run.
+    version = name.version + MOST
+    longest = replace(name, version=version, members=name.stem.full, first=Millis(10**12))
+    return pieces(members, members_room(longest))
 
 
 def received(entry: Entry) -> int:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Final
 
-from ..files.disk import FileKind, Found, explained
+from ..files.disk import FileKind, Found
 from ..files.layout import BODIES, BODY, DEAD_LETTERS, DELAY, NEW, QUARANTINE, body_owner
 from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
@@ -20,12 +20,12 @@ from ..model.members import indexes
 from ..model.message_ids import is_id
 from ..model.names import (
     Name,
-    NotAName,
     Stem,
     body_path,
     dead_letter_path,
     is_dead_letter_path,
     is_queue_name,
+    name_at,
     parse,
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
@@ -289,19 +289,15 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
 def _name_of(moves: Moves, folder: str, each: Found) -> Name | None:
     """Return the name of a message; None for anything else, which is noted as foreign if it is."""
     path = f"{folder}/{each.name}"
-    try:
-        if each.kind is FileKind.FILE:
-            return parse(path)
-        why = "it is no file"
-    except NotAName:
-        why = "its name is none of ours"
-    if folder == NEW and each.kind is FileKind.FILE and adoptable(each.name):
-        return None
+    is_file = each.kind is FileKind.FILE
+    name = name_at(path) if is_file else None
+    if name is not None or (folder == NEW and is_file and adoptable(each.name)):
+        return name
     owner = body_owner(each.name) if folder == NEW else ""
     if owner and (owner == moves.owner or moves.is_living(owner)):
         return None  # A body that is still being written.
     if folder != QUARANTINE:
-        moves.foreign[path] = why
+        moves.foreign[path] = "its name is none of ours" if is_file else "it is no file"
     return None
 
 
@@ -328,14 +324,11 @@ def _queue_folders(moves: Moves) -> list[str]:
 
 def _is_whole(moves: Moves, batch: BatchFile) -> bool:
     """Return whether a file holds all that was sent; raise `DiskError` if it can't be read."""
-    try:
-        # The process that wrote it may have died because its sync failed.
-        content = moves.disk.read(batch.entries[0].name.path, afresh=True)
-    except FileNotFoundError as error:
+    # From the disk itself: the process that wrote it may have died because its sync failed.
+    content = moves.read(batch.entries[0].name.path)
+    if content is None:
         moves.require_there(batch.entries[0])
-        raise explained(error) from error
-    except OSError as error:
-        raise explained(error) from error
+        raise DiskError(detail=f"{batch.entries[0].name.path} was not there a moment ago; try again")
     try:
         line = decode(batch.stem, content, len(content))
         if line.is_external:
@@ -350,9 +343,4 @@ def _is_whole(moves: Moves, batch: BatchFile) -> bool:
 
 def _has_body(moves: Moves, stem: Stem) -> bool:
     """Return whether the body is in its own file: it was durable before it got that name."""
-    try:
-        return moves.disk.facts(body_path(stem.id)).size == stem.size
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise explained(error) from error
+    return moves.size_of(body_path(stem.id)) == stem.size

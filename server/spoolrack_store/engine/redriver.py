@@ -21,9 +21,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..files.disk import explained
+from ..files.layout import REDRIVES
 from ..model.clock import SECOND, Millis
 from ..model.dead_letter_records import NotAHistory
-from ..model.errors import InvalidQueueName, InvalidRequest, RedriveNotFound, RedriveRunning, StoreError
+from ..model.errors import (
+    InvalidQueueName,
+    InvalidRequest,
+    QueueFull,
+    RedriveNotFound,
+    RedriveRunning,
+    StoreError,
+)
+from ..model.field_checks import check_number
 from ..model.members import first_of, indexes
 from ..model.message_ids import FileIds, is_id, sent_at
 from ..model.names import NotAName, is_queue_name
@@ -44,7 +53,6 @@ from ..model.redrive_requests import (
     Redrive,
     StartRedrive,
 )
-from ..model.sealed import NotWhole, Torn
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters
@@ -56,7 +64,6 @@ from .sender import Sender
 
 log = logging.getLogger(__name__)
 
-FOLDER: Final = "redrives"
 AT_ONCE: Final = 100
 """Messages that one commit looks at, of all redrives together."""
 PORTION: Final = Millis(100)
@@ -124,7 +131,7 @@ class _Drive:
 
     @property
     def path(self) -> str:
-        return f"{FOLDER}/{self.name}"
+        return f"{REDRIVES}/{self.name}"
 
     @property
     def goes_on(self) -> bool:
@@ -153,8 +160,9 @@ class _Room:
         fitting = 0
         for index in indexes(members):
             size = entry.batch.counted_bytes_of(1 << index)
-            is_full = settings.max_messages and queue.total + count + 1 > settings.max_messages
-            if is_full or (settings.max_bytes and queue.bytes + bytes + size > settings.max_bytes):
+            try:
+                record.require_room((queue.total + count, queue.bytes + bytes), (1, size))
+            except QueueFull:
                 break
             count, bytes, fitting = count + 1, bytes + size, fitting | 1 << index
         self._taken[record.name] = count, bytes
@@ -164,7 +172,7 @@ class _Room:
 class Redriver(Part):
     """All redrives of a root. Not thread-safe."""
 
-    folders = (FOLDER,)
+    folders = (REDRIVES,)
 
     def __init__(
         self,
@@ -195,8 +203,8 @@ class Redriver(Part):
             if other is not name:
                 # A power cut has kept the name that a rename had replaced.
                 older, latest[name.id] = sorted((other, name), key=_age)
-                self._moves.unlink_file(f"{FOLDER}/{older}")
-        self._moves.syncer.folder_changed(FOLDER)
+                self._moves.unlink_file(f"{REDRIVES}/{older}")
+        self._moves.syncer.folder_changed(REDRIVES)
         for id in self._all.keys() - latest.keys():
             self._drop(id)
         for name in latest.values():
@@ -214,7 +222,7 @@ class Redriver(Part):
     def _names(self) -> Iterator[RedriveName]:
         """Yield the names in the folder, in order; put any other file aside."""
         try:
-            texts = sorted(each.name for each in self._moves.disk.scan(FOLDER))
+            texts = sorted(each.name for each in self._moves.disk.scan(REDRIVES))
         except FileNotFoundError:
             return
         except OSError as error:
@@ -235,18 +243,12 @@ class Redriver(Part):
                 drive.pace = Pace(drive.order.rate, now)
         else:
             try:
-                order = decode(self._moves.disk.read(f"{FOLDER}/{name}", afresh=True))
-            except Torn:
-                self._unlink_torn(f"{FOLDER}/{name}")
-                return
-            except NotWhole as error:
-                self._quarantine(str(name), str(error))
-                return
-            except OSError as error:
+                order = self._moves.read_record(f"{REDRIVES}/{name}", decode, "redrive")
+            except StoreError as error:
                 log.error("the redrive %s can't be read, and doesn't go on: %s", name, error)
                 return
-            # Another process that died may not have synced it.
-            self._moves.syncer.lone_file_written(f"{FOLDER}/{name}")
+            if order is None:
+                return
             drive = _Drive(name, order, commit, due, Pace(order.rate, now))
         self._keep(drive)
 
@@ -258,16 +260,9 @@ class Redriver(Part):
         if drive.goes_on or drive.unsynced:
             self._active[id] = drive
 
-    def _unlink_torn(self, path: str) -> None:
-        log.info("%s was never written whole", path)
-        try:
-            self._moves.unlink_file(path)
-        except StoreError as error:
-            log.warning("%s stays for now: %s", path, error)
-
     def _quarantine(self, text: str, why: str) -> None:
         try:
-            self._moves.quarantine(f"{FOLDER}/{text}", f"it is no redrive: {why}")
+            self._moves.quarantine(f"{REDRIVES}/{text}", f"it is no redrive: {why}")
         except StoreError as error:
             log.warning("redrives/%a can't be put aside: %s", text, error)
 
@@ -277,7 +272,7 @@ class Redriver(Part):
 
     def _rename(self, drive: _Drive, name: RedriveName) -> None:
         if name != drive.name:
-            self._moves.rename_file(drive.path, f"{FOLDER}/{name}")
+            self._moves.rename_file(drive.path, f"{REDRIVES}/{name}")
             drive.name = name
 
     # The requests.
@@ -300,7 +295,7 @@ class Redriver(Part):
             started_at=self._clock.wall(),
         )
         name, now = RedriveName(id=self._ids.make()), self._clock.monotonic()
-        self._moves.create_file(f"{FOLDER}/{name}", encode(order), sync=True)
+        self._moves.create_file(f"{REDRIVES}/{name}", encode(order), sync=True)
         pace = Pace(order.rate, now)
         drive = _Drive(name, order, self._moves.commit, pace.next(now), pace)
         self._keep(drive)
@@ -569,14 +564,8 @@ def _checked(request: StartRedrive) -> tuple[str, ...]:
         raise InvalidRequest(
             what="destination", value=request.destination, rule="must not be the queue itself"
         )
-    if not 0 <= request.rate <= MAX_RATE:
-        raise InvalidRequest(
-            what="rate", value=request.rate, rule=f"must be from 0 to {MAX_RATE} messages a second"
-        )
-    if len(request.ids) > MAX_SELECTED:
-        raise InvalidRequest(
-            what="ids", value=len(request.ids), rule=f"must be no more than {MAX_SELECTED}"
-        )
+    check_number("rate", request.rate, 0, MAX_RATE)
+    check_number("the number of ids", len(request.ids), 0, MAX_SELECTED)
     for id in request.ids:
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")

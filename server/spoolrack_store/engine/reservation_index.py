@@ -14,8 +14,8 @@ The hold of a set ends by time or by a release. A lost set stays, so that its re
 discarded by the stream's next commit but one, or after `MEMORY`. A commit of a lost set is possible as
 long as no one has leased its messages since.
 
-A file that doesn't count is stale: a marker that a later one replaced, a set that was never answered, a
-torn file. A stale file is unlinked once the commit is durable that made it so.
+A file that doesn't count is stale: a marker that a later one replaced, a set that was never answered.
+It is unlinked once the commit is durable that made it so.
 """
 
 from __future__ import annotations
@@ -27,20 +27,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
-from ..files.disk import NOT_A_FILE, explained
-from ..model.clock import Clock, Millis
+from ..files.layout import RESERVED
+from ..model.clock import Millis
 from ..model.deadlines import Deadlines
 from ..model.errors import StoreError
 from ..model.names import NotAName
 from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
 from ..model.reservation_records import ReservationRecord
-from ..model.sealed import NotWhole, Torn
 from ..model.settings import MAX_VISIBILITY
 from .moves import Moves
 
 log = logging.getLogger(__name__)
-
-FOLDER: Final = "reserved"
 
 Member = TypeVar("Member")
 Value = TypeVar("Value")
@@ -94,7 +91,7 @@ class HeldSet:
 
     @property
     def path(self) -> str:
-        return f"{FOLDER}/{self.name}"
+        return f"{RESERVED}/{self.name}"
 
     @property
     def due(self) -> Millis:
@@ -119,9 +116,9 @@ class StreamCommit:
 class ReservationIndex:
     """The sets and markers of a root. Not thread-safe."""
 
-    def __init__(self, moves: Moves, clock: Clock) -> None:
+    def __init__(self, moves: Moves) -> None:
         self._moves = moves
-        self._clock = clock
+        self._clock = moves.clock
         self.sets: dict[Key, HeldSet] = {}
         self.markers: dict[str, StreamCommit] = {}
         """By stream."""
@@ -214,20 +211,19 @@ class ReservationIndex:
         for known in (self.markers, self.changed, self.stale):
             known.clear()
         # In the order of their names: of two records of a set the one that ends first is kept.
-        for path in sorted(f"{FOLDER}/{each.name}" for each in self._moves.scan(FOLDER)):
+        for path in sorted(f"{RESERVED}/{each.name}" for each in self._moves.scan(RESERVED)):
             try:
                 self._read(path)
             except StoreError as error:
                 log.error("%s can't be read, so reservations have to wait: %s", path, error)
                 self._moves.unread[path] = None
-            self._moves.syncer.lone_file_written(path)
-        self._moves.syncer.folder_changed(FOLDER)
+        self._moves.syncer.folder_changed(RESERVED)
 
     def path_changed(self, path: str) -> None:
         """Read a file again that another process has made, renamed or unlinked. Raise `DiskError`,
         `DiskFull`."""
         try:
-            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
+            name = parse_reservation_name(path.removeprefix(f"{RESERVED}/"))
         except NotAName:
             return
         held = self.sets.get((name.stream, name.sequence_number))
@@ -242,27 +238,20 @@ class ReservationIndex:
         """Take in a file that may be there."""
         self.stale.pop(path, None)
         try:
-            name = parse_reservation_name(path.removeprefix(f"{FOLDER}/"))
-            self.changed[name.stream, name.sequence_number] = None
-            content = self._moves.disk.read(path, afresh=True)
-            if name.due is None:
-                commit = StreamCommit(name.sequence_number, Marker.decode(content), self._moves.commit)
-                self.mark(name.stream, commit)
-            else:
-                self._keep(name, ReservationRecord.decode(content), name.due)
+            name = parse_reservation_name(path.removeprefix(f"{RESERVED}/"))
         except NotAName:
             log.warning("%a is none of ours", path)
-        except FileNotFoundError:
-            pass
-        except Torn as error:
-            log.info("%s was never written whole: %s", path, error)
-            self.stale[path] = 0
-        except NotWhole as error:
-            self._moves.quarantine(path, f"this reservation's file is damaged: {error}")
-        except OSError as error:
-            if error.errno not in NOT_A_FILE:
-                raise explained(error) from error
-            self._moves.quarantine(path, "it is no file")
+            return
+        self.changed[name.stream, name.sequence_number] = None
+        if name.due is None:
+            marker = self._moves.read_record(path, Marker.decode, "marker of a stream")
+            if marker is not None:
+                commit = StreamCommit(name.sequence_number, marker, self._moves.commit)
+                self.mark(name.stream, commit)
+            return
+        record = self._moves.read_record(path, ReservationRecord.decode, "reservation")
+        if record is not None:
+            self._keep(name, record, name.due)
 
     def _keep(self, name: ReservationName, record: ReservationRecord, due: Millis) -> None:
         left = min(due - self._clock.wall(), MAX_VISIBILITY)
@@ -286,4 +275,4 @@ def _remove(groups: dict[str, dict[Member, Value]], group: str, member: Member) 
 
 def marker_path(stream: str, sequence_number: int) -> str:
     """Return the path of a stream's marker."""
-    return f"{FOLDER}/{ReservationName(stream=stream, sequence_number=sequence_number)}"
+    return f"{RESERVED}/{ReservationName(stream=stream, sequence_number=sequence_number)}"

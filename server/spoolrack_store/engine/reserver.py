@@ -37,8 +37,9 @@ from itertools import chain, islice
 from random import Random
 from typing import Final
 
+from ..files.layout import RESERVED
 from ..model.batch_file import Damaged
-from ..model.clock import Clock, Millis
+from ..model.clock import Millis
 from ..model.errors import (
     NameTaken,
     ReservationCommitted,
@@ -49,7 +50,7 @@ from ..model.errors import (
 )
 from ..model.field_checks import check_number, check_span, check_word
 from ..model.members import effort
-from ..model.operations import UNFINISHED, Unfinished
+from ..model.operations import UNFINISHED, Allowed, Unfinished
 from ..model.receipts import make_set_token, mark_in, mark_of
 from ..model.reservation_names import Marker, ReservationName
 from ..model.reservation_records import ReservationRecord
@@ -81,7 +82,6 @@ from .moves import Moves, begin_lease, received
 from .part import DUE_NOW, RETRY, Part, Turn
 from .reader import Reader
 from .reservation_index import (
-    FOLDER,
     WORKED_ON,
     HeldSet,
     Key,
@@ -110,7 +110,7 @@ class _PartialSet:
 class Reserver(Part):
     """Not thread-safe."""
 
-    folders = (FOLDER,)
+    folders = (RESERVED,)
 
     def __init__(
         self,
@@ -119,7 +119,6 @@ class Reserver(Part):
         reader: Reader,
         dead_letters: DeadLetters,
         leaser: Leaser,
-        clock: Clock,
         random: Random,
     ) -> None:
         self._moves = moves
@@ -127,12 +126,12 @@ class Reserver(Part):
         self._reader = reader
         self._dead_letters = dead_letters
         self._leaser = leaser
-        self._clock = clock
+        self._clock = moves.clock
         self._random = random
         self.effort = moves.effort
         """Slices of sets draw on it."""
         self._set_reader = SetReader(moves.index, reader)
-        self.index = ReservationIndex(moves, clock)
+        self.index = ReservationIndex(moves)
         self.sets: Final = self.index.sets
         self._partial: dict[Key, _PartialSet] = {}
         self._reads: dict[str, int] = {}
@@ -169,8 +168,8 @@ class Reserver(Part):
         there = self.sets[key].record if key in self.sets else self._partial.get(key)
         if there is not None and there.queue != request.queue and key[1] > self.index.committed(key[0]):
             raise NameTaken(kind="stream", name=request.stream)
-        begun = _PartialSet(request.queue, make_set_token(self._moves.owner, self._random))
-        partial_set = self._partial.setdefault(key, begun)
+        token = make_set_token(self._moves.owner, self._random)
+        partial_set = self._partial.setdefault(key, _PartialSet(request.queue, token))
         outcome: Reservation | Unfinished | None = None
         try:
             self._refuse_committed(*key)
@@ -431,7 +430,7 @@ class Reserver(Part):
         sequence_number: int,
         begin: int,
         end: int,
-        allowed: Callable[[str], bool] | None = None,
+        allowed: Allowed = None,
     ) -> int:
         """Return the place before which a read ends; an `end` of 0 is the set's.
 
@@ -670,8 +669,8 @@ class Reserver(Part):
         if name != held.name:
             if held.changed > self._moves.synced and not self._moves.disk.can_sync_all:
                 # The commit that wrote it syncs it under its old name.
-                self._moves.sync_contents([held.path])
-            self._moves.rename_file(held.path, f"{FOLDER}/{name}")
+                self._moves.sync_now([held.path])
+            self._moves.rename_file(held.path, f"{RESERVED}/{name}")
             held.name = name
 
     def _give_up(self, held: HeldSet) -> None:
@@ -728,9 +727,7 @@ class Reserver(Part):
             is_new=is_new,
         )
 
-    def _require(
-        self, stream: str, sequence_number: int, allowed: Callable[[str], bool] | None
-    ) -> HeldSet:
+    def _require(self, stream: str, sequence_number: int, allowed: Allowed) -> HeldSet:
         """Return the set, held or lost; raise what a caller must be told otherwise."""
         _check_name(stream, sequence_number)
         self._require_own(stream, allowed)
@@ -740,7 +737,7 @@ class Reserver(Part):
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
         return held
 
-    def _require_own(self, stream: str, allowed: Callable[[str], bool] | None) -> None:
+    def _require_own(self, stream: str, allowed: Allowed) -> None:
         """Raise `NameTaken` for another caller's stream: its sets, or those of its last commit, are of
         a queue that isn't allowed."""
         self._moves.require_read(self.folders)
@@ -756,9 +753,7 @@ class Reserver(Part):
         newest = self.index.markers.get(stream)
         return () if newest is None else newest.marker.queues
 
-    def _find(
-        self, stream: str, sequence_number: int, allowed: Callable[[str], bool] | None = None
-    ) -> HeldSet:
+    def _find(self, stream: str, sequence_number: int, allowed: Allowed = None) -> HeldSet:
         """Return the set, as long as its hold lasts; raise what a caller must be told otherwise."""
         held = self._require(stream, sequence_number, allowed)
         if held.is_over(self._clock.monotonic()) or self._is_queue_gone(held):

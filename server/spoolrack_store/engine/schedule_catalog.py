@@ -16,7 +16,7 @@ from typing import Final
 
 from ..model.clock import MINUTE, Clock, Millis, second_text
 from ..model.errors import InvalidRequest, ScheduleExists, ScheduleNotFound, StoreError
-from ..model.field_checks import check_word
+from ..model.field_checks import check_number, check_word
 from ..model.message_content import check_content, check_group
 from ..model.receipts import make_token
 from ..model.schedule import (
@@ -62,12 +62,8 @@ class ScheduleCatalog:
                 if getattr(there, part) != getattr(request, part):
                     raise ScheduleExists(queue=record.name, schedule=request.name, differing=part)
             return self._queued(record.name, request.name, there)
-        if len(record.schedules) >= MAX_SCHEDULES:
-            raise InvalidRequest(
-                what=f"the number of schedules of {record.name}",
-                value=len(record.schedules) + 1,
-                rule=f"must be {MAX_SCHEDULES} at most",
-            )
+        count = len(record.schedules) + 1
+        check_number(f"the number of schedules of {record.name}", count, 0, MAX_SCHEDULES)
         _check(record, request)
         now = self._clock.wall()
         made = Schedule(
@@ -198,10 +194,7 @@ def _check(record: QueueRecord, request: CreateSchedule) -> None:
             raise InvalidRequest(
                 what=what, value=text[:MAX_TEXT], rule=f"must be 1 to {MAX_TEXT} characters"
             )
-    if len(request.body) > MAX_BODY:
-        raise InvalidRequest(
-            what="the length of body", value=len(request.body), rule=f"must be {MAX_BODY} bytes at most"
-        )
+    check_number("the bytes of body", len(request.body), 0, MAX_BODY)
     moment = Millis(0)
     made = Schedule(
         cron="", time_zone="", attributes=request.attributes, created_at=moment, since=moment, token=""

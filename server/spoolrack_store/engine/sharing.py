@@ -20,7 +20,7 @@ from ..files.disk import Lock, SyncFailed, explained
 from ..files.layout import owner as owner_file
 from ..files.root import owners_of
 from ..model.errors import RootInUse, StoreError
-from ..model.names import NotAName, parse
+from ..model.names import name_at, parse
 from .catalog import Catalog
 from .entries import Entry
 from .moves import Moves
@@ -370,9 +370,8 @@ class Sharing:
                 index.appear(name, commit, due=change.due)
             self._moves.ids.rise_above(name.stem.id)
         if change.kind is not ChangeKind.LINK:
-            try:
-                gone = parse(change.source)
-            except NotAName:
+            gone = name_at(change.source)
+            if gone is None:
                 # It became a message's: of a stage, or put in by hand.
                 self._notify_parts(change.source)
                 return

@@ -20,16 +20,16 @@ and goes to quarantine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import attrgetter
-from typing import Final
 
-from ..files.disk import DiskRoom, FileKind, SyncFailed, explained
+from ..files.disk import DiskRoom, FileKind, explained
+from ..files.layout import PUBLISHED
 from ..model import manifest as manifests
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
-from ..model.clock import SECOND, Clock, Millis
+from ..model.clock import SECOND, Millis
 from ..model.deadlines import Deadlines
 from ..model.errors import (
     ChunkDiffers,
@@ -47,8 +47,8 @@ from ..model.members import MOST
 from ..model.message_content import check_content, check_delay, check_group, check_priority
 from ..model.message_ids import FileIds
 from ..model.names import MAX_BYTES, Name, NotAName
+from ..model.operations import Allowed
 from ..model.schedule import is_schedule_writer
-from ..model.sealed import NotWhole, Torn
 from ..model.stage_names import (
     DROPPED,
     STAGED,
@@ -84,8 +84,6 @@ from .part import DUE_NOW, RETRY, Part
 
 log = logging.getLogger(__name__)
 
-PUBLISHED: Final = "published"
-
 
 @dataclass(slots=True, eq=False)
 class _OpenStage:
@@ -107,7 +105,7 @@ class _OpenStage:
         """The lowest id in it."""
         return min(chunk.stem.id for chunk in self.chunks.values())
 
-    def is_within(self, allowed: Callable[[str], bool] | None) -> bool:
+    def is_within(self, allowed: Allowed) -> bool:
         return allowed is None or all(map(allowed, self.queues))
 
 
@@ -134,11 +132,11 @@ class Stages(Part):
 
     folders = (STAGED, PUBLISHED)
 
-    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds, clock: Clock) -> None:
+    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds) -> None:
         self._moves = moves
         self._catalog = catalog
         self._ids = ids
-        self._clock = clock
+        self._clock = moves.clock
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._stages: dict[str, _OpenStage] = {}
         """By life, those that have ended, too."""
@@ -278,9 +276,7 @@ class Stages(Part):
 
     # Requests.
 
-    def _find(
-        self, name: str, allowed: Callable[[str], bool] | None, *, is_tick: bool = False
-    ) -> _OpenStage | None:
+    def _find(self, name: str, allowed: Allowed, *, is_tick: bool = False) -> _OpenStage | None:
         """Return the open stage of this name; raise `NameTaken` if it is another caller's."""
         if not is_tick:
             self._refuse_scheduled("stage", name, name.rpartition("-")[0])
@@ -368,21 +364,10 @@ class Stages(Part):
         """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
         fresh = [stage for stage in stages if stage.changed > self._moves.synced]
         if fresh:
-            self._sync_files([chunk.path for stage in fresh for chunk in stage.chunks.values()])
+            chunks = [chunk.path for stage in fresh for chunk in stage.chunks.values()]
+            self._moves.sync_now(chunks, (STAGED,))
         for stage in fresh:
             stage.changed = 0
-
-    def _sync_files(self, paths: Sequence[str]) -> None:
-        disk = self._moves.disk
-        try:
-            if disk.can_sync_all:
-                disk.sync_all()
-                return
-            for path in paths:
-                disk.sync_file(path)
-            disk.sync_folder(STAGED)
-        except OSError as error:
-            raise SyncFailed(str(error)) from error
 
     def _drop(self, stage: _OpenStage) -> None:
         path = f"{STAGED}/{replace(stage.life, is_dropped=True)}"
@@ -519,28 +504,13 @@ class Stages(Part):
             log.warning("%a is none of ours", path)
 
     def _load_manifest(self, path: str, by: Publication) -> None:
-        try:
-            content = self._moves.disk.read(path, afresh=True)
-        except FileNotFoundError:
-            if path in self._ends:
+        if path in self._ends:
+            if not self._moves.is_there(path):
                 self._leave_end(self._ends[path])
             return
-        except OSError as error:
-            raise explained(error) from error
-        if path in self._ends:
-            return
-        try:
-            manifest = manifests.decode(content)
-        except Torn as error:
-            # The process that wrote it has died, or the power failed, before it was durable.
-            log.warning("%s has published nothing: %s", path, error)
-            self._moves.unlink_file(path)
-            return
-        except NotWhole as error:
-            self._moves.quarantine(path, f"no manifest: {error}")
-            return
-        self._moves.syncer.lone_file_written(path)
-        self._add_manifest(by, manifest)
+        manifest = self._moves.read_record(path, manifests.decode, "manifest")
+        if manifest is not None:
+            self._add_manifest(by, manifest)
 
     def _load_drop(self, path: str, dropped: StageLife) -> None:
         is_there = self._moves.is_there(path)
@@ -577,10 +547,7 @@ class Stages(Part):
     def _is_whole(self, chunk: Chunk) -> bool:
         """Read a chunk that has its size. One that a power cut has torn is unlinked, any other that is
         not whole is put aside."""
-        try:
-            content = self._moves.disk.read(chunk.path, afresh=True)
-        except OSError as error:
-            raise explained(error) from error
+        content = self._moves.read(chunk.path) or b""
         try:
             decode_whole(chunk.stem, content)
         except Damaged as why:

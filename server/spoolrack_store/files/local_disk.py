@@ -190,9 +190,8 @@ def _encoded(path: str) -> bytes:
 
 def _complain(path: str | None, target: str | None = None) -> None:
     """Raise what the last call has met; return if it was only interrupted (PEP 475)."""
-    code: Final = ctypes.get_errno()
-    if code != errno.EINTR:
-        raise OSError(code, os.strerror(code), path, None, target)
+    if ctypes.get_errno() != errno.EINTR:
+        raise _failure(path, target)
 
 
 def find_syncfs() -> ctypes._NamedFuncPointer | None:
@@ -268,11 +267,8 @@ class SharedBytes:
 
     def write(self, offset: int, content: bytes) -> None:
         while content:
-            written = self._pwrite(self._file, content, len(content), offset)
-            if written < 0:
-                if ctypes.get_errno() == errno.EINTR:
-                    continue
-                raise _failure(self._path, "")
+            while (written := self._pwrite(self._file, content, len(content), offset)) < 0:
+                _complain(self._path)
             content, offset = content[written:], offset + written
 
     def close(self) -> None:
@@ -296,11 +292,9 @@ class _LockFile:
         if self._is_held or self._file is None:
             return False
         while self._flock(self._file, how | fcntl.LOCK_NB):
-            code = ctypes.get_errno()
-            if code == errno.EWOULDBLOCK:
+            if ctypes.get_errno() == errno.EWOULDBLOCK:
                 return False
-            if code != errno.EINTR:
-                raise OSError(code, os.strerror(code), LOCK)
+            _complain(LOCK)
         self._is_held = True
         return True
 
@@ -355,11 +349,11 @@ class TouchWatch:
         libc = ctypes.CDLL(None, use_errno=True)
         self._kernel = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._kernel < 0:
-            raise _failure(path, "")
+            raise _failure(path)
         self._close = weakref.finalize(self, os.close, self._kernel)
         self._close.atexit = False
         if libc.inotify_add_watch(self._kernel, os.fsencode(path), _IN_ATTRIB) < 0:
-            raise _failure(path, "")
+            raise _failure(path)
         self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._close_woken = weakref.finalize(self, os.close, self._woken)
         self._close_woken.atexit = False
@@ -576,8 +570,7 @@ class LocalDisk:
         # lies under it is no longer a queue.
         self.facts("FORMAT")
         if self._syncfs(self._root) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), "syncfs")
+            raise _failure("syncfs")
 
     def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:
         left, errors = deque(syncs), list[Exception]()
@@ -741,6 +734,7 @@ def _kind_of(entry: os.DirEntry[str]) -> FileKind:
     return FileKind.OTHER
 
 
-def _failure(source: str, target: str) -> OSError:
+def _failure(source: str | None, target: str | None = None) -> OSError:
+    """Return what the last call has met."""
     code = ctypes.get_errno()
     return OSError(code, os.strerror(code), source, None, target)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from io import BytesIO
 from typing import BinaryIO, Final
 
-from ..model.names import NotAName, parse
+from ..model.names import name_at
 from .disk import Disk, Facts, FileKind, Found, Lock, Space, read_one_by_one
 from .layout import (
     BODIES,
@@ -262,13 +262,7 @@ class OverlayDisk:
 
 def _is_copied(folder: str, name: str) -> bool:
     """Return whether a file is settings, a record, or a message that is being sent."""
-    if folder != NEW:
-        return folder in _RECORDS
-    try:
-        parse(f"{NEW}/{name}")
-    except NotAName:
-        return False
-    return True
+    return folder in _RECORDS or (folder == NEW and name_at(f"{NEW}/{name}") is not None)
 
 
 def _split(path: str) -> tuple[str, str]:

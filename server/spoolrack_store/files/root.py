@@ -193,17 +193,14 @@ def _require_ours(disk: RootDisk, root: str) -> None:
     kinds = {found.name: found.kind for found in disk.scan(".")}
     if "FORMAT" in kinds:
         found = disk.read("FORMAT", 100)
-        if found in _BEFORE:
-            raise RootUnusable(
-                root=root,
-                why=f"it has format {found.decode().split()[1]}, and this version has format 3: export "
-                "its queues with the version that wrote it (spoolrack export), and import them here "
-                "into an empty folder (spoolrack import)",
-            )
         # A first start that was killed may have left the beginning.
         if not FORMAT_CONTENT.startswith(found):
-            known = FORMAT_CONTENT.decode().strip()
-            raise UnknownFormat(root=root, found=found.decode(errors="replace").strip(), known=known)
+            raise other_format(
+                root,
+                found,
+                "export its queues with the version that wrote it (spoolrack export), and import them "
+                "here into an empty folder (spoolrack import)",
+            )
         foreign: set[str] = set()
     else:
         foreign = kinds.keys() - set(FOLDERS) - _FILES - _ALSO_ALLOWED
@@ -222,6 +219,16 @@ def _require_ours(disk: RootDisk, root: str) -> None:
             root,
             ", ".join(missing),
         )
+
+
+def other_format(root: str, found: bytes, advice: str) -> RootUnusable | UnknownFormat:
+    """Return why a root isn't opened whose `FORMAT` file has another content; `advice` is for a format
+    that an earlier version wrote."""
+    text = found.decode(errors="replace").strip()
+    if found in _BEFORE:
+        why = f"it has format {text.split()[1]}, and this version has format 3: {advice}"
+        return RootUnusable(root=root, why=why)
+    return UnknownFormat(root=root, found=text, known=FORMAT_CONTENT.decode().strip())
 
 
 def _identify(disk: RootDisk, root: str, random: Random) -> str:

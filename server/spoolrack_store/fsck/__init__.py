@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..model.errors import NotRestorable
-from .commands import check, repair, restore
+from .commands import check, receipts_of, repair, restore
 from .findings import Progress
-from .lease_receipts import receipts_of
 
 __all__ = ["NotRestorable", "Progress", "check", "receipts_of", "repair", "restore"]

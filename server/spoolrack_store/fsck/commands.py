@@ -1,29 +1,32 @@
-"""Checks a root without a server, repairs it, and restores messages from quarantine.
+"""Checks a root without a server, repairs it, restores messages from quarantine, and finds receipts.
 
-`check` only reads, and may run beside a server. `repair` and `restore` hold `LOCK`, and refuse a root
-that a living process has open.
+`check` and `receipts_of` only read, and may run beside a server. `repair` and `restore` hold `LOCK`,
+and refuse a root that a living process has open.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from random import Random, SystemRandom
-from typing import Final
 
+from ..engine.entries import resolve
 from ..files.changes import LOCK
 from ..files.disk import Disk, SyncFailed
 from ..files.layout import FORMAT, FORMAT_CONTENT
 from ..files.local_disk import LocalDisk
-from ..files.root import holder, is_living, owners_of
+from ..files.root import holder, is_living, other_format, owners_of
+from ..model import receipts
 from ..model.clock import Clock, SystemClock
-from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
-from .findings import Mended, Problem, Progress, Report
+from ..model.errors import RootInUse, RootUnusable, StoreFailed
+from ..model.members import indexes
+from ..model.names import parse
+from ..model.transitions import State
+from .findings import Mended, Notes, Problem, Progress, Report
 from .inspection import inspect
+from .listing import Lister
 from .repairs import Mender
-
-_BEFORE: Final = (b"spoolrack 1\n", b"spoolrack 2\n")
 
 
 def check(
@@ -79,6 +82,26 @@ def restore(
         return Mender(disk, clock, random or SystemRandom()).restore(id, queue)
 
 
+def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) -> dict[str, str]:
+    """Return the receipt of each of these messages, by id, as far as they are leased at this moment:
+    for an operator who knows only an id.
+
+    Reads names only, and changes nothing. Raise `RootUnusable` or `UnknownFormat`.
+    """
+    receipt_of: dict[str, str] = {}
+    with _opened(root) as disk:
+        paths = Lister(Notes(disk)).list()
+    for batch in resolve(parse(path) for of_stem in paths.values() for path in of_stem).values():
+        for entry in batch.entries:
+            name = entry.name
+            if name.state is State.LEASED and name.queue == queue:
+                of_entry = [(index, batch.stem.message_id(index)) for index in indexes(entry.held)]
+                wanted = [(index, id) for index, id in of_entry if id in ids]
+                made = receipts.make(queue, name.token, wanted)
+                receipt_of |= {id: receipt for (_, id), receipt in zip(wanted, made, strict=True)}
+    return receipt_of
+
+
 @contextmanager
 def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
     name = os.fspath(root)
@@ -94,16 +117,8 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
-        if found in _BEFORE:
-            why = f"it has format {found.decode().split()[1]}, and this version checks format 3: "
-            why += "use the version that wrote it"
-            raise RootUnusable(root=name, why=why)
         if found != FORMAT_CONTENT:
-            raise UnknownFormat(
-                root=name,
-                found=found.decode(errors="replace").strip(),
-                known=FORMAT_CONTENT.decode().strip(),
-            )
+            raise other_format(name, found, "use the version that wrote it")
         try:
             yield disk
         except OSError as error:

@@ -35,9 +35,7 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
     """Inspect everything, with `deep` each byte; raise `OSError` if the root can't be listed."""
     notes = Notes(disk, deep=deep)
     _inspect_root(notes)
-    registry = Registry(disk)
-    registry.read()
-    registry.add_to(notes)
+    registry = Registry(notes)
     owners = frozenset(found.name for found in notes.scan(OWNERS))
     bodies = bodies_there(notes)
     dead_letter_files = {found.name for found in notes.scan(DEAD_LETTERS)}
@@ -82,7 +80,7 @@ def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -
     """Note queues of which only a part is there; a queue may just have been made or deleted."""
     report = notes.report
     if (messages.queues.keys() | messages.folders) - registry.names:
-        registry.read()
+        registry = Registry(notes)
     for queue in sorted((messages.queues.keys() | messages.folders) - registry.names):
         folder = f"{QUEUES}/{queue}"
         if queue in messages.queues:
@@ -95,7 +93,7 @@ def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -
     without = {queue for queue in living if not notes.exists(f"{QUEUES}/{queue}")}
     if without and notes.exists(QUEUES):
         # The folder of a queue goes after its tombstone is there: it may just have been deleted.
-        registry.read()
+        registry = Registry(notes)
         for queue in sorted(without & registry.names - registry.being_deleted):
             why = (
                 f"the folder of the queue {queue} is missing: messages that were ready in it are lost, "

@@ -12,7 +12,7 @@ from typing import Final
 from ..files.disk import FileKind, Found
 from ..files.layout import COPY, QUARANTINE, QUEUES, body_owner
 from ..model.message_ids import is_id
-from ..model.names import Name, NotAName, is_queue_name, parse
+from ..model.names import Name, is_queue_name, name_at
 from .findings import Notes
 
 SHARED: Final = ("new", "delay", "remove", QUARANTINE)
@@ -57,9 +57,8 @@ class Lister:
                 self._notes.foreign(path, "not a queue's folder")
 
     def _name(self, folder: str, path: str, found: Found) -> Name | None:
-        try:
-            name = parse(path)
-        except NotAName:
+        name = name_at(path)
+        if name is None:
             queue, _, id = found.name.partition(":")
             if folder == QUARANTINE:
                 pass  # A foreign file, or the folder of one.

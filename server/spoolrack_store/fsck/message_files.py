@@ -44,6 +44,10 @@ class _Verdict:
     damaged: int = 0
     """The messages whose bytes aren't what was sent."""
 
+    def blame(self, entry: Entry, members: int, why: str, remedy: Remedy = Remedy.QUARANTINE) -> None:
+        path = entry.name.path
+        self.problems.append(Problem(path=path, why=why, remedy=remedy, members=members))
+
 
 class MessageInspector:
     """The inspection of all message files of one root."""
@@ -222,28 +226,21 @@ class MessageInspector:
     def _judge_published(self, verdict: _Verdict) -> None:
         batch = verdict.batch
         if batch.unlisted and not batch.is_over:
-            verdict.problems.append(
-                Problem(
-                    path=batch.entries[-1].name.path,
-                    why=f"{_worded(batch, batch.unlisted)} listed by no name of this file: it was "
-                    "deleted and a name in remove/ was unlinked too early, or a name was lost",
-                    members=batch.unlisted,
-                )
+            why = (
+                f"{_worded(batch, batch.unlisted)} listed by no name of this file: it was "
+                "deleted and a name in remove/ was unlinked too early, or a name was lost"
             )
+            verdict.blame(batch.entries[-1], batch.unlisted, why)
         read = [e for e in batch.entries if e.held and e.name.state is not State.REMOVED]
         for entry, damaged, why in self._damages(batch, read):
             if entry.name.state is State.QUARANTINED:
                 self._quarantined[entry.name.path] = why if damaged & entry.held else _WHOLE
             elif damaged & entry.held:
-                verdict.damaged |= damaged & entry.held
-                of_all = damaged & entry.held == batch.stem.full
-                verdict.problems.append(
-                    Problem(
-                        path=entry.name.path,
-                        why=why if of_all else f"{_worded(batch, damaged & entry.held)} damaged: {why}",
-                        members=damaged & entry.held,
-                    )
-                )
+                members = damaged & entry.held
+                verdict.damaged |= members
+                if members != batch.stem.full:
+                    why = f"{_worded(batch, members)} damaged: {why}"
+                verdict.blame(entry, members, why)
 
     def _judge_times(self, verdict: _Verdict) -> None:
         now = self._clock.wall()
@@ -256,26 +253,16 @@ class MessageInspector:
             longest = MAX_VISIBILITY if name.state is State.LEASED else MAX_DELAY
             if name.due is not None and name.due > now + longest + _SLACK:
                 word = "leased" if name.state is State.LEASED else "delayed"
-                verdict.problems.append(
-                    Problem(
-                        path=name.path,
-                        why=f"{word} for {span_text(name.due - now)} from now, longer than may be: a "
-                        "clock was wrong",
-                        remedy=Remedy.READY,
-                        members=entry.held,
-                    )
-                )
+                span = span_text(name.due - now)
+                why = f"{word} for {span} from now, longer than may be: a clock was wrong"
+                verdict.blame(entry, entry.held, why, Remedy.READY)
             sent = sent_at(name.stem.id)
             if sent > now + DAY:
-                verdict.problems.append(
-                    Problem(
-                        path=name.path,
-                        why=f"its id says that it was sent {span_text(sent - now)} from now: all that "
-                        "is sent until then overtakes it; look at the clock, or delete it",
-                        remedy=Remedy.HAND,
-                        members=entry.held,
-                    )
+                why = (
+                    f"its id says that it was sent {span_text(sent - now)} from now: all that is sent "
+                    "until then overtakes it; look at the clock, or delete it"
                 )
+                verdict.blame(entry, entry.held, why, Remedy.HAND)
 
     # Contents.
 
@@ -375,13 +362,8 @@ class MessageInspector:
         for other in others:
             entry = _counted_holder(other.batch, id)
             assert entry is not None
-            other.problems.append(
-                Problem(
-                    path=entry.name.path,
-                    why=f"message {id} is in another file, too: {first}",
-                    members=1 << (index_of(id) if other.batch.stem.count else 0),
-                )
-            )
+            members = 1 << (index_of(id) if other.batch.stem.count else 0)
+            other.blame(entry, members, f"message {id} is in another file, too: {first}")
 
 
 def bodies_there(notes: Notes) -> set[str]:

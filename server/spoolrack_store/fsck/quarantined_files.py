@@ -16,7 +16,7 @@ from ..files.disk import Disk, FileKind
 from ..files.layout import QUARANTINE
 from ..model.errors import DiskError
 from ..model.message_ids import ID_LENGTH, is_id
-from ..model.names import NotAName, parse
+from ..model.names import name_at
 from .findings import Notes, QuarantinedFile
 
 _NOTE_BYTES: Final = 4096
@@ -40,7 +40,7 @@ def list_quarantined(notes: Notes) -> list[QuarantinedFile]:
     for place in notes.scan(QUARANTINE):
         path = f"{QUARANTINE}/{place.name}"
         if place.kind is not FileKind.FOLDER or not is_id(place.name):
-            if not is_message(path):
+            if name_at(path) is None:
                 file = QuarantinedFile(id=place.name, name=place.name, path=path, source="", why="")
                 quarantined.append(file)
             continue
@@ -60,14 +60,6 @@ def own_id(file: QuarantinedFile) -> str:
     """Return the id in the name of a message file; a foreign file may have had that name in any
     folder."""
     return file.name.rpartition(":")[2][:ID_LENGTH]
-
-
-def is_message(path: str) -> bool:
-    try:
-        parse(path)
-    except NotAName:
-        return False
-    return True
 
 
 def _read_note(disk: Disk, path: str) -> tuple[str, str]:

@@ -23,7 +23,7 @@ from ..model.clock import Clock
 from ..model.errors import NotRestorable, StoreError
 from ..model.members import indexes
 from ..model.message_ids import FileIds, batch_of, index_of, is_id
-from ..model.names import Name, NotAName, body_path, is_queue_name, parse
+from ..model.names import Name, body_path, is_queue_name, name_at, parse
 from ..model.receipts import make_token
 from ..model.settings import QueueSettings, Record, encode, settings_path
 from ..model.transitions import State
@@ -101,8 +101,7 @@ class Mender:
         return "ready" if state is State.READY else "put into quarantine"
 
     def _use_defaults(self, queue: str) -> None:
-        registry = Registry(self._disk)
-        registry.read()
+        registry = Registry(self._notes)
         record = Record(
             settings=QueueSettings(), created_at=self._clock.wall(), salt=make_token(self._random)
         )
@@ -198,13 +197,9 @@ class Mender:
         there = file.source.split("/")
         home = queue or (there[1] if there[0] == QUEUES and len(there) > 1 else "")
         for path in (f"{QUEUES}/{home}/{file.name}", *(f"{f}/{file.name}" for f in KNOWN)):
-            try:
-                name = parse(path)
-            except NotAName:
-                continue
-            return replace(
-                name, state=State.READY, queue=queue or name.queue, owner="", due=None, token=""
-            )
+            if (name := name_at(path)) is not None:
+                target = queue or name.queue
+                return replace(name, state=State.READY, queue=target, owner="", due=None, token="")
         raise NotRestorable(
             f"{file.name!a} is not the name of a message, or doesn't say from which queue it came: "
             f"look at {file.path}, and name the queue, or send it anew."
@@ -213,8 +208,7 @@ class Mender:
     def _require_queue(self, queue: str) -> None:
         if not is_queue_name(queue):
             raise NotRestorable(f"{queue!a} can't be a queue's name.")
-        registry = Registry(self._disk)
-        registry.read()
+        registry = Registry(self._notes)
         if queue not in registry.names - registry.being_deleted:
             raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
 

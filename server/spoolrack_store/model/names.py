@@ -79,6 +79,18 @@ _PATH: Final = re.compile(
 _READY: Final = re.compile(rf"queues/(?P<queue>{QUEUE_NAME})/(?P<name>.+)")
 
 
+_FOLDERS: Final = {
+    State.SENT: "new",
+    State.LEASED: "delay",
+    State.DELAYED: "delay",
+    State.REMOVED: "remove",
+    State.QUARANTINED: "quarantine",
+}
+"""By state; ready messages are in a folder of their queue."""
+_STATES: Final = {folder: state for state, folder in _FOLDERS.items()}
+"""By folder; in `delay/` the state of a name without a token."""
+
+
 class NotAName(ValueError):
     """The text is not a valid name."""
 
@@ -227,17 +239,9 @@ class Name:
             text += f",o{self.owner}"
         if self.due is not None:
             text += f"@{self.due:013d}~{self.token}" if self.token else f"@{self.due:013d}"
-        match self.state:
-            case State.READY:
-                return f"queues/{self.queue}/{text}"
-            case State.SENT:
-                return f"new/{self.queue}:{text}"
-            case State.REMOVED:
-                return f"remove/{self.queue}:{text}"
-            case State.QUARANTINED:
-                return f"quarantine/{self.queue}:{text}"
-            case _:
-                return f"delay/{self.queue}:{text}"
+        if self.state is State.READY:
+            return f"queues/{self.queue}/{text}"
+        return f"{_FOLDERS[self.state]}/{self.queue}:{text}"
 
     @property
     def bytes(self) -> int:
@@ -300,13 +304,17 @@ def parse(path: str) -> Name:
         priority=int(group["priority"] or 0),
         is_external=group["external"] is not None,
     )
+    folder = place.groupdict().get("folder")
+    state = State.READY if folder is None else _STATES[folder]
+    if state is State.DELAYED and group["token"]:
+        state = State.LEASED
     try:
         members = stem.full if group["members"] is None else from_text(group["members"])
     except NotMembers as error:
         raise NotAName(path) from error
     name = Name(
         stem=stem,
-        state=_state_of(place.groupdict().get("folder"), group["token"]),
+        state=state,
         # One text for all messages of a queue.
         queue=intern(place["queue"]),
         version=int(group["version"] or 1),
@@ -321,6 +329,14 @@ def parse(path: str) -> Name:
     if name.path != path or members & ~stem.full or not _is_complete(name):
         raise NotAName(path)
     return name
+
+
+def name_at(path: str) -> Name | None:
+    """Return the name at `path`; None for any other spelling."""
+    try:
+        return parse(path)
+    except NotAName:
+        return None
 
 
 @lru_cache(maxsize=1_024)
@@ -341,20 +357,6 @@ def _death(text: str) -> Death:
         source=intern(group["source"]),
         redriven=redriven,
     )
-
-
-def _state_of(folder: str | None, token: str | None) -> State:
-    match folder:
-        case "new":
-            return State.SENT
-        case "remove":
-            return State.REMOVED
-        case "quarantine":
-            return State.QUARANTINED
-        case "delay":
-            return State.LEASED if token else State.DELAYED
-        case _:
-            return State.READY
 
 
 def _is_complete(name: Name) -> bool:

@@ -8,8 +8,8 @@ a mapping by position. Where a request names many messages, each has its own res
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
 from .batch_file import Line
@@ -29,6 +29,8 @@ OLDEST_LEASES = 5
 MAX_BODY_IN_MEMORY = 64 * 1024 * 1024
 """A larger body, which is in a file of its own, is never read into memory."""
 
+Allowed = Callable[[str], bool] | None
+"""The queues that a caller may use as a request does; None: all."""
 Answer = TypeVar("Answer", covariant=True)
 
 
@@ -100,21 +102,13 @@ class MessageRun:
         head, index = first.id[:-INDEX_DIGITS], int(first.id[-INDEX_DIGITS:], 16)
         for place, size in enumerate(self.sizes):
             begin, end = end, end + size
-            yield Message(
-                queue=first.queue,
+            yield replace(
+                first,
                 id=f"{head}{index + place:03x}",
-                state=first.state,
                 body=self.bodies[begin:end],
                 attributes=self.attributes.get(place, {}),
                 group=self.groups.get(place, ""),
-                priority=first.priority,
                 size=first.size or size,
-                body_path=first.body_path,
-                sent_at=first.sent_at,
-                receives=first.receives,
-                first_receive=first.first_receive,
-                due=first.due,
-                receipt=None,
             )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 
 from ..model.clock import Millis
@@ -118,6 +118,8 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveOrder:
+    """What a redrive is to do. Its fields are those of the file's content."""
+
     queue: str
     queue_created_at: Millis
     """A queue that is made again under the same name is another one."""
@@ -130,17 +132,7 @@ class RedriveOrder:
 
 
 def encode(order: RedriveOrder) -> bytes:
-    return seal(
-        {
-            "queue": order.queue,
-            "queue_created_at": order.queue_created_at,
-            "destination": order.destination,
-            "source_queue": order.source_queue,
-            "ids": order.ids,
-            "rate": order.rate,
-            "started_at": order.started_at,
-        }
-    )
+    return seal(asdict(order))
 
 
 def decode(content: bytes) -> RedriveOrder:

@@ -6,11 +6,11 @@ after a restart, until it commits them or the hold is over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .clock import Millis
-from .operations import Answer, Delivery, GiveBack, Message, MessageRun, Request
+from .operations import Allowed, Answer, Delivery, GiveBack, Message, MessageRun, Request
 
 DEFAULT_RESERVED_MESSAGES = 1_000
 MAX_RESERVED_MESSAGES = 100_000
@@ -66,21 +66,18 @@ class Reserve(Request[Reservation | None]):
     visibility_timeout: Millis | None = None
     """None takes the queue's visibility timeout."""
     wait: Millis | None = Millis(0)
-    allowed: Callable[[str], bool] | None = None
-    """From which queues the caller may receive; None: from all."""
+    allowed: Allowed = None
     made: tuple[Millis, str] | None = None
     """Which queue of this name it began with. The engine notes it at the first try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfSet(Request[Answer]):
-    """A request about one set."""
+    """A request about one set. A stream with sets of a queue that isn't `allowed` is a `NameTaken`."""
 
     stream: str
     sequence_number: int
-    allowed: Callable[[str], bool] | None = None
-    """From which queues the caller may receive: a stream with sets of another one is a `NameTaken`.
-    None: from all."""
+    allowed: Allowed = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +93,13 @@ class CommitReservations(Request[Committed]):
     """Delete the messages of all sets of the stream up to a number. May be repeated.
 
     `ReservationNotFound` if the stream isn't committed up to it, and no set has that number: the set
-    was never made in this root, or was lost more than 30 days ago.
+    was never made in this root, or was lost more than 30 days ago. A stream with sets of a queue that
+    isn't `allowed` is a `NameTaken`.
     """
 
     stream: str
     last_sequence_number: int
-    allowed: Callable[[str], bool] | None = None
-    """From which queues the caller may receive: a stream with sets of another one is a `NameTaken`, a
-    number beyond its sets a `ReservationNotFound`. None: from all."""
+    allowed: Allowed = None
     only_read: bool = False
     """Whether a set that isn't marked as read is a `ReservationUnread`, and nothing is deleted."""
 

@@ -6,12 +6,12 @@ commit point, in one queue or several.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .clock import Millis
 from .message_content import Attributes
-from .operations import Request
+from .operations import Allowed, Request
 
 DEFAULT_TIME_TO_LIVE = Millis(24 * 60 * 60 * 1_000)
 MAX_TIME_TO_LIVE = Millis(14 * 24 * 60 * 60 * 1_000)
@@ -75,8 +75,7 @@ class Stage(Request[Staged]):
     priority: int = 0
     time_to_live: Millis = DEFAULT_TIME_TO_LIVE
     """Counted from the stage's first chunk."""
-    allowed: Callable[[str], bool] | None = None
-    """To which queues the caller may send; None: to all."""
+    allowed: Allowed = None
     is_tick: bool = False
     """Whether a schedule stages it, whose names are refused to others."""
 
@@ -96,8 +95,7 @@ class Publish(Request[Published]):
     digest: str = ""
     """The writer's checksum of the messages, remembered with the epoch: the same epoch with another one
     is an `EpochDiffers`, an older epoch an `EpochPassed`. Empty: not compared."""
-    allowed: Callable[[str], bool] | None = None
-    """To which queues the caller may send; None: to all."""
+    allowed: Allowed = None
     owner: str = ""
     """The caller's identity. Empty: nothing keeps it from any writer's name."""
     is_tick: bool = False
@@ -110,5 +108,4 @@ class Abort(Request[int]):
     caller a `NameTaken`."""
 
     stage: str
-    allowed: Callable[[str], bool] | None = None
-    """To which queues the caller may send; None: to all."""
+    allowed: Allowed = None

@@ -131,7 +131,9 @@ def _goes_at_once(patched: pytest.MonkeyPatch) -> None:
 
 def _is_not_synced(patched: pytest.MonkeyPatch) -> None:
     """Refer to a dead-letter file whose content isn't durable."""
-    patched.setattr(Moves, "sync_contents", lambda self, paths: None)
+    patched.setattr(
+        Moves, "sync_now", lambda self, _, folders: list(map(self.disk.sync_folder, folders))
+    )
 
 
 def _has_no_durable_name(patched: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,9 @@ def _draws(patched: pytest.MonkeyPatch) -> None:
 
 def _skips_the_content(patched: pytest.MonkeyPatch) -> None:
     """Refer to a dead-letter file before its content is on stable media."""
-    patched.setattr(Moves, "sync_contents", lambda self, paths: None)
+    patched.setattr(
+        Moves, "sync_now", lambda self, _, folders: list(map(self.disk.sync_folder, folders))
+    )
 
 
 def _waits(patched: pytest.MonkeyPatch) -> None:

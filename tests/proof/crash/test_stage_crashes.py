@@ -132,8 +132,8 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "an epoch forgotten before the next is durable": (Stages, "publish", _older_first),
     "a manifest made before its chunks are durable": (
         Stages,
-        "_sync_files",
-        lambda self, chunks: None,
+        "_sync",
+        lambda self, stages: None,
     ),
     "a chunk kept that a power cut has torn": (Stages, "_is_whole", lambda self, chunk: True),
     "a chunk kept that a death has torn": (stages, "_is_short", lambda chunk, size: False),

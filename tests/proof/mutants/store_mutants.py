@@ -215,19 +215,19 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-message",
         breaks="a start reads files from the disk, also after a sync that failed",
-        edits=edit("engine/recovery.py:_is_whole", ", afresh=True)", ")"),
+        edits=edit("engine/recovery.py:_is_whole", "moves.read(", "moves.disk.read("),
         caught_by=(_AFRESH,),
     ),
     Mutant(
         name="a-start-believes-what-memory-shows-of-a-chunk",
         breaks="a start reads files from the disk, also after a sync that failed",
-        edits=edit("engine/stages.py:Stages._is_whole", ", afresh=True)", ")"),
+        edits=edit("engine/stages.py:Stages._is_whole", "_moves.read(", "_moves.disk.read("),
         caught_by=(_AFRESH,),
     ),
     Mutant(
-        name="a-start-believes-what-memory-shows-of-a-manifest",
+        name="a-start-believes-what-memory-shows-of-a-record",
         breaks="a start reads files from the disk, also after a sync that failed",
-        edits=edit("engine/stages.py:Stages._load_manifest", ", afresh=True)", ")"),
+        edits=edit("engine/moves.py:Moves.read_record", ", afresh=True)", ")"),
         caught_by=(_AFRESH,),
     ),
     Mutant(
@@ -492,7 +492,7 @@ STORE_MUTANTS: Final = (
         name="a-dead-letter-file-is-not-synced",
         breaks="a dead-letter file is on stable media before a name refers to it",
         edits=edit(
-            "engine/moves.py:Moves.write_ahead", "        self.sync_contents(list(files))\n", ""
+            "engine/moves.py:Moves.write_ahead", "self.sync_now(list(files), ", "self.sync_now((), "
         ),
         caught_by=(_RETRIES,),
     ),
@@ -1827,8 +1827,8 @@ STORE_MUTANTS: Final = (
         breaks="a queue with a message doesn't expire, though another process has it in new/",
         edits=edit(
             "engine/expiry.py:Expiry._is_needed",
-            'self._sent.add(parse(f"new/{each.name}").queue)',
-            'self._sent.add("")',
+            "{name.queue for name in self._moves.names_sent()}",
+            "set()",
         ),
         caught_by=(_EXPIRY,),
     ),
