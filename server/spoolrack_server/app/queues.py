@@ -27,7 +27,7 @@ from .pages import Page, PagedList
 from .store_access import StoreAccess
 
 QUEUES_AT_ONCE: Final = 100
-"""Queues that are looked at together: commits wait meanwhile."""
+"""Queues that are looked at together."""
 
 _LIST: Final = PagedList[Queue, str](
     method="ListQueues",
@@ -110,7 +110,7 @@ class Queues:
     @on_queue(Permission.MONITOR)
     async def get(self, caller: Caller, name: str) -> Queue:
         """Return a queue with its obstacles and its oldest leases."""
-        queue = await self.find(name)
+        queue = await self._access.read(self._store.queue, name)
         return queue if self._with_consumers is None else await self._with_consumers(queue)
 
     @on_queue(Permission.MONITOR)
@@ -118,8 +118,9 @@ class Queues:
         return (await self.find(name)).counts
 
     async def find(self, name: str) -> Queue:
-        """Return a queue, for a caller whose permission for something else was checked."""
-        return await self._access.read(self._store.queue, name)
+        """Return a queue without its obstacles and leases, for a caller whose permission for something
+        else was checked."""
+        return await self._access.read(self._store.summary, name)
 
     @on_queue(Permission.SEND)
     async def find_target(self, caller: Caller, name: str) -> Queue:
@@ -171,10 +172,7 @@ class Queues:
 
     @on_some_queue(Permission.MONITOR)
     async def names(self, caller: Caller, contains: str) -> Sequence[str]:
-        """Return the names of the queues that have `contains` in them, in order.
-
-        Cheaper than `select`: to count a queue's bytes, a store with peers may have to list folders.
-        """
+        """Return the names of the queues that have `contains` in them, in order."""
         return [
             name
             for name in await self._access.read(self._store.metrics.names)

@@ -84,8 +84,8 @@ STORE_MUTANTS: Final = (
         breaks="the engine comes to rest",
         edits=edit(
             "engine/sender.py:Sender.advance",
-            "        self._written[:] = waiting\n",
-            "        self._written = waiting\n",
+            "        self.in_new[:] = waiting\n",
+            "        self.in_new = waiting\n",
         ),
         caught_by=("tests/store/test_engine_rest.py",),
     ),
