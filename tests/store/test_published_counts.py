@@ -16,6 +16,7 @@ from spoolrack_store.model.operations import (
     CreateQueue,
     Delete,
     DeleteQueue,
+    Purge,
     Receive,
     Send,
     UpdateQueue,
@@ -74,7 +75,7 @@ def test_a_look_during_a_commits_work_returns_what_the_last_one_published(
                 lambda: store.summary("q").counts.ready_count,
                 lambda: store.queue("q").counts.ready_count,
                 lambda: store.queues()[0].counts.ready_count,
-                lambda: [each.ready for each in store.metrics.queues()][0],
+                lambda: next(each.ready for each in store.metrics.queues()),
                 lambda: store.metrics.root().queues + 1,
                 lambda: len(store.metrics.names()) + 1,
             )
@@ -171,3 +172,13 @@ def _steps_of_a_publication(queues: int, messages: int) -> int:
 
 def test_a_commit_publishes_at_a_cost_of_the_queues_that_it_has_changed() -> None:
     assert _steps_of_a_publication(3, 2) == _steps_of_a_publication(30, 20)
+
+
+def test_an_answered_send_that_another_process_purges_is_counted_no_more() -> None:
+    rig = Rig({"q": QueueSettings()})
+    other = rig.join("p2")
+    rig.ask(Send(queue="q", bodies=[b"x"]))
+    assert rig.engine.views.metrics("q").ready == 1
+    other.ask(Purge(queue="q"))
+    assert rig.engine.with_exact_index(rig.engine.publish) is None
+    assert rig.engine.views.metrics("q").ready == 0

@@ -848,6 +848,7 @@ class Index:
             self.untold.pop(dead_letter_path(name.stem.id, name.death.file), None)
         entry.due = due
         for loser in losers:
+            self.touched[loser.name.queue] = None  # Also of a file in `new/`.
             if loser.shares:
                 self._pass_on(loser, entry)
             if loser.name.state in COUNTED:
@@ -871,6 +872,8 @@ class Index:
         """Remove a name. Its messages that no other name lists are gone."""
         batch = entry.batch
         held = entry.held
+        if entry.name.state is State.SENT:
+            self.touched[entry.name.queue] = None
         batch.drop(entry, commit)
         entry.held = 0
         if entry.shares:

@@ -1230,6 +1230,13 @@ STORE_MUTANTS: Final = (
         caught_by=(_PUBLISHED,),
     ),
     Mutant(
+        name="a-send-that-another-process-deletes-stays-published",
+        breaks="a deleted message is counted no more, wherever its file was",
+        edits=edit("engine/index.py:Index.appear", "self.touched[loser.name.queue] = None", "pass")
+        + edit("engine/index.py:Index.disappear", "self.touched[entry.name.queue] = None", "pass"),
+        caught_by=(_PUBLISHED,),
+    ),
+    Mutant(
         name="counts-are-published-before-a-stages-messages-are-there",
         breaks="a published stage is counted from the answer on",
         edits=edit(
