@@ -26,9 +26,6 @@ from .caller import Caller, Permission, on_queue, on_some_queue
 from .pages import Page, PagedList
 from .store_access import StoreAccess
 
-QUEUES_AT_ONCE: Final = 100
-"""Queues that are looked at together."""
-
 _LIST: Final = PagedList[Queue, str](
     method="ListQueues",
     cursor=lambda queue: queue.name,
@@ -159,7 +156,7 @@ class Queues:
         limit: int,
     ) -> Sequence[Queue]:
         """Return up to `limit` of the queues above the name `after` that are wanted, by name."""
-        queues = _LIST.walk(partial(self._store.queues, prefix=prefix), QUEUES_AT_ONCE, after)
+        queues = _LIST.walk(partial(self._store.queues, prefix=prefix), after=after)
         visible = (
             queue for queue in queues if is_wanted(queue) and caller.may(Permission.MONITOR, queue.name)
         )
@@ -167,7 +164,7 @@ class Queues:
 
     async def has(self, is_wanted: Callable[[Queue], bool]) -> bool:
         """Return whether there is such a queue, also among those that the caller may not see."""
-        queues = _LIST.walk(self._store.queues, QUEUES_AT_ONCE)
+        queues = _LIST.walk(self._store.queues)
         return await self._access.read(lambda: any(map(is_wanted, queues)))
 
     @on_some_queue(Permission.MONITOR)

@@ -767,8 +767,8 @@ class Index:
                 answered.setdefault(entry.name.queue, []).append(entry)
         for name in touched:
             queue = self.queues.get(name) or self.queue(name)
+            kept, entered, size = self.published.get(name), queue.entered, queue.bytes
             ready, leased, delayed = queue.counts.values()
-            size, entered, kept = queue.bytes, queue.entered, self.published.get(name)
             heads = {State.READY: ("", 0), State.LEASED: ("", 0)}
             for state in heads:
                 order = queue.orders[state]

@@ -6,7 +6,7 @@ looked up while no commit changes the index, in time that doesn't grow with what
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
@@ -83,8 +83,8 @@ class QueueViews:
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
         """Return up to `limit` queues by name, above the name `after`."""
         records = self._catalog.listing()
-        start = bisect_left(records, max(prefix, after), key=_NAME_OF)
-        start += bool(after) and start < len(records) and records[start].name == after
+        first = bisect_left(records, prefix, key=_NAME_OF)
+        start = max(first, bisect_right(records, after, key=_NAME_OF))
         return [
             self.queue(record)
             for record in records[start : start + limit]
