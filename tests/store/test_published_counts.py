@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
@@ -182,3 +183,19 @@ def test_an_answered_send_that_another_process_purges_is_counted_no_more() -> No
     other.ask(Purge(queue="q"))
     assert rig.engine.with_exact_index(rig.engine.publish) is None
     assert rig.engine.views.metrics("q").ready == 0
+
+
+def test_a_look_while_the_store_closes_returns_what_was_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store.open(tmp_path)
+    store.submit(CreateQueue(name="q", settings=QueueSettings())).result(GIVE_UP)
+    store.submit(Send(queue="q", bodies=[b"x"])).result(GIVE_UP)
+
+    def closed_before(self: Sharing) -> bool:
+        monkeypatch.undo()
+        store.close()
+        return self._changes.has_news
+
+    monkeypatch.setattr(Sharing, "has_news", property(closed_before))
+    assert store.summary("q").counts.ready_count == 1

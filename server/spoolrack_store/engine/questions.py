@@ -135,7 +135,13 @@ class Questions:
 
         Alone on the root, with no stage or set on its way, all is published, and no lock is taken.
         """
-        if not self._engine.has_published:
+        try:
+            is_published = self._engine.has_published
+        except ValueError:
+            if not self._engine.sharing.is_over:
+                raise
+            return  # Closed meanwhile: `CHANGES` is unmapped, and what was known is published.
+        if not is_published:
             self.up_to_date(self._engine.publish)
 
     def overdue(self) -> Millis:
