@@ -146,8 +146,8 @@ class Store:
             ticks=background.ticks,
             listener=self._listener,
         )
-        self.metrics = StoreMetrics(engine, disk, self._changing, self._committer, root.id)
         self._questions = Questions(engine, disk, self._changing)
+        self.metrics = StoreMetrics(engine, disk, self._questions, self._committer, root.id)
         self._committer.start()
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
@@ -190,19 +190,32 @@ class Store:
 
     # Questions. They wait for no sync, but may read files.
 
+    def summary(self, name: str) -> Queue:
+        """Return the queue `name` without its obstacles and oldest leases, as the last commit has
+        published it; raise `InvalidQueueName`, `QueueNotFound`."""
+        self._questions.refresh()
+        return self._engine.views.queue(self._engine.catalog.require(name))
+
     def queue(self, name: str) -> Queue:
         """Return the queue `name` with its obstacles and oldest leases; raise `InvalidQueueName`,
-        `QueueNotFound`, `DiskError`."""
+        `QueueNotFound`, `DiskError`.
+
+        If it has leases or strict groups, it waits while a commit changes the index.
+        """
         engine, space = self._engine, self.metrics.space()
-        # Before: commits wait for an answer, and must not wait for the disk.
         is_disk_full = space is not None and self.metrics.refuses_sends(space)
-        queue = self._questions.up_to_date(
-            lambda: engine.views.described(
-                engine.catalog.require(name),
-                engine.reservations.held_in(name),
-                is_disk_full=is_disk_full,
+        counts, settings = (found := self.summary(name)).counts, found.settings
+        described = partial(engine.views.described, is_disk_full=is_disk_full)
+        if (
+            counts.leased_count
+            or settings.group_order == "strict"
+            or name in engine.reservations.index.of_queue
+        ):
+            queue = self._questions.up_to_date(
+                lambda: described(engine.catalog.require(name), engine.reservations.held_in(name))
             )
-        )
+        else:
+            queue = described(engine.catalog.require(name), {})
         if all(each.consumer or each.stream for each in queue.oldest_leases):
             return queue
         unknown = self.metrics.unknown_consumer()
@@ -222,7 +235,8 @@ class Store:
     def queues(self, *, prefix: str = "", after: str = "", limit: int = 100) -> list[Queue]:
         """Return up to `limit` queues above the name `after` whose names begin with `prefix`, in
         order."""
-        return self._questions.up_to_date(partial(self._engine.views.queues, prefix, after, limit))
+        self._questions.refresh()
+        return self._engine.views.queues(prefix, after, limit)
 
     def stages(self, *, after: str = "", limit: int = 100) -> list[StageInfo]:
         """Return up to `limit` stages above the name `after`, in order."""

@@ -1,20 +1,20 @@
 """The metrics of a store at one moment: counts, ages, dead-letter queues, and the owners of the root.
 
-Where it isn't said otherwise no folder is listed and no file is read, so that it costs the same with
-one message and with a million. Many queues are told in parts, between which commits go on: the numbers
-of two queues may be of two moments.
+Where it isn't said otherwise no folder is listed, no file is read, and no commit waits: the counts of
+each queue are what the last commit has published. While other processes have the root open, a look
+first takes in what they did, as a commit does. The numbers of two queues may be of two moments.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Final
+from functools import partial
+from operator import attrgetter
 
 from .committer import Committer
 from .engine.engine import Engine
+from .engine.questions import Questions
 from .files import layout
 from .files.disk import Disk, Space
 from .files.root import owners_of
@@ -24,20 +24,22 @@ from .model.statistics import Ages, Owner, QueueMetrics, RootMetrics, Statistics
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 100
-"""Queues that are looked at while no commit may go on."""
-
 
 class StoreMetrics:
     """The metrics of an open store. Thread-safe."""
 
     def __init__(
-        self, engine: Engine, disk: Disk, changing: threading.RLock, committer: Committer, root_id: str
+        self,
+        engine: Engine,
+        disk: Disk,
+        questions: Questions,
+        committer: Committer,
+        root_id: str,
     ) -> None:
         self._root_id = root_id
         self._engine = engine
         self._disk = disk
-        self._changing = changing
+        self._questions = questions
         self._committer = committer
 
     @property
@@ -66,73 +68,57 @@ class StoreMetrics:
         """Return all metrics but the queues'."""
         engine = self._engine
         self.statistics.keep_only(engine.catalog.records)
-        with self._changing:
-            reserved, lost = engine.reservations.count()
-            due = engine.index.next_due()
-            return RootMetrics(
-                id=self._root_id,
-                queues=len(engine.catalog.records),
-                quarantined=engine.moves.quarantined,
-                unlinked=engine.moves.unlinked,
-                to_be_unlinked=engine.to_be_unlinked,
-                overdue=Millis(0 if due is None else max(0, engine.moves.clock.monotonic() - due)),
-                deduplication_keys=engine.deduplication.count,
-                reservations_held=reserved,
-                reservations_lost=lost,
-                redrives=engine.redrives.running,
-                dead_letter_queues=frozenset(engine.catalog.sources),
-                stages=engine.stages.count,
-                waiting=self._committer.waiting,
-                failed=self._committer.failure is not None,
-            )
+        reserved, lost = engine.reservations.count()
+        return RootMetrics(
+            id=self._root_id,
+            queues=len(engine.catalog.records),
+            quarantined=engine.moves.quarantined,
+            unlinked=engine.moves.unlinked,
+            to_be_unlinked=engine.to_be_unlinked,
+            overdue=self._questions.overdue(),
+            deduplication_keys=engine.deduplication.count,
+            reservations_held=reserved,
+            reservations_lost=lost,
+            redrives=engine.redrives.running,
+            dead_letter_queues=self.dead_letter_queues(),
+            stages=engine.stages.count,
+            waiting=self._committer.waiting,
+            failed=self._committer.failure is not None,
+        )
 
     # Queues.
 
     def names(self) -> list[str]:
         """Return all queues, in order."""
-        with self._changing:
-            return list(self._engine.catalog.names)
+        return [record.name for record in self._engine.catalog.listing()]
 
     def oldest(self, most: int | None = None) -> list[str]:
         """Return the first queues, or all, the oldest first, so that the order is stable."""
-        with self._changing:
-            return list(islice(self._engine.catalog.oldest_first(), most))
+        records = sorted(self._engine.catalog.listing(), key=attrgetter("created_at"))
+        return [record.name for record in records[:most]]
 
     def dead_letter_queues(self) -> frozenset[str]:
         """Return the names of all dead-letter queues in settings, whether they exist or not."""
-        with self._changing:
-            return frozenset(self._engine.catalog.sources)
+        return frozenset(self._engine.catalog.sources)
 
     def dead_letter_sources(self, queue: str) -> list[str]:
         """Return the queues that name `queue` as their dead-letter queue, in order."""
-        with self._changing:
-            return sorted(self._engine.catalog.sources.get(queue, ()))
+        return sorted(self._engine.catalog.sources.get(queue, ()))
 
-    def queues(self) -> Iterator[list[QueueMetrics]]:
-        """Yield all queues in parts, the oldest first."""
-        self._refresh()
-        names = iter(self.oldest())
-        while part := list(islice(names, AT_ONCE)):
-            with self._changing:
-                found = [self._engine.views.metrics_of(name) for name in part]
-            yield [each for each in found if each is not None]
+    def queues(self) -> Iterator[QueueMetrics]:
+        """Return all queues, the oldest first."""
+        self._questions.refresh()
+        return map(self._engine.views.metrics, self.oldest())
 
     def ages(self, queues: Iterable[str], bounds: Sequence[Millis]) -> dict[str, Ages]:
         """Return the ready messages by age of each of `queues` that exists; `bounds` are ages, and
         ascend. Commits continue between two queues."""
-        self._refresh()
         ages_of: dict[str, Ages] = {}
         for name in queues:
-            with self._changing:
-                ages = self._engine.views.ages(name, bounds)
+            ages = self._questions.up_to_date(partial(self._engine.views.ages, name, bounds))
             if ages is not None:
                 ages_of[name] = ages
         return ages_of
-
-    def _refresh(self) -> None:
-        """Know what was answered and what other processes did, unless one of them holds the lock."""
-        with self._changing:
-            self._engine.refresh()
 
     # Read from the disk.
 

@@ -14,6 +14,7 @@ from spoolrack_server.metrics.history import (
     combined,
 )
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.message_ids import first_id_of
 from spoolrack_store.model.statistics import QueueMetrics
 
 BEGAN = Millis(1_700_000_000_000)
@@ -21,8 +22,7 @@ FIRST = BEGAN // EVERY
 
 
 def queue(name: str = "q", **figures: int) -> QueueMetrics:
-    given = {"ready": 0, "leased": 0, "delayed": 0, "entered": 0, "left": 0, **figures}
-    return QueueMetrics(name=name, bytes=0, oldest_ready=None, oldest_ready_receives=0, **given)
+    return QueueMetrics(name=name, **figures)  # type: ignore[arg-type]
 
 
 def sample(history: History, slot: int, *queues: QueueMetrics) -> None:
@@ -69,17 +69,7 @@ def test_a_queue_that_is_new_has_its_first_messages_in_its_rate() -> None:
 
 def test_the_age_of_the_oldest_is_kept_in_seconds() -> None:
     history = History()
-    figures = QueueMetrics(
-        name="q",
-        ready=1,
-        leased=0,
-        delayed=0,
-        bytes=0,
-        oldest_ready=Millis(BEGAN - 90_500),
-        oldest_ready_receives=0,
-        entered=0,
-        left=0,
-    )
+    figures = QueueMetrics(name="q", ready=1, first_ready=first_id_of(Millis(BEGAN - 90_500)))
     history.sample([figures], BEGAN, Millis(0))
     series = history.of("q")
     assert series is not None

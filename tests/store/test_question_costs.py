@@ -84,7 +84,8 @@ def _steps_of_metrics(removed: int) -> int:
     """Return the cost of the root's metrics while so many files wait to be unlinked."""
     rig, lock = Rig({"q": QueueSettings(messages_per_file=1)}), RLock()
     committer = Committer(rig.engine, rig.clock, lock, ThreadDriver())
-    metrics = StoreMetrics(rig.engine, rig.disk, lock, committer, "root")
+    questions = Questions(rig.engine, rig.disk, lock)
+    metrics = StoreMetrics(rig.engine, rig.disk, questions, committer, "root")
     rig.send(*[b"x"] * removed)
     rig.ask(Purge(queue="q"))
     assert metrics.root().to_be_unlinked == removed

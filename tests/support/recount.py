@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from operator import itemgetter
 
 from spoolrack_store.engine.entries import BatchFile, Entry, Groups
 from spoolrack_store.engine.index import (
@@ -19,6 +20,7 @@ from spoolrack_store.model.members import lowest
 from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.names import Name, parse
 from spoolrack_store.model.receipts import is_set_token
+from spoolrack_store.model.statistics import QueueMetrics
 from spoolrack_store.model.transitions import State
 
 WAITS = (State.LEASED, State.DELAYED)
@@ -48,6 +50,10 @@ def drifts(index: Index, now: int) -> list[str]:
             found.append(f"{what} are kept as {kept}, and counted {counted}")
 
     for name, queue in index.queues.items():
+        published = _published(name, index)
+        if published is not None:
+            kept = index.published.get(name) or QueueMetrics(name=name)
+            compare(f"{name}'s published counts", kept, published)
         there = [each for each in names_in(index) if each[0].queue == name and each[1]]
         all_of_it = [each for each in (*entries, *packed_entries) if each.name.queue == name]
         _compare_queue(name, queue, there, all_of_it, compare)
@@ -142,6 +148,36 @@ def _compare_queue(
             anew._offer(group)
         compare(f"{name}'s available messages", queue.groups.available, anew.available)
         compare(f"{name}'s groups", _groups_of(queue.groups), _groups_of(anew))
+
+
+def _published(name: str, index: Index) -> QueueMetrics | None:
+    """Return what is to be published of a queue; None if its last commit isn't at its end, or if an
+    answered send is still in `new/`."""
+    heads = {State.READY: ("", 0), State.LEASED: ("", 0)}
+    for each, held in names_in(index):
+        if each.queue == name and held:
+            if each.state is State.SENT:
+                return None
+            if each.state in heads:
+                head = each.stem.message_id(lowest(held)), each.receives
+                heads[each.state] = min(filter(itemgetter(0), (heads[each.state], head)))
+    ready, leased = heads.values()
+    first, receives = min(filter(itemgetter(0), (ready, leased)), key=itemgetter(0), default=("", 0))
+    queue = index.queues[name]
+    metrics = QueueMetrics(
+        name=name,
+        ready=queue.counts[State.READY],
+        leased=queue.counts[State.LEASED],
+        delayed=queue.counts[State.DELAYED],
+        bytes=queue.bytes,
+        first_ready=ready[0],
+        oldest_ready_receives=ready[1],
+        first=first,
+        receives=receives,
+        entered=queue.entered,
+        left=queue.left,
+    )
+    return None if name in index.touched else metrics
 
 
 def _groups_of(order: GroupOrder) -> dict[str, tuple[int, int, str | None]]:

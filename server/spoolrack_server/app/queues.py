@@ -26,9 +26,6 @@ from .caller import Caller, Permission, on_queue, on_some_queue
 from .pages import Page, PagedList
 from .store_access import StoreAccess
 
-QUEUES_AT_ONCE: Final = 100
-"""Queues that are looked at together: commits wait meanwhile."""
-
 _LIST: Final = PagedList[Queue, str](
     method="ListQueues",
     cursor=lambda queue: queue.name,
@@ -110,7 +107,7 @@ class Queues:
     @on_queue(Permission.MONITOR)
     async def get(self, caller: Caller, name: str) -> Queue:
         """Return a queue with its obstacles and its oldest leases."""
-        queue = await self.find(name)
+        queue = await self._access.read(self._store.queue, name)
         return queue if self._with_consumers is None else await self._with_consumers(queue)
 
     @on_queue(Permission.MONITOR)
@@ -118,8 +115,9 @@ class Queues:
         return (await self.find(name)).counts
 
     async def find(self, name: str) -> Queue:
-        """Return a queue, for a caller whose permission for something else was checked."""
-        return await self._access.read(self._store.queue, name)
+        """Return a queue without its obstacles and leases, for a caller whose permission for something
+        else was checked."""
+        return await self._access.read(self._store.summary, name)
 
     @on_queue(Permission.SEND)
     async def find_target(self, caller: Caller, name: str) -> Queue:
@@ -158,7 +156,7 @@ class Queues:
         limit: int,
     ) -> Sequence[Queue]:
         """Return up to `limit` of the queues above the name `after` that are wanted, by name."""
-        queues = _LIST.walk(partial(self._store.queues, prefix=prefix), QUEUES_AT_ONCE, after)
+        queues = _LIST.walk(partial(self._store.queues, prefix=prefix), after=after)
         visible = (
             queue for queue in queues if is_wanted(queue) and caller.may(Permission.MONITOR, queue.name)
         )
@@ -166,15 +164,12 @@ class Queues:
 
     async def has(self, is_wanted: Callable[[Queue], bool]) -> bool:
         """Return whether there is such a queue, also among those that the caller may not see."""
-        queues = _LIST.walk(self._store.queues, QUEUES_AT_ONCE)
+        queues = _LIST.walk(self._store.queues)
         return await self._access.read(lambda: any(map(is_wanted, queues)))
 
     @on_some_queue(Permission.MONITOR)
     async def names(self, caller: Caller, contains: str) -> Sequence[str]:
-        """Return the names of the queues that have `contains` in them, in order.
-
-        Cheaper than `select`: to count a queue's bytes, a store with peers may have to list folders.
-        """
+        """Return the names of the queues that have `contains` in them, in order."""
         return [
             name
             for name in await self._access.read(self._store.metrics.names)

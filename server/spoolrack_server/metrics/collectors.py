@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
+from itertools import islice
 from typing import Final
 
 from prometheus_client import ProcessCollector
@@ -52,12 +53,10 @@ def collect_root(
         yield "spoolrack_quarantine_items", [], quarantined
     yield from _of_disk(tally)
     of_queue = partial(_of_queue, now=clock.wall(), dead=found.dead_letter_queues)
-    own, rest = 0, list[QueueMetrics]()
-    for part in tally.queues():
-        for queue in part[: most - own]:
-            yield from of_queue(queue)
-        rest += part[most - own :]
-        own = min(most, own + len(part))
+    queues = tally.queues()
+    for queue in islice(queues, most):
+        yield from of_queue(queue)
+    rest = list(queues)
     if rest:
         yield from of_queue(_together(rest))
     buried = [_messages(queue) for queue in rest if queue.name in found.dead_letter_queues]
@@ -119,14 +118,14 @@ def _messages(queue: QueueMetrics) -> int:
 
 def _together(queues: Sequence[QueueMetrics]) -> QueueMetrics:
     """Return the queues without series of their own as one: sums, and of the oldest the most."""
-    oldest = [queue.oldest_ready for queue in queues if queue.oldest_ready is not None]
+    firsts = [queue.first_ready for queue in queues if queue.first_ready]
     return QueueMetrics(
         name=OTHERS,
         ready=sum(queue.ready for queue in queues),
         leased=sum(queue.leased for queue in queues),
         delayed=sum(queue.delayed for queue in queues),
         bytes=sum(queue.bytes for queue in queues),
-        oldest_ready=min(oldest, default=None),
+        first_ready=min(firsts, default=""),
         oldest_ready_receives=max(queue.oldest_ready_receives for queue in queues),
         entered=sum(queue.entered for queue in queues),
         left=sum(queue.left for queue in queues),

@@ -187,8 +187,7 @@ class Observer:
             await self._beside(lambda: self._sample(tally))
 
     def _sample(self, tally: StoreMetrics) -> None:
-        metrics = (queue for part in tally.queues() for queue in part)
-        self._history.sample(metrics, self._clock.wall(), self._clock.monotonic())
+        self._history.sample(tally.queues(), self._clock.wall(), self._clock.monotonic())
 
     async def history(self, queue: str) -> Series:
         """Return the last hour of a queue, with the rates of all processes of this server added up."""

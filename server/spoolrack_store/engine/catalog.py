@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import attrgetter
 from random import Random
-from typing import Any, Final
+from typing import Any
 
 from ..files.disk import FileKind, explained
 from ..files.layout import CONFIG
@@ -117,7 +118,10 @@ class Catalog(Part):
         """The names of `records`, in order."""
         self.scheduled = SortedNames()
         """Those of the queues that have schedules, in order."""
-        self._by_age = SortedNames()
+        self._changes = 0
+        """Of `records`."""
+        self._listing: tuple[int, list[QueueRecord]] = 0, []
+        """All records in order, after so many changes."""
         self.sources: dict[str, dict[str, None]] = {}
         """By dead-letter queue, whether it exists or not, the queues that name it."""
         self.windows = Counter[Millis]()
@@ -261,6 +265,7 @@ class Catalog(Part):
         self._keep(record)
         index = self._moves.index.queue(name)
         index.entered = index.left = 0
+        self._moves.index.touched[name] = None
         return record
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
@@ -429,7 +434,7 @@ class Catalog(Part):
         self._drop_indexes(record.name)
         self.records[record.name] = record
         self.names.add(record.name)
-        self._by_age.add(_age(record))
+        self._changes += 1
         self.windows[record.settings.deduplication_window] += 1
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
         if record.schedules:
@@ -442,7 +447,9 @@ class Catalog(Part):
     def _forget(self, name: str) -> QueueRecord | None:
         self._moves.index.changed[name] = None
         self._drop_indexes(name)
-        return self.records.pop(name, None)
+        record = self.records.pop(name, None)
+        self._changes += 1
+        return record
 
     def _drop_indexes(self, name: str) -> None:
         """Take a record out of what is known of all records together."""
@@ -452,7 +459,6 @@ class Catalog(Part):
         self.names.remove(name)
         self.scheduled.remove(name)
         self.expiring.pop(name, None)
-        self._by_age.remove(_age(record))
         self.windows -= Counter((record.settings.deduplication_window,))
         for each in record.schedules.values():
             self._writers.pop(each.writer, None)
@@ -461,9 +467,14 @@ class Catalog(Part):
         if not sources:
             self.sources.pop(record.settings.dead_letter_queue, None)
 
-    def oldest_first(self) -> Iterator[str]:
-        """Yield the names of all queues, the oldest first. None may be made or deleted meanwhile."""
-        return (key[_AGE_DIGITS:] for key in self._by_age)
+    def listing(self) -> list[QueueRecord]:
+        """Return the records of all queues by name. In any thread."""
+        changes, listing = self._listing
+        if changes != self._changes:
+            changes = self._changes  # First: what changes meanwhile is listed by the next call.
+            listing = sorted(self.records.values(), key=attrgetter("name"))
+            self._listing = changes, listing
+        return listing
 
     def _version(self, name: str) -> int:
         tombstone, record = self._tombstones.get(name), self.records.get(name)
@@ -635,11 +646,3 @@ class Catalog(Part):
         parsed = [parse_settings_path(f"{CONFIG}/{each.name}") for each in self._moves.scan(CONFIG)]
         versions = [each[1] for each in parsed if each and each[0] == name]
         return [version for version in versions if version < tombstone.version]
-
-
-_AGE_DIGITS: Final = 16
-
-
-def _age(record: QueueRecord) -> str:
-    """Return the text by which queues are in the order of their age."""
-    return f"{record.created_at:0{_AGE_DIGITS}d}{record.name}"

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import compress, islice
 from random import Random
 from typing import Any, Final, TypeVar
 
 from ..files.changes import Changes, Memory
-from ..files.disk import Commit, Disk, SyncFailed
+from ..files.disk import Commit, Disk
 from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
@@ -65,6 +64,7 @@ from .reader import CACHE_BYTES, Reader
 from .reaper import Reaper
 from .redriver import Redriver
 from .remover import Remover
+from .reservation_index import SetState
 from .reserver import Reserver
 from .schedule_catalog import ScheduleCatalog
 from .sender import Sender
@@ -165,6 +165,11 @@ class Engine:
             self.expiry,
         )
         self._pending = tuple(part.pending for part in self._parts)
+        self._ends_of_stages = self.stages.pending[0]
+        self._ends_of_sets = self.reservations.index.in_state[SetState.COMMITTED]
+        self._has_answers_to_move = True
+        """Whether a published stage or a committed set has messages that are not where its answer says,
+        and so are not in the published counts."""
         # In the order in which a commit does its requests.
         turns = (
             # The settings that the other requests find.
@@ -209,6 +214,7 @@ class Engine:
         if not self.sharing.open():
             return False
         self._sync_now()
+        self.publish()
         return True
 
     def apply(self, requests: Sequence[Request[Any]], *, tick: bool = False) -> Work | None:
@@ -252,6 +258,8 @@ class Engine:
         assigned, self._leaser.assigned = self._leaser.assigned, []
         ordered, self._sender.ordered = self._sender.ordered, []
         if not self._needs_sync(requests, outcomes):
+            if self.index.touched:
+                self.publish()
             return Work(outcomes, 0, None, assigned, ordered)
         changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
         number, commit = self.moves.begin_sync()
@@ -310,7 +318,23 @@ class Engine:
             if unpublished:
                 _leave_open(work.outcomes, {entry.batch.stem.id for entry in unpublished})
             work.assigned, work.ordered = [], []
+        if self.index.touched:
+            self.index.publish(self._sender.in_new, self.moves.synced)
+        self._has_answers_to_move = bool(self._ends_of_stages or self._ends_of_sets)
         return work.outcomes
+
+    def publish(self) -> None:
+        """Publish the counts of the queues as the index has them."""
+        self.index.publish(self._sender.in_new, self.moves.synced)
+
+    @property
+    def has_published(self) -> bool:
+        """Whether the published counts have all answers of this process, and no other one has the root
+        open. In any thread."""
+        sharing = self.sharing
+        return sharing.is_over or not (
+            self._has_answers_to_move or sharing.is_shared or sharing.orphans or sharing.has_news
+        )
 
     def _finish_orphans(self) -> None:
         """Publish what the dead had sent, after quarantine of files in the place of queue folders."""
@@ -348,12 +372,6 @@ class Engine:
             return None if has_more or self.stages.is_in_slices else answer()
         finally:
             self.sharing.leave()
-
-    def refresh(self) -> None:
-        """Know what was answered and what other processes did, unless one of them holds the lock."""
-        if not self.has_exact_index:
-            with suppress(SyncFailed):  # The next commit says so.
-                self.with_exact_index(lambda: None)
 
     @property
     def has_exact_index(self) -> bool:

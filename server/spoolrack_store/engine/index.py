@@ -49,6 +49,7 @@ from ..model.message_ids import ID_LENGTH, batch_of, index_of, sent_at
 from ..model.names import MAX_PRIORITY, PACKABLE, Name, dead_letter_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import QueueSettings
+from ..model.statistics import QueueMetrics
 from ..model.transitions import State
 from .entries import BatchFile, Entry, Groups, LeaseShare
 
@@ -723,6 +724,11 @@ class Index:
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
         self.over: dict[BatchFile, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
+        self.touched: dict[str, None] = {}
+        """Queues whose published counts are behind."""
+        self.published: dict[str, QueueMetrics] = {}
+        """The counts of each queue that had a message, as of the last commit's end. Each is replaced,
+        and never changed, so that it is read in any thread."""
         self.changed: dict[str, None] = {}
         """Queues that may have become able to give something to those that wait: they take them out."""
         self.hidden: list[tuple[Any, ...]] = []
@@ -745,6 +751,63 @@ class Index:
         if found is None:
             found = self.queues[name] = QueueIndex(self.unpack)
         return found
+
+    def publish(self, sent: Iterable[tuple[int, Entry]], synced: int) -> None:
+        """Publish the counts of the queues that have changed.
+
+        `sent` are files in `new/`, and the commits that wrote them: those up to `synced` were answered,
+        and count as if they were in their queues.
+        """
+        touched, self.touched = self.touched, {}
+        answered: dict[str, list[Entry]] = {}
+        for commit, entry in sent:
+            if commit > synced:
+                self.touched[entry.name.queue] = None
+            elif entry.held:
+                answered.setdefault(entry.name.queue, []).append(entry)
+        for name in touched:
+            queue = self.queues.get(name) or self.queue(name)
+            kept, entered, size = self.published.get(name), queue.entered, queue.bytes
+            ready, leased, delayed = queue.counts.values()
+            heads = {State.READY: ("", 0), State.LEASED: ("", 0)}
+            for state in heads:
+                order = queue.orders[state]
+                if chunks := order.names._chunks:
+                    first = chunks[0][0]
+                    head = order._by_first.get(first)
+                    if head is not None:
+                        heads[state] = first, head.name.receives
+                    elif kept is not None and kept.first == first:
+                        heads[state] = first, kept.receives  # It is packed, so nothing touched it.
+                    else:
+                        heads[state] = first, parse(self._packed[first]).receives
+            ready_head, leased_head = heads.values()
+            for entry in answered.get(name, ()):
+                count = entry.held.bit_count()
+                size += entry.batch.counted_bytes_of(entry.held)
+                entered += count
+                if entry.name.due is not None:
+                    delayed += count
+                    continue
+                ready += count
+                if not ready_head[0] or entry.batch.stem.id < ready_head[0]:
+                    ready_head = entry.batch.stem.id, 0
+            oldest = ready_head
+            if leased_head[0] and not "" < ready_head[0] < leased_head[0]:
+                oldest = leased_head
+            self.published[name] = QueueMetrics(
+                name=name,
+                ready=ready,
+                leased=leased,
+                delayed=delayed,
+                bytes=size,
+                first_ready=ready_head[0],
+                oldest_ready_receives=ready_head[1],
+                first=oldest[0],
+                receives=oldest[1],
+                entered=entered,
+                left=queue.left,
+            )
 
     def batch(self, id: str) -> tuple[BatchFile, int] | None:
         """Return the file that has the message `id`, and the message's index in it."""
@@ -785,6 +848,7 @@ class Index:
             self.untold.pop(dead_letter_path(name.stem.id, name.death.file), None)
         entry.due = due
         for loser in losers:
+            self.touched[loser.name.queue] = None  # Also of a file in `new/`.
             if loser.shares:
                 self._pass_on(loser, entry)
             if loser.name.state in COUNTED:
@@ -808,6 +872,8 @@ class Index:
         """Remove a name. Its messages that no other name lists are gone."""
         batch = entry.batch
         held = entry.held
+        if entry.name.state is State.SENT:
+            self.touched[entry.name.queue] = None
         batch.drop(entry, commit)
         entry.held = 0
         if entry.shares:
@@ -977,7 +1043,7 @@ class Index:
         for (queue, state), (ids, sizes) in found.items():
             self._listed = commit
             self.queue(queue).extend(state, ids, sum(sizes))
-            self.changed[queue] = None
+            self.changed[queue] = self.touched[queue] = None
         return [id for ids, _ in found.values() for id in ids], others
 
     @property
@@ -1082,6 +1148,7 @@ class Index:
         for entry in batch.entries:
             if entry.counted:
                 counted.append((entry, entry.counted))
+                self.touched[entry.name.queue] = None
                 self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(entry.counted)
         batch.line = line
         if line is not None and batch.groups is None and batch.stem.is_grouped:
@@ -1113,6 +1180,7 @@ class Index:
                 queue.order_by_group()
             elif stem.priority and queue.priorities is None and name.state is State.READY:
                 queue.order_by_priority()
+        self.touched[name.queue] = None
         queue.counts[name.state] += held.bit_count() - was.bit_count()
         if held:
             queue.bytes += entry.batch.counted_bytes_of(held)

@@ -237,7 +237,7 @@ class Moves:
         one. A message deleted by a purge doesn't count as having left its queue."""
         self._delete(entry, members)
         if entry.name.state in COUNTED and not is_purge:
-            self.index.queue(entry.name.queue).left += members.bit_count()
+            self.index.queues[entry.name.queue].left += members.bit_count()
 
     def _delete(self, entry: Entry, members: int) -> None:
         batch = entry.batch
@@ -413,10 +413,10 @@ class Moves:
         """Count messages that enter a queue, or change it; those that end are counted by `delete`."""
         if old.state in COUNTED:
             if new.queue != old.queue:
-                self.index.queue(old.queue).left += count
-                self.index.queue(new.queue).entered += count
+                self.index.queues[old.queue].left += count
+                self.index.queues[new.queue].entered += count
         elif new.state in COUNTED:
-            self.index.queue(new.queue).entered += count
+            self.index.queues[new.queue].entered += count
 
     def is_there(self, path: str) -> bool:
         """Return whether anything is at `path`; raise `DiskError` if that can't be told."""

@@ -130,6 +130,31 @@ class Questions:
         with self._changing:
             return answer()
 
+    def refresh(self) -> None:
+        """Publish all answers of this process, and all earlier changes of others.
+
+        Alone on the root, with no stage or set on its way, all is published, and no lock is taken.
+        """
+        try:
+            is_published = self._engine.has_published
+        except ValueError:
+            if not self._engine.sharing.is_over:
+                raise
+            return  # Closed meanwhile: `CHANGES` is unmapped, and what was known is published.
+        if not is_published:
+            self.up_to_date(self._engine.publish)
+
+    def overdue(self) -> Millis:
+        """Return how long ago the next lease or delay should have ended; 0: it goes on."""
+        index, now = self._engine.index, self._engine.moves.clock.monotonic()
+        due = index.hidden[0][0] if index.hidden[:1] else now
+        if due < now and self._changing.acquire(blocking=False):  # Else a commit may be ending it.
+            try:
+                due = index.next_due() or now
+            finally:
+                self._changing.release()
+        return Millis(max(0, now - due))
+
     def exact(self, answer: Callable[[], Found]) -> Found:
         """Return the result of `answer` while no other process changes anything.
 

@@ -1,10 +1,16 @@
-"""Views of queues: settings and counts, without a change."""
+"""Views of queues: their settings, and the counts that the last commit has published.
+
+Oldest leases, ages and the messages that a group blocks can't be published in constant time: those are
+looked up while no commit changes the index, in time that doesn't grow with what waits.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
+from operator import attrgetter
 from typing import Final
 
 from ..model.clock import Millis
@@ -16,27 +22,25 @@ from ..model.statistics import Ages, QueueMetrics
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .entries import Entry
-from .index import Index, QueueIndex
 from .moves import Moves
 
 MANY_RECEIVES: Final = 3
 """The oldest message is said to block its queue after so many receives."""
 
 
-_NO_MESSAGES: Final = QueueIndex(Index().unpack)
-"""Of a queue that never had one: many have none, and need no memory."""
-
-
 class QueueViews:
-    """The read-only views of queues. Not thread-safe."""
+    """The read-only views of queues. Thread-safe, but for `described` and `ages`."""
 
     def __init__(self, moves: Moves, catalog: Catalog) -> None:
         self._moves = moves
         self._catalog = catalog
 
+    def metrics(self, name: str) -> QueueMetrics:
+        """Return the published counts of a queue."""
+        return self._moves.index.published.get(name) or QueueMetrics(name=name)
+
     def queue(self, record: QueueRecord) -> Queue:
-        index = self._moves.index.queue(record.name)
-        oldest = _oldest(index)
+        metrics = self.metrics(record.name)
         return Queue(
             name=record.name,
             settings=record.settings,
@@ -44,14 +48,14 @@ class QueueViews:
             version=record.version,
             labels=record.labels,
             counts=Counts(
-                ready_count=index.counts[State.READY],
-                leased_count=index.counts[State.LEASED],
-                delayed_count=index.counts[State.DELAYED],
-                byte_count=index.bytes,
-                oldest=None if oldest is None else sent_at(oldest.first_id),
+                ready_count=metrics.ready,
+                leased_count=metrics.leased,
+                delayed_count=metrics.delayed,
+                byte_count=metrics.bytes,
+                oldest=sent_at(metrics.first) if metrics.first else None,
             ),
-            blocking=self._blocking(record, oldest),
-            traffic=Traffic(entered=index.entered, left=index.left),
+            blocking=self._blocking(record, metrics),
+            traffic=Traffic(entered=metrics.entered, left=metrics.left),
         )
 
     def described(
@@ -59,12 +63,14 @@ class QueueViews:
     ) -> Queue:
         """Return a queue with its obstacles and its oldest leases.
 
-        `reservations` are by the tokens of their leases. The oldest leases are those of the oldest
-        messages.
+        Without leases and strict groups, nothing but published counts is looked at. `reservations` are
+        by the tokens of their leases. The oldest leases are those of the oldest messages.
         """
         queue = self.queue(record)
-        leased = self._moves.index.queue(record.name).orders[State.LEASED].since("")
-        oldest = [entry for _, entry in islice(leased, OLDEST_LEASES)]
+        oldest: list[Entry] = []
+        if queue.counts.leased_count:
+            leased = self._moves.index.queue(record.name).orders[State.LEASED]
+            oldest = list(islice(leased, OLDEST_LEASES))
         leases = (
             lease for entry in oldest for lease in _leases_of(entry, reservations.get(entry.name.token))
         )
@@ -76,9 +82,14 @@ class QueueViews:
 
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
         """Return up to `limit` queues by name, above the name `after`."""
-        records, names = self._catalog.records, self._catalog.names.since(max(prefix, after))
-        found = islice((name for name in names if name != after), limit)
-        return [self.queue(records[name]) for name in found if name.startswith(prefix)]
+        records = self._catalog.listing()
+        first = bisect_left(records, prefix, key=_NAME_OF)
+        start = max(first, bisect_right(records, after, key=_NAME_OF))
+        return [
+            self.queue(record)
+            for record in records[start : start + limit]
+            if record.name.startswith(prefix)
+        ]
 
     def ages(self, name: str, bounds: Sequence[Millis]) -> Ages | None:
         """Return a queue's ready messages by age; None if there is no such queue."""
@@ -89,35 +100,17 @@ class QueueViews:
         counts = [more - less for more, less in pairwise([index.counts[State.READY], *older, 0])]
         return Ages(counts=tuple(counts))
 
-    def metrics_of(self, name: str) -> QueueMetrics | None:
-        """Return a queue's metrics; None if there is no such queue."""
-        if name not in self._catalog.records:
-            return None
-        index = self._moves.index.queues.get(name, _NO_MESSAGES)
-        head = index.head()
-        return QueueMetrics(
-            name=name,
-            ready=index.counts[State.READY],
-            leased=index.counts[State.LEASED],
-            delayed=index.counts[State.DELAYED],
-            bytes=index.bytes,
-            oldest_ready=None if head is None else sent_at(head.first_id),
-            oldest_ready_receives=0 if head is None else head.name.receives,
-            entered=index.entered,
-            left=index.left,
-        )
-
     def _obstacles(
         self, queue: Queue, reservations: Sequence[Reservation], is_disk_full: bool
     ) -> list[Obstacle]:
         counts, settings = queue.counts, queue.settings
-        index = self._moves.index.queue(queue.name)
+        total = counts.ready_count + counts.leased_count + counts.delayed_count
         obstacles: list[tuple[str, str]] = []
         if settings.sending == "paused":
             obstacles.append(("SENDING_PAUSED", "sending is paused"))
         for limit, there, unit in (
-            (settings.max_messages, index.total, "messages"),
-            (settings.max_bytes, index.bytes, "bytes"),
+            (settings.max_messages, total, "messages"),
+            (settings.max_bytes, counts.byte_count, "bytes"),
         ):
             if limit and there >= limit:
                 obstacles.append(("QUEUE_FULL", f"it is full, with {there} of {limit} {unit}"))
@@ -127,11 +120,14 @@ class QueueViews:
             )
         if settings.receiving == "paused":
             obstacles.append(("RECEIVING_PAUSED", "receiving is paused"))
-        if not counts.ready_count and index.total:
+        if not counts.ready_count and total:
             states = f"{counts.leased_count} leased, {counts.delayed_count} delayed"
             obstacles.append(("NOTHING_READY", f"no message is ready: {states}"))
-        blocked = counts.ready_count - index.available(settings)
-        if blocked and settings.group_order == "strict":
+        blocked = 0
+        if settings.group_order == "strict":
+            index = self._moves.index.queue(queue.name)
+            blocked = index.counts[State.READY] - index.available(settings)
+        if blocked:
             why = f"{blocked} of {counts.ready_count} ready messages wait for one of their group"
             obstacles.append(("GROUPS_BLOCKED", f"{why}, which is leased or delayed"))
         for each in reservations:
@@ -142,11 +138,9 @@ class QueueViews:
             obstacles.append(("MESSAGE_BLOCKS", f"message {queue.blocking.id}: {queue.blocking.why}"))
         return [Obstacle(reason=reason, explanation=text) for reason, text in obstacles]
 
-    def _blocking(self, record: QueueRecord, oldest: Entry | None) -> Blocking | None:
+    def _blocking(self, record: QueueRecord, metrics: QueueMetrics) -> Blocking | None:
         """Return the message that comes back again and again, if the oldest is one."""
-        if oldest is None:
-            return None
-        id, receives = oldest.first_id, oldest.name.receives
+        id, receives = metrics.first, metrics.receives
         limit, target = record.settings.max_receives, record.settings.dead_letter_queue
         if limit and receives >= limit and target not in self._catalog.records:
             why = (
@@ -186,11 +180,4 @@ def _leases_of(entry: Entry, reservation: Reservation | None) -> Iterator[OldLea
             )
 
 
-def _oldest(index: QueueIndex) -> Entry | None:
-    """Return the entry that holds the oldest message that is ready or leased."""
-    heads = (index.head(State.READY), index.head(State.LEASED))
-    return min((head for head in heads if head is not None), key=_first_id, default=None)
-
-
-def _first_id(entry: Entry) -> str:
-    return entry.first_id
+_NAME_OF: Final = attrgetter("name")

@@ -104,9 +104,9 @@ class Sender(Part):
         """By queue the request that needs many files, the answer so far, and what isn't written yet."""
         self._repeated: list[tuple[SendResults, int, SendResults, int]] = []
         """Messages with such a key: the answer, the position, and those of the first one."""
-        self._written: list[tuple[int, Entry]] = []
+        self.in_new: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
-        self.pending = (self._written,)
+        self.pending = (self.in_new,)
         self.ordered: list[Entry] = []
         """Entries that must be in their queue before this commit is answered: messages sent after the
         answer, to whichever process, come after them."""
@@ -138,7 +138,7 @@ class Sender(Part):
     def advance(self) -> None:
         """Move durable files from `new/` to their queues, or to `delay/`."""
         waiting: list[tuple[int, Entry]] = []
-        for commit, entry in self._written:
+        for commit, entry in self.in_new:
             if commit > self._moves.synced:
                 waiting.append((commit, entry))
             elif entry.held:
@@ -146,7 +146,7 @@ class Sender(Part):
                     publish(self._moves, entry)
                 except StoreError:
                     waiting.append((commit, entry))  # It is sent; the next commit tries again.
-        self._written[:] = waiting
+        self.in_new[:] = waiting
 
     def publish(self, ordered: Iterable[Entry]) -> list[Entry]:
         """Move durable files from `new/` to their queues; return those that the disk refuses to
@@ -159,17 +159,17 @@ class Sender(Part):
                 except StoreError as error:
                     log.warning("%s can't be published for now: %s", entry.name.path, error)
                     refused.append(entry)
-        self._written[:] = [(commit, entry) for commit, entry in self._written if entry.held]
+        self.in_new[:] = [(commit, entry) for commit, entry in self.in_new if entry.held]
         return refused
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
         """Publish durable files in `new/` that the disk refused to move."""
-        self._written += [(0, entry) for entry in entries]
+        self.in_new += [(0, entry) for entry in entries]
 
     def just_written(self) -> dict[str, list[Entry]]:
         """Return the undelayed messages that this commit has written, by queue, the oldest first."""
         found: dict[str, list[Entry]] = {}
-        for commit, entry in self._written:
+        for commit, entry in self.in_new:
             if commit == self._moves.commit and entry.name.due is None:
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
@@ -178,14 +178,14 @@ class Sender(Part):
         """Return the durable files in `new/` that the disk has refused to move so far."""
         return [
             entry
-            for commit, entry in self._written
+            for commit, entry in self.in_new
             if commit <= self._moves.synced and entry.held and entry.name.queue == queue
         ]
 
     def written(self, queue: str) -> tuple[int, int]:
         """Return the number and bytes of messages in `new/` that are not yet published."""
         held = held_bytes = 0
-        for _, entry in self._written:
+        for _, entry in self.in_new:
             if entry.name.queue == queue:
                 held += entry.held.bit_count()
                 held_bytes += entry.batch.counted_bytes_of(entry.held)
@@ -199,7 +199,7 @@ class Sender(Part):
     @property
     def has_durable(self) -> bool:
         """Whether a file in `new/` waits only for a commit."""
-        return any(commit <= self._moves.synced for commit, _ in self._written)
+        return any(commit <= self._moves.synced for commit, _ in self.in_new)
 
     def _admit(
         self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]
@@ -416,7 +416,8 @@ class Sender(Part):
         self._reader.keep(entry.batch, line, content)
         if file.keys:
             self._deduplication.register(entry, file.keys.items())
-        self._written.append((self._moves.commit, entry))
+        self.in_new.append((self._moves.commit, entry))
+        self._moves.index.touched[file.queue] = None
         if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
             self.ordered.append(entry)
         self._moves.statistics.count(file.queue, "send", count)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from .clock import Millis, stopwatch
 from .errors import StoreError
+from .message_ids import sent_at
 from .operations import Delete, Outcome, Purge, Receive, Request, Unfinished
 from .reservation_requests import Reservation, Reserve
 
@@ -114,22 +115,31 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMetrics:
-    """The metrics of a queue at one moment, from memory."""
+    """The counts of a queue at the end of a commit, with all that was answered until then."""
 
     name: str
-    ready: int
-    leased: int
-    delayed: int
-    bytes: int
+    ready: int = 0
+    leased: int = 0
+    delayed: int = 0
+    bytes: int = 0
     """Of bodies and attributes; without those of batches that weren't listed yet."""
-    oldest_ready: Millis | None
-    """Unix time at which the oldest message that is ready was sent; None: none is."""
-    oldest_ready_receives: int
+    first_ready: str = ""
+    """The id of the oldest message that is ready; "": none is."""
+    oldest_ready_receives: int = 0
     """How often it was received before."""
-    entered: int
+    first: str = ""
+    """The id of the oldest message that is ready or leased."""
+    receives: int = 0
+    """How often that was received."""
+    entered: int = 0
     """Messages that this process brought into the queue, as in `Traffic`."""
-    left: int
+    left: int = 0
     """Messages that this process deleted, let expire or moved away."""
+
+    @property
+    def oldest_ready(self) -> Millis | None:
+        """Unix time at which the oldest message that is ready was sent; None: none is."""
+        return sent_at(self.first_ready) if self.first_ready else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

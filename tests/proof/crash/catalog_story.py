@@ -167,12 +167,9 @@ class CatalogStory:
                 sources.setdefault(target, {})[name] = None
         if catalog.sources != sources:
             raise Broken(f"{engine.moves.owner} knows {catalog.sources}, and it is {sources}")
-        by_age = sorted(catalog.records.values(), key=lambda each: (each.created_at, each.name))
-        if [list(catalog.names), list(catalog.oldest_first())] != [
-            sorted(catalog.records),
-            [each.name for each in by_age],
-        ]:
-            raise Broken(f"{engine.moves.owner} lists {list(catalog.names)}")
+        listing, names = [record.name for record in catalog.listing()], sorted(catalog.records)
+        if (list(catalog.names), listing) != (names, names):
+            raise Broken(f"{engine.moves.owner} lists {list(catalog.names)}, {listing}")
         for other in self.engines.values():
             if other is not engine:
                 work = other.apply([])

@@ -40,7 +40,7 @@ def _synced_too_early(self: Moves) -> object:
 
 
 def _published_unsynced(self: Sender) -> None:
-    self._written = [(0, entry) for _, entry in self._written]
+    self.in_new = [(0, entry) for _, entry in self.in_new]
     _publish(self)
 
 

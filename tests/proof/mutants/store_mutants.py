@@ -48,6 +48,7 @@ _STAGES: Final = "tests/store/test_stages.py"
 _STAGES_ENDS: Final = "tests/store/test_stages_ends.py"
 _NAMES: Final = "tests/store/test_taken_names.py"
 _STORIES: Final = "tests/proof/crash/test_engine_crashes.py"
+_PUBLISHED: Final = "tests/store/test_published_counts.py"
 
 STORE_MUTANTS: Final = (
     # Syncs.
@@ -84,8 +85,8 @@ STORE_MUTANTS: Final = (
         breaks="the engine comes to rest",
         edits=edit(
             "engine/sender.py:Sender.advance",
-            "        self._written[:] = waiting\n",
-            "        self._written = waiting\n",
+            "        self.in_new[:] = waiting\n",
+            "        self.in_new = waiting\n",
         ),
         caught_by=("tests/store/test_engine_rest.py",),
     ),
@@ -1211,6 +1212,39 @@ STORE_MUTANTS: Final = (
             "queue.sent.add(sent_at(stem.id), held.bit_count())",
         ),
         caught_by=("tests/store/test_question_costs.py",),
+    ),
+    Mutant(
+        name="published-counts-drift",
+        breaks="a look at a queue tells what the last commit left there",
+        edits=edit(
+            "engine/index.py:Index._count",
+            "self.touched[name.queue] = None",
+            "self.touched.pop(name.queue, None)",
+        ),
+        caught_by=(_PUBLISHED,),
+    ),
+    Mutant(
+        name="an-answered-send-is-not-published",
+        breaks="a sent message is counted from the answer on",
+        edits=edit("engine/index.py:Index.publish", "elif entry.held:", "elif False:"),
+        caught_by=(_PUBLISHED,),
+    ),
+    Mutant(
+        name="a-send-that-another-process-deletes-stays-published",
+        breaks="a deleted message is counted no more, wherever its file was",
+        edits=edit("engine/index.py:Index.appear", "self.touched[loser.name.queue] = None", "pass")
+        + edit("engine/index.py:Index.disappear", "self.touched[entry.name.queue] = None", "pass"),
+        caught_by=(_PUBLISHED,),
+    ),
+    Mutant(
+        name="counts-are-published-before-a-stages-messages-are-there",
+        breaks="a published stage is counted from the answer on",
+        edits=edit(
+            "engine/engine.py:Engine.finish",
+            "self._has_answers_to_move = bool(self._ends_of_stages or self._ends_of_sets)",
+            "self._has_answers_to_move = False",
+        ),
+        caught_by=(_PUBLISHED,),
     ),
     Mutant(
         name="bytes-of-a-queue-drift",
