@@ -41,14 +41,9 @@ class GroupStory(Story):
         """The requests that are made, at the end of a story."""
         super().__init__(seed, model, **rest)
 
-    def run(self, steps: int) -> None:
-        super().run(steps)
-        try:
-            self._drain()
-        except AttributeError:
-            raise
-        except Exception as error:
-            raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
+    def _end(self) -> None:
+        super()._end()
+        self._drain()
 
     def _drain(self) -> None:
         """In the end every message is received and deleted: no group is stuck."""
