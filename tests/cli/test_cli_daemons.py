@@ -202,11 +202,7 @@ def test_without_compat_nothing_is_bounded_and_nothing_is_open_to_the_world(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = chosen(monkeypatch)
-    assert (found.root, found.grpc, found.http) == (
-        "./data",
-        ("127.0.0.1", 50051),
-        ("127.0.0.1", 8080),
-    )
+    assert (found.root, found.grpc, found.http) == ("./data", ("127.0.0.1", 50051), ("127.0.0.1", 8080))
     assert found.workers is None
 
 

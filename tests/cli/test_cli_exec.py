@@ -97,8 +97,7 @@ def test_a_message_stays_leased_while_its_command_runs(
     os.mkfifo(tmp_path / "go")
     client.queue("jobs").send("x")
     process = start(
-        *("receive", "jobs", "--visibility-timeout", "5s"),
-        *("--exec", f"cat {tmp_path}/go"),
+        *("receive", "jobs", "--visibility-timeout", "5s"), *("--exec", f"cat {tmp_path}/go")
     )
     ends: set[datetime] = set()
 

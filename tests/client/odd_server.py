@@ -174,7 +174,4 @@ class TaskCaller:
             self._loop.close()
 
 
-CALLERS: dict[str, Callable[..., Caller]] = {
-    "threads": ThreadCaller,
-    "tasks": TaskCaller,
-}
+CALLERS: dict[str, Callable[..., Caller]] = {"threads": ThreadCaller, "tasks": TaskCaller}

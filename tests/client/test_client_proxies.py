@@ -214,9 +214,7 @@ def test_a_receive_that_a_proxy_throttles_met_no_message_that_is_too_large(
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [page(404), status(12), page(413)],
-    ids=["HTTP 404", "UNIMPLEMENTED", "HTTP 413"],
+    "answer", [page(404), status(12), page(413)], ids=["HTTP 404", "UNIMPLEMENTED", "HTTP 413"]
 )
 def test_a_proxy_that_refuses_one_stream_turns_no_stream_off(connect: Connect, answer: Answer) -> None:
     with (

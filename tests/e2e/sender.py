@@ -67,9 +67,7 @@ class Sender:
         )
         messages = [
             spoolrack.Outgoing(
-                body=body,
-                attributes={COPY: copy},
-                deduplication_id=name if self.sends_once else "",
+                body=body, attributes={COPY: copy}, deduplication_id=name if self.sends_once else ""
             )
             for name, copy, (_, body) in zip(names, copies, numbered, strict=True)
         ]

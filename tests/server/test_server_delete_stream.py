@@ -69,9 +69,7 @@ async def test_a_client_may_ask_for_many_before_it_reads_an_answer(client: Clien
     assert await call.read() is grpc.aio.EOF
 
 
-async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
-    client: Client,
-) -> None:
+async def test_an_invalid_request_is_answered_and_its_stream_goes_on(client: Client) -> None:
     first, second, third, stale = await leased(client, 4)
     await client.release(stale)
     (again,) = await client.receive()

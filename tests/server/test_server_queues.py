@@ -100,11 +100,7 @@ async def test_queues_are_listed_in_order_a_page_at_a_time_and_none_twice(client
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [
-        rpc.ListQueuesRequest(page_size=-1),
-        rpc.ListQueuesRequest(page_token="a/b"),
-    ],
+    "request_", [rpc.ListQueuesRequest(page_size=-1), rpc.ListQueuesRequest(page_token="a/b")]
 )
 async def test_a_page_that_cannot_be_is_refused(
     client: Client, request_: rpc.ListQueuesRequest

@@ -105,12 +105,7 @@ async def test_each_kind_of_request_is_answered_as_its_unary_call_is(client: Cli
     await stream.call.write(delete(-4, deleted.receipt))
     found = [await stream.answer() for _ in range(4)]
     assert [answer.correlation_id for answer in found] == [1, 2, 3, -4]
-    assert [answer.WhichOneof("frame") for answer in found] == [
-        "extend",
-        "release",
-        "reject",
-        "delete",
-    ]
+    assert [answer.WhichOneof("frame") for answer in found] == ["extend", "release", "reject", "delete"]
     ends, wrong = found[0].extend.results
     assert ends.lease_expire_time.seconds >= extended.lease_expire_time.seconds + 500
     assert reason_of(wrong.error) == "INVALID_RECEIPT"
@@ -122,9 +117,7 @@ async def test_each_kind_of_request_is_answered_as_its_unary_call_is(client: Cli
     assert (await client.counts("dead")).ready_count == 1
 
 
-async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
-    client: Client,
-) -> None:
+async def test_an_invalid_request_is_answered_and_its_stream_goes_on(client: Client) -> None:
     await client.create()
     await client.create("other")
     await client.send(b"1")

@@ -58,9 +58,7 @@ async def test_a_client_may_send_many_before_it_reads_an_answer(client: Client) 
     assert await call.read() is grpc.aio.EOF
 
 
-async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
-    client: Client,
-) -> None:
+async def test_an_invalid_request_is_answered_and_its_stream_goes_on(client: Client) -> None:
     await client.create(max_message_size=3)
     requests = [
         request(1, b"1"),
@@ -99,8 +97,7 @@ async def test_a_stream_without_a_request_ends_well(client: Client) -> None:
 async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(client: Client) -> None:
     await client.create()
     method = client.channel.stream_stream(
-        "/spoolrack.v1.QueueService/StreamSend",
-        response_deserializer=rpc.StreamSendResponse.FromString,
+        "/spoolrack.v1.QueueService/StreamSend", response_deserializer=rpc.StreamSendResponse.FromString
     )
     call = method(iter([request(1, b"1").SerializeToString(), b"\xff\xff\xff"]))
     assert (await call.read()).correlation_id == 1

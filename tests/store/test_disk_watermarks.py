@@ -19,10 +19,7 @@ from tests.support.declared_queues import declare
 from tests.support.root_rig import SETTINGS, Bytes, Still, done, lay_out, settle
 
 ROOMY = Space(bytes=100 * MIB, files=10_000)
-LOW = [
-    Space(bytes=50 * MIB - 1, files=10_000),
-    Space(bytes=100 * MIB, files=999),
-]
+LOW = [Space(bytes=50 * MIB - 1, files=10_000), Space(bytes=100 * MIB, files=999)]
 
 
 class RoomDisk(LocalDisk):
@@ -63,9 +60,7 @@ def test_sends_and_chunks_stop_at_a_watermark_and_go_on_by_themselves(
 ) -> None:
     disk.room = low
     sent, staged = done(
-        engine,
-        Send(queue="q", bodies=[b"no"]),
-        Stage(stage="s", chunk=0, queue="q", bodies=[b"no"]),
+        engine, Send(queue="q", bodies=[b"no"]), Stage(stage="s", chunk=0, queue="q", bodies=[b"no"])
     )
     assert isinstance(sent.results[0], DiskFull)
     assert isinstance(staged, DiskFull)

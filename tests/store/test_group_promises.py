@@ -204,9 +204,7 @@ def test_a_receive_of_a_strict_group_ends_before_a_delayed_message(engine: Engin
     assert sorted(bodies(strict(engine, 10))) == ["a0", "a1", "b4"]
 
 
-def test_a_receive_of_a_strict_group_ends_before_what_its_own_batch_has_delayed(
-    engine: Engine,
-) -> None:
+def test_a_receive_of_a_strict_group_ends_before_what_its_own_batch_has_delayed(engine: Engine) -> None:
     send(engine, "aaa", "strict")
     first, second, third = strict(engine, 3)
     for message, delay in ((second, Millis(HOUR)), (first, Millis(0)), (third, Millis(0))):

@@ -28,11 +28,7 @@ from spoolrack_store.model.operations import (
     RejectMessages,
     Send,
 )
-from spoolrack_store.model.redrive_requests import (
-    MAX_RATE,
-    REDRIVE_MEMORY,
-    RedriveState,
-)
+from spoolrack_store.model.redrive_requests import MAX_RATE, REDRIVE_MEMORY, RedriveState
 from spoolrack_store.model.sealed import seal
 from spoolrack_store.model.settings import QueueSettings
 

@@ -251,9 +251,7 @@ def test_the_last_release_makes_a_dead_letter_with_its_reason(rig: Rig) -> None:
     rig.send("w", b"1")
     for number in range(3):
         request = ReleaseMessages(
-            queue="w",
-            receipts=receipts(rig.receive("w")),
-            explanation=f"failure {number}",
+            queue="w", receipts=receipts(rig.receive("w")), explanation=f"failure {number}"
         )
         answer = rig.ask(request)
         assert isinstance(answer, list)

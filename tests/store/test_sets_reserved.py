@@ -109,9 +109,7 @@ def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
     assert rig.ids_in() == ids
 
 
-def test_a_read_again_shows_the_same_messages_without_receipts_and_uncounted(
-    rig: SetRig,
-) -> None:
+def test_a_read_again_shows_the_same_messages_without_receipts_and_uncounted(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2", b"3")
     made = rig.reserve()
 

@@ -13,14 +13,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.operations import (
-    UNFINISHED,
-    Delivery,
-    Receive,
-    Request,
-    Send,
-    SendResults,
-)
+from spoolrack_store.model.operations import UNFINISHED, Delivery, Receive, Request, Send, SendResults
 from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
@@ -33,12 +26,7 @@ from tests.support.power_disk import Model
 LEASE = Millis(1_000)
 MOST_COMMITS = 50
 DYING = QueueSettings(max_receives=1, dead_letter_queue="dead")
-QUEUES = {
-    "q": DYING,
-    "other": DYING,
-    "third": QueueSettings(),
-    "dead": QueueSettings(),
-}
+QUEUES = {"q": DYING, "other": DYING, "third": QueueSettings(), "dead": QueueSettings()}
 
 
 class Rig:

@@ -7,12 +7,7 @@ import threading
 import pytest
 import spoolrack
 from spoolrack import Client, Redrive, RedriveState, aio
-from spoolrack.errors import (
-    InvalidRequest,
-    QueueNotFound,
-    RedriveNotFound,
-    RedriveRunning,
-)
+from spoolrack.errors import InvalidRequest, QueueNotFound, RedriveNotFound, RedriveRunning
 
 from tests.client.client_rig import LOOKS, until
 from tests.client.contract.conftest import World

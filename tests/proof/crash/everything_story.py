@@ -299,8 +299,7 @@ class EverythingStory(History):
         order = "fair" if self.ranks is None else "strict"
         return [
             CreateQueue(
-                name=name,
-                settings=replace(settings, group_order=order) if name == STRICT else settings,
+                name=name, settings=replace(settings, group_order=order) if name == STRICT else settings
             )
             for name, settings in self.settings.items()
         ]

@@ -10,13 +10,7 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.backoff import pause
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import NoDeadLetterQueue
-from spoolrack_store.model.operations import (
-    Delivery,
-    Receive,
-    RejectMessages,
-    ReleaseMessages,
-    Request,
-)
+from spoolrack_store.model.operations import Delivery, Receive, RejectMessages, ReleaseMessages, Request
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.engine_story import DEAD, DELAY, Broken, Seen, Story

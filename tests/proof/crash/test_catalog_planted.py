@@ -60,11 +60,7 @@ def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
 
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "messages deleted before the tombstone is durable": (Catalog, "_add_tombstone", _doomed_at_once),
-    "a folder removed before what left it is durable": (
-        Catalog,
-        "_advance_deletion",
-        _cleared_at_once,
-    ),
+    "a folder removed before what left it is durable": (Catalog, "_advance_deletion", _cleared_at_once),
     "a tombstone unlinked before all else is durably gone": (
         Catalog,
         "_advance_deletion",

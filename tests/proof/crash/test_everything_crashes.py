@@ -23,11 +23,7 @@ def test_all_features_together_keep_what_was_answered_and_come_to_rest(
     crashes = refused = ended = paused = 0
     for seed in SEEDS:
         story = EverythingStory(
-            seed,
-            model,
-            processes=processes,
-            can_sync_all=can_sync_all,
-            cache_bytes=10_000 * (seed % 2),
+            seed, model, processes=processes, can_sync_all=can_sync_all, cache_bytes=10_000 * (seed % 2)
         )
         story.run(100)
         crashes, refused = crashes + story.crashes, refused + story.refused

@@ -39,9 +39,7 @@ PLANTED = {"any receive is the last": _any_receive, "only a lease has a last rec
 
 
 MOST_STORIES: Final = 100
-STARTS: Final = {
-    "any receive is the last": 17,
-}
+STARTS: Final = {"any receive is the last": 17}
 """The stories that found them. After a change of the engine others may: all are told, these first."""
 
 

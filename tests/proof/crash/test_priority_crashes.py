@@ -71,9 +71,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 MOST_STORIES: Final = 100
-STARTS: Final = {
-    "dead letters lose their priority": 79,
-}
+STARTS: Final = {"dead letters lose their priority": 79}
 """The stories that found them. After a change of the engine others may: all are told, these first."""
 
 

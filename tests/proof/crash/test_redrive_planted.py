@@ -59,9 +59,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
 }
 
 
-STARTS: Final = {
-    "a record that is renamed before its content is durable": 43,
-}
+STARTS: Final = {"a record that is renamed before its content is durable": 43}
 """The stories that found them. After a change of the engine others may: all are told, these first."""
 
 

@@ -80,11 +80,7 @@ PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
         _forgotten_with_its_schedule_not_durably_gone,
     ),
     "its last tick is forgotten in time": (Catalog, "has_writer", _forgotten_in_time),
-    BESIDE_OTHERS: (
-        Stages,
-        "_is_to_be_forgotten",
-        _an_older_one_forgotten_in_time,
-    ),
+    BESIDE_OTHERS: (Stages, "_is_to_be_forgotten", _an_older_one_forgotten_in_time),
     "a manifest before its chunk": (Stages, "_sync", _not_synced),
     "a pause that stops nothing": (ScheduleCatalog, "_stage", _staged_although_it_is_paused),
 }

@@ -176,11 +176,7 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
 def _tell(first: int, processes: int, can_sync_all: bool, effort: int = FILES) -> None:
     for seed in seeds_from(first, MOST_STORIES):
         SetStory(
-            seed,
-            Model.ANY_SUBSET,
-            processes=processes,
-            can_sync_all=can_sync_all,
-            effort=effort,
+            seed, Model.ANY_SUBSET, processes=processes, can_sync_all=can_sync_all, effort=effort
         ).run(120)
 
 
@@ -212,9 +208,7 @@ def test_each_condition_of_the_slices_is_needed(planted: str, monkeypatch: pytes
         _tell(0, 2, True, effort=1)
 
 
-def test_a_process_that_others_overtook_reads_all_records(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_others_overtook_reads_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "RING", 2_000)
     relisted: list[int] = []
     relist = sharing.list_root

@@ -130,11 +130,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
         _not_waiting_for_the_moves,
     ),
     "an epoch forgotten before the next is durable": (Stages, "publish", _older_first),
-    "a manifest made before its chunks are durable": (
-        Stages,
-        "_sync_files",
-        lambda self, chunks: None,
-    ),
+    "a manifest made before its chunks are durable": (Stages, "_sync_files", lambda self, chunks: None),
     "a chunk kept that a power cut has torn": (Stages, "_is_whole", lambda self, chunk: True),
     "a chunk kept that a death has torn": (stages, "_is_short", lambda chunk, size: False),
     "a stage that begins a life whose record may come back": (Stages, "_leave_end", _taken_at_once),

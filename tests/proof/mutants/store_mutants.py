@@ -1401,10 +1401,7 @@ STORE_MUTANTS: Final = (
         name="a-leased-message-does-not-block-its-group",
         breaks="nothing of a strict group is leased behind what is leased or delayed",
         edits=edit("engine/index.py:_Group.end", "return self.hidden.first()", "return None"),
-        caught_by=(
-            "tests/store/test_group_promises.py",
-            "tests/store/test_killed_group_consumers.py",
-        ),
+        caught_by=("tests/store/test_group_promises.py", "tests/store/test_killed_group_consumers.py"),
     ),
     Mutant(
         name="strict-groups-share-a-receive",
