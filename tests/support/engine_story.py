@@ -231,11 +231,18 @@ class History:
         return Cut(Keep.SOME, (self.random.getrandbits(30),), contents)
 
 
+class Sums(Counter[str]):
+    """What happened in some stories, by the names of their counts."""
+
+    def least(self, *names: str) -> int:
+        return min(self[name] for name in names)
+
+
 def tell(
     kind: Callable[..., History], seeds: Iterable[int], model: Model, *, steps: int = 120, **rest: Any
-) -> Counter[str]:
+) -> Sums:
     """Run stories; return the sums of all that they count."""
-    sums: Counter[str] = Counter()
+    sums = Sums()
     for seed in seeds:
         story = kind(seed, model, **rest)
         story.run(steps)

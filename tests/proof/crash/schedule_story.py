@@ -154,6 +154,7 @@ class ScheduleStory(History):
             self._sync(owner)
             in_vain = in_vain + 1 if len(self.received) == before else 0
         lost = {tick for tick in self.promised - self.received.keys() if tick[0] not in self.excused}
+        self.ticks_sent, self.ticks_received = len(self.sent), len(self.received)
         if lost:
             raise Broken(f"sent and never received: {lost}")
 
