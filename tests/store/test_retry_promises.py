@@ -27,7 +27,8 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
-from tests.support.root_rig import NOW, Still, done, lay_out, opened, settle
+from tests.support.engines import commit
+from tests.support.root_rig import NOW, Still, lay_out, opened, settle
 
 WORN = QueueSettings(max_receives=3, dead_letter_queue="dead", visibility_timeout=Millis(HOUR))
 AT_EXPIRY = QueueSettings(
@@ -57,7 +58,7 @@ class Rig:
         settle(self.engine)
 
     def ask(self, request: object) -> object:
-        (answer,) = done(self.engine, request)  # type: ignore[arg-type]
+        (answer,) = commit(self.engine, request)  # type: ignore[arg-type]
         return answer
 
     def send(self, queue: str, *bodies: bytes) -> None:

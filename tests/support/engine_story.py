@@ -44,7 +44,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.declared_queues import declare
+from tests.support.engines import declare
 from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 from tests.support.recount import drifts, paths_in
