@@ -25,8 +25,9 @@ from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.changes import PATH as CHANGES
 from spoolrack_store.store import Store
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack, until
+from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support import STUCK
+from tests.support.waiting import until
 
 Launch = Callable[..., "Running"]
 

@@ -23,7 +23,8 @@ from spoolrack_server.cli.connection_options import _FEW
 from spoolrack_server.cli.line_reader import LARGEST, Lines
 from spoolrack_server.cli.ranges import Ranges
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack, until
+from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.support.waiting import until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 MANY = 3_500

@@ -11,8 +11,8 @@ from spoolrack import Client, Queue
 from spoolrack.errors import ReservationCommitted
 from spoolrack.testing import RunningServer, running_server
 
-from tests.client.client_rig import until
 from tests.support import STUCK
+from tests.support.waiting import until
 
 KIB = 1024
 

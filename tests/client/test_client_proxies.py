@@ -20,7 +20,6 @@ from spoolrack.errors import (
 )
 from spoolrack.testing import RunningServer, running_server
 
-from tests.client.client_rig import until
 from tests.client.lossy_root import QUICK
 from tests.client.odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
 from tests.support.breaking_proxy import (
@@ -34,6 +33,7 @@ from tests.support.breaking_proxy import (
     reset,
     status,
 )
+from tests.support.waiting import until
 
 RESETS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13)
 """Codes of RST_STREAM; 12 (INADEQUATE_SECURITY) is a refusal for gRPC."""

@@ -16,8 +16,8 @@ from spoolrack import aio
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 
-from tests.client.client_rig import until
 from tests.client.odd_server import ONCE, SERVICE
+from tests.support.waiting import until
 
 COUNT = 1_000
 Talk = Callable[[Iterator[rpc.StreamReceiveRequest]], Iterator[rpc.StreamReceiveResponse]]

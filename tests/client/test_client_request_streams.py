@@ -16,9 +16,9 @@ from spoolrack._transports.grpc_streams import LARGE
 from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 
-from tests.client.client_rig import until
 from tests.client.lossy_root import QUICK
 from tests.client.odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
+from tests.support.waiting import until
 
 Connect = Callable[..., Caller]
 

@@ -13,7 +13,7 @@ from spoolrack import RetryPolicy, aio
 from spoolrack.errors import ClientClosed, InvalidUrl, SpoolrackError, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 
-from tests.client.client_rig import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

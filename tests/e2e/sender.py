@@ -183,7 +183,7 @@ def arguments() -> argparse.ArgumentParser:
 def until_answered(
     call: Callable[[], Answer], told: str, queue: spoolrack.Queue, *but: type[SpoolrackError]
 ) -> Answer:
-    """Make a call until it is answered, or fails with one of these errors; `queue` waits for a server."""
+    """Repeat a call until it is answered, or fails as `but` says; `queue` waits for a server."""
     for _ in range(TRIES):
         try:
             return call()

@@ -112,12 +112,6 @@ def test_ids_are_told_apart_within_one_request_and_one_commit() -> None:
     assert len({*one.results, *two.results}) == 3
 
 
-def test_an_id_counts_in_its_own_queue_only() -> None:
-    rig = Rig(q=SETTINGS, r=SETTINGS)
-    rig.send("a")
-    assert rig.send("a", queue="r").duplicates == set()
-
-
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("end", ["ready", "leased", "deleted", "purged", "unlinked"])

@@ -106,15 +106,6 @@ def test_groups_take_turns_over_receives(engine: Engine) -> None:
     ]
 
 
-def test_a_received_message_tells_its_group(engine: Engine) -> None:
-    send(engine, ["a", "", "b"])
-    assert {message.body: message.group for message in receive(engine, 3)} == {
-        b"a0": "a",
-        b"1": "",
-        b"b2": "b",
-    }
-
-
 def test_messages_without_a_group_keep_their_order_beside_groups(engine: Engine) -> None:
     send(engine, ["", "a", "", "a", ""])
     assert [body for body in bodies(receive(engine, 5)) if body[0] != "a"] == ["0", "2", "4"]

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.model.clock import HOUR, SECOND, Millis
+from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import SendingPaused
 from spoolrack_store.model.operations import (
-    ChangeVisibility,
     CreateQueue,
-    Delete,
     Message,
     Receive,
     Send,
@@ -88,23 +86,6 @@ def test_a_paused_queue_hands_out_nothing_neither_what_is_ready_nor_what_is_just
     set_flow(engine, receiving="open")
     settle(engine)
     assert [each.body for each in receive(engine)] == [b"ready", b"fresh"]
-
-
-def test_leases_of_a_paused_queue_are_deleted_extended_released_and_expire(engine: Engine) -> None:
-    send(engine, b"deleted", b"extended", b"released")
-    deleted, extended, released = receive(engine)
-    set_flow(engine, receiving="paused", sending="paused")
-    results = commit(
-        engine,
-        Delete(queue="q", receipts=[str(deleted.receipt)]),
-        ChangeVisibility(queue="q", receipts=[str(extended.receipt)], visibility=Millis(90 * SECOND)),
-        ChangeVisibility(queue="q", receipts=[str(released.receipt)], visibility=Millis(0)),
-    )
-    assert results[0] == [None]
-    assert results[2] == [0]
-    assert not isinstance(results[1][0], Exception)
-    counts = engine.views.queue(engine.catalog.require("q")).counts
-    assert (counts.ready_count, counts.leased_count) == (1, 1)
 
 
 def test_a_lease_of_a_paused_queue_expires_and_is_counted_as_ready(tmp_path: Path) -> None:

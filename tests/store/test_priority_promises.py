@@ -21,7 +21,6 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.stage_requests import Publish, Stage
 
 from tests.support.engines import commit
 from tests.support.root_rig import NOW, Still, lay_out, opened, settle
@@ -55,11 +54,6 @@ def test_a_higher_priority_is_received_first_and_the_oldest_of_one(engine: Engin
     send(engine, [0, 5, 9, 5])
     send(engine, [5, 0, 9])
     assert bodies(receive(engine, 10)) == ["9-2", "9-2", "5-1", "5-3", "5-0", "0-0", "0-1"]
-
-
-def test_a_message_tells_its_priority(engine: Engine) -> None:
-    send(engine, [7, 0])
-    assert [message.priority for message in receive(engine, 2)] == [7, 0]
 
 
 def test_messages_sent_before_the_first_priority_keep_their_order_behind_it(engine: Engine) -> None:
@@ -114,14 +108,6 @@ def test_a_strict_group_has_the_order_of_its_sends_whatever_the_priorities(engin
     commit(engine, CreateQueue(name="strict", settings=QueueSettings(group_order="strict")))
     send(engine, [0, 9], "strict", groups={0: "a", 1: "a"})
     assert bodies(receive(engine, 2, "strict")) == ["0-0", "9-1"]
-
-
-def test_a_publication_keeps_the_priority_of_its_chunk(engine: Engine) -> None:
-    send(engine, [0, 3])
-    commit(engine, Stage(stage="s", chunk=0, queue="q", bodies=[b"staged"], priority=5))
-    commit(engine, Publish(writer="w", epoch=0, stages=["s"]))
-    settle(engine)
-    assert bodies(receive(engine, 3)) == ["staged", "3-1", "0-0"]
 
 
 @pytest.mark.parametrize("priority", [-1, 10])
