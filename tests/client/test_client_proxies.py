@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import spoolrack
@@ -21,7 +21,7 @@ from spoolrack.errors import (
 from spoolrack.testing import RunningServer, running_server
 
 from tests.client.lossy_root import QUICK
-from tests.client.odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
+from tests.client.odd_server import ONCE, PATIENCE, Connect, odd_server, sent
 from tests.support.breaking_proxy import (
     Answer,
     BreakingProxy,
@@ -66,8 +66,6 @@ REFUSALS: Final[dict[str, tuple[Answer, type[SpoolrackError], str]]] = {
     "UNKNOWN": (status(2, "Exception calling application"), SpoolrackError, "answered UNKNOWN"),
 }
 
-Connect = Callable[..., Caller]
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
@@ -88,20 +86,6 @@ def queue(server: RunningServer, request: pytest.FixtureRequest) -> Iterator[spo
 def proxy(server: RunningServer) -> Iterator[BreakingProxy]:
     with BreakingProxy(int(server.url.rsplit(":", 1)[1])) as proxy:
         yield proxy
-
-
-@pytest.fixture(params=CALLERS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Makes a caller, which is closed when the test ends."""
-    made: list[Caller] = []
-
-    def make(url: str, **more: Any) -> Caller:
-        made.append(CALLERS[request.param](url, **more))
-        return made[-1]
-
-    yield make
-    for caller in made:
-        caller.close()
 
 
 def test_sends_and_deletes_outlast_a_failing_proxy(
