@@ -31,7 +31,8 @@ from tests.support.engines import commit
 WHILE_HOLDING_LOCK = """
 import os, sys, time
 from random import Random
-from tests.store.test_root_open import do, opened
+from tests.store.test_root_open import opened
+from tests.support.engines import commit
 from spoolrack_store.model.operations import Send
 
 root, engine = opened(sys.argv[1])
