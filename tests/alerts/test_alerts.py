@@ -16,6 +16,7 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.app.application import Application
 from spoolrack_server.app.health import Health
 from spoolrack_server.http.gateway import Gateway
 from spoolrack_server.metrics.metrics import Row
@@ -164,7 +165,8 @@ async def gateway_over(
         store.on_failure(lambda error: health.fail(str(error)))
         observer = Observer(health, clock, processes)
         observer.begin(store.metrics, reaps=(background or BackgroundWork()).unlinks)
-        gateway = Gateway(store, health, clock, make_log(), observer=observer)
+        app = Application(store, clock, make_log())
+        gateway = Gateway(app, health, clock, make_log(), observer=observer)
         port = await gateway.start("127.0.0.1", 0)
         try:
             yield Rig(store, disk, f"http://127.0.0.1:{port}")

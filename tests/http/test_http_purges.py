@@ -50,6 +50,14 @@ async def test_a_purge_that_cannot_be_read_deletes_nothing(http: Http, query: st
     assert (await http.counts())["ready_count"] == 1
 
 
+async def test_a_purge_that_names_a_queue_beside_its_path_is_refused(http: Http) -> None:
+    await http.create()
+    refused = await http.ask(
+        "DELETE", "/q/messages", b'{"name": "r"}', {"Content-Type": "application/json"}
+    )
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+
+
 async def test_a_purge_of_a_queue_that_is_not_there_is_told_so(http: Http) -> None:
     refused = await http.ask("DELETE", "/q/messages")
     assert (refused.status, refused.reason) == (404, "QUEUE_NOT_FOUND")

@@ -1,9 +1,11 @@
-"""Releases and rejections over HTTP."""
+"""Extensions, releases and rejections over HTTP."""
 
 from __future__ import annotations
 
 import pytest
+from spoolrack_server.wire.json_form import time_text
 from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.model.clock import Millis
 
 from tests.support.http_rig import Answer, Http
 
@@ -12,6 +14,47 @@ async def leased(http: Http) -> tuple[str, dict[str, str]]:
     """Receive a message; return the path of it and the header that ends its lease."""
     got = await http.receive()
     return f"/q/messages/{got.id}", {"If-Match": got.headers["X-Message-Receipt"]}
+
+
+async def test_an_extended_lease_ends_later_with_the_same_receipt(
+    http: Http, clock: ManualClock
+) -> None:
+    await http.create()
+    id = await http.send()
+    path, match = await leased(http)
+    extended = await http.ask("POST", f"{path}/extend?visibility_timeout=60.5", headers=match)
+    assert extended.status == 200
+    assert extended.json == {"lease_expire_time": time_text(Millis(clock.wall() + 60_500))}
+    looked = await http.ask("GET", f"/q/messages/{id}")
+    assert looked.headers["X-Message-Lease-Expire-Time"] == extended.json["lease_expire_time"]
+    assert (await http.ask("DELETE", path, headers=match)).status == 202
+
+
+async def test_an_expired_lease_is_extended_by_its_last_receive(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    await http.send()
+    got = await http.receive("?visibility_timeout=1")
+    clock.advance(1_000)
+    url = f"/q/messages/{got.id}/extend?visibility_timeout=60"
+    match = {"If-Match": got.headers["X-Message-Receipt"]}
+    assert (await http.ask("POST", url, headers=match)).reason == "STALE_RECEIPT"
+    names = ("X-Message-Receive-Count", "X-Message-First-Receive-Time")
+    told = {**match, **{name: got.headers[name] for name in names}}
+    assert (await http.ask("POST", f"{url}&allow_expired=true", headers=told)).status == 200
+    assert (await http.counts())["leased_count"] == 1
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?visibility_timeout=0", "?visibility_timeout=43200.1", "?visibility_timeout=soon"]
+)
+async def test_an_extension_that_cannot_be_read_keeps_the_lease(http: Http, query: str) -> None:
+    await http.create()
+    await http.send()
+    path, match = await leased(http)
+    refused = await http.ask("POST", f"{path}/extend{query}", headers=match)
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert "visibility_timeout" in refused.json["message"]
+    assert (await http.counts())["leased_count"] == 1
 
 
 async def test_a_released_message_is_ready_again_after_its_delay(
@@ -58,8 +101,8 @@ async def test_a_rejection_without_a_dead_letter_queue_is_a_conflict(http: Http)
     assert (await http.counts())["leased_count"] == 1
 
 
-@pytest.mark.parametrize("act", ["release", "reject"])
-async def test_only_the_holder_of_the_present_lease_releases_and_rejects(http: Http, act: str) -> None:
+@pytest.mark.parametrize("act", ["extend?visibility_timeout=5", "release", "reject"])
+async def test_only_the_holder_of_the_present_lease_changes_it(http: Http, act: str) -> None:
     await http.create("dead")
     await http.create(max_receives=9, dead_letter_queue="dead")
     await http.send()

@@ -13,8 +13,8 @@ SCHEDULES = "/-/queues/q/schedules"
 JSON = {"Content-Type": "application/json"}
 
 
-async def put(http: Http, name: str, **content: Any) -> Answer:
-    return await http.ask("PUT", f"{SCHEDULES}/{name}", json.dumps(content), JSON)
+async def put(http: Http, name: str, /, *, method: str = "PUT", **content: Any) -> Answer:
+    return await http.ask(method, f"{SCHEDULES}/{name}", json.dumps(content), JSON)
 
 
 async def test_a_schedule_is_created_listed_paused_resumed_and_deleted(http: Http) -> None:
@@ -27,6 +27,7 @@ async def test_a_schedule_is_created_listed_paused_resumed_and_deleted(http: Htt
     assert made.json["next_tick_time"] > made.json["create_time"]
     assert (await put(http, "nightly", **wanted, **attributes)).json == made.json
     assert (await http.ask("GET", SCHEDULES)).json == {"schedules": [made.json]}
+    assert (await http.ask("GET", f"{SCHEDULES}/nightly")).json == made.json
     paused = await http.ask("POST", f"{SCHEDULES}/nightly/pause")
     assert (paused.status, paused.json["paused"]) == (200, True)
     assert "next_tick_time" not in paused.json
@@ -37,6 +38,35 @@ async def test_a_schedule_is_created_listed_paused_resumed_and_deleted(http: Htt
     )
     assert (await http.ask("DELETE", f"{SCHEDULES}/nightly")).status == 204
     assert (await http.ask("GET", SCHEDULES)).json == {"schedules": []}
+
+
+async def test_a_patch_changes_the_fields_of_a_schedule_that_it_names(http: Http) -> None:
+    await http.create()
+    attributes = {"attributes": {"kind": "x"}, "binary_attributes": {"raw": "AAE="}}
+    made = await put(http, "s", cron="30 6 * * *", body="b", group="g", **attributes)
+    time = {"cron": "0 7 * * *", "time_zone": "Asia/Tokyo"}
+    changed = await put(http, "s", method="PATCH", **time, group="")
+    assert changed.status == 200
+    assert changed.json["next_tick_time"] != made.json["next_tick_time"]
+    expected = {**made.json, **time, "group": "", "next_tick_time": changed.json["next_tick_time"]}
+    assert changed.json == expected
+    assert (await put(http, "s", method="PATCH")).json == changed.json
+    texts = await put(http, "s", method="PATCH", attributes={"kind": "y"}, binary_body="gA==")
+    assert texts.json["attributes"] == {"kind": "y"}
+    assert texts.json["binary_attributes"] == {}
+    assert texts.json["binary_body"] == "gA=="
+    assert (await http.ask("GET", f"{SCHEDULES}/s")).json == texts.json
+
+
+@pytest.mark.parametrize(
+    "content", [{"cron": "soon"}, {"name": "t"}, {"queue": "r"}, {"paused": True}, {"when": "now"}]
+)
+async def test_a_patch_that_cannot_be_read_changes_nothing(http: Http, content: Any) -> None:
+    await http.create()
+    made = await put(http, "s", cron="* * * * *")
+    refused = await put(http, "s", method="PATCH", body="new", **content)
+    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
+    assert (await http.ask("GET", f"{SCHEDULES}/s")).json == made.json
 
 
 async def test_a_body_that_is_no_text_is_told_in_base64(http: Http) -> None:
@@ -57,6 +87,7 @@ async def test_a_body_that_is_no_text_is_told_in_base64(http: Http) -> None:
         {"cron": "* * * * *", "binary_body": "?"},
         {"cron": "* * * * *", "body": "a", "binary_body": "AAE="},
         {"cron": "* * * * *", "when": "now"},
+        {"cron": "* * * * *", "name": "t"},
     ],
 )
 async def test_a_schedule_that_cannot_be_read_is_refused(http: Http, content: Any) -> None:
@@ -78,7 +109,8 @@ async def test_an_unknown_field_of_a_schedule_is_refused_with_the_known_ones(htt
 async def test_a_missing_and_a_differing_schedule_are_reported(http: Http) -> None:
     assert (await http.ask("GET", SCHEDULES)).reason == "QUEUE_NOT_FOUND"
     await http.create()
-    for method, path in (("DELETE", "s"), ("POST", "s/pause"), ("POST", "s/resume")):
+    paths = ("GET", "s"), ("PATCH", "s"), ("DELETE", "s"), ("POST", "s/pause"), ("POST", "s/resume")
+    for method, path in paths:
         missing = await http.ask(method, f"{SCHEDULES}/{path}")
         assert (missing.status, missing.reason) == (404, "SCHEDULE_NOT_FOUND")
     await put(http, "s", cron="* * * * *")

@@ -11,7 +11,6 @@ import pytest
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.app.application import Application
 from spoolrack_server.app.memory import MemoryLimiter
-from spoolrack_server.rpc.frames import FrameWriter
 from spoolrack_server.rpc.reservation_service import ReservationService
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
@@ -71,8 +70,8 @@ async def test_a_reservation_made_as_its_client_disconnects_is_undone_unless_rep
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
         app = Application(store, clock, make_log())
-        frames = FrameWriter(MemoryLimiter(make_log()).responses, app.access, app.leases, clock)
-        reserving = ReservationService(app.reservations, frames, store.root_id)
+        responses = MemoryLimiter(make_log()).responses
+        reserving = ReservationService(app.reservations, responses, store.root_id)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", bodies=[b"1"])).result()

@@ -17,6 +17,7 @@ from typing import Any
 
 import aiohttp
 from multidict import CIMultiDictProxy
+from spoolrack_server.app.application import Application
 from spoolrack_server.app.health import Health
 from spoolrack_server.http.gateway import Gateway
 from spoolrack_server.http.monitoring_endpoints import openapi
@@ -237,7 +238,7 @@ async def fragile(
     health, log = health or Health(), log or make_log()
     disk, clock = FaultyDisk(root), ManualClock()
     with Store.open(root, clock=clock, random=Random(1), disk=disk) as store:
-        gateway = Gateway(store, health, clock, log)
+        gateway = Gateway(Application(store, clock, log), health, clock, log)
         port = await gateway.start("127.0.0.1", 0)
         try:
             async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:

@@ -16,12 +16,12 @@ import asyncio
 import ctypes
 import gc
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, Protocol
 
 from spoolrack_store.model.clock import stopwatch
-from spoolrack_store.model.errors import MemoryLimit, StoreError
+from spoolrack_store.model.errors import Draining, MemoryLimit, StoreError
 from spoolrack_store.model.settings import MIB
 
 from ..system.cgroup import machine_memory, memory_limit
@@ -293,6 +293,15 @@ class Budget:
             yield
         finally:
             self.free(peer, taken)
+
+    @asynccontextmanager
+    async def awaited_share(self, peer: str, size: int) -> AsyncIterator[None]:
+        """Reserve `size` bytes, once they fit, while in flight; raise `Draining` after `end`."""
+        await self.wait_for(peer, size)
+        if not self.fits(peer, size):
+            raise Draining
+        with self.share(peer, size):
+            yield
 
     async def wait_for(self, peer: str, size: int) -> None:
         """Return when `size` bytes fit, or after `end`."""

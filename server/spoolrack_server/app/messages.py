@@ -116,22 +116,6 @@ class Messages:
             return MessagePage(messages=page.messages[:count], last=page.messages[count - 1].id)
         return page
 
-    @on_queue(Permission.RECEIVE)
-    async def after(
-        self, caller: Caller, queue: str, wanted: MessageFilter, after: str, limit: int
-    ) -> MessagePage:
-        """Return up to `limit` messages above the id `after`, without their bodies: for a list whose
-        filter is relative to the time."""
-        look = partial(
-            self._store.page,
-            queue,
-            wanted,
-            after=after and bounds.message_id(after),
-            limit=limit,
-            max_body_bytes=0,
-        )
-        return await self._access.read(look)
-
     async def beginnings(self, messages: Sequence[Message], most: int) -> Sequence[bytes | None]:
         """Return the first bytes of each body that can be read cheaply, of messages that the caller was
         shown."""

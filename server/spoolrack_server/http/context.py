@@ -71,12 +71,14 @@ class HttpContext:
     async def asked(
         self, request: web.Request, kind: type[Request], *, without: Collection[str] = ()
     ) -> Request:
-        """Return the contract's request in the body, the query and the path together; the names in
-        `without` are none of its fields. Raise `InvalidRequest`."""
+        """Return the contract's request in the body, the query and the path together; names in
+        `without` are the handler's, and no fields of it. Raise `InvalidRequest`."""
         content, named = await self.json(request), {**request.query, **request.match_info}
         if twice := sorted(content.keys() & named.keys()):
             rule = "goes into the path or the query alone"
             raise InvalidRequest(what=twice[0], value=str(content[twice[0]]), rule=rule)
+        for name in without:
+            named.pop(name, None)
         return parsed(content | named, kind, without=without)
 
     def drain(self) -> None:

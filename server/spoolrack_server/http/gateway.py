@@ -17,11 +17,9 @@ from typing import Final
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, StoreError
-from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
 from ..app.application import Application
-from ..app.concurrency import ConcurrencyLimit
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
 from ..dashboard.assets import dashboard_routes
@@ -57,12 +55,11 @@ class Gateway:
 
     def __init__(
         self,
-        store: Store,
+        app: Application,
         health: Health,
         clock: Clock,
         log: Log,
         http_limits: HttpLimits | None = None,
-        workers: ConcurrencyLimit | None = None,
         watch: Instrumentation | None = None,
         observer: Observer | None = None,
         access_control: AccessControl | None = None,
@@ -72,8 +69,8 @@ class Gateway:
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(access_control or AccessControl())
-        self._app = Application(store, clock, log, workers, observer.with_consumers)
-        self._context = HttpContext(self._app, clock, log, http_limits, memory)
+        self._app = app
+        self._context = HttpContext(app, clock, log, http_limits, memory)
         application = self._application((*routes(self._context, health, observer), *dashboard_routes()))
         self._listener = HttpListener(application, self._context.http_limits, log, self._refuse_head)
 

@@ -1,4 +1,4 @@
-"""The endpoints of messages: send, receive, get, list, release, reject, delete, purge.
+"""The endpoints of messages: send, receive, get, list, extend, release, reject, delete, purge.
 
 Owns the leases between the store and the client: a message whose response could not be written, or
 whose client was gone before, is released at once. A large body is in memory only until its first byte
@@ -290,6 +290,23 @@ class MessageEndpoints:
             raise error
         return web.Response(status=202)
 
+    async def extend(self, request: web.Request) -> web.StreamResponse:
+        queue = queue_of(request)
+        receipt = headers.required_receipt(request.headers, id_of(request))
+        last = headers.last_receive(request.query, request.headers)
+        visibility = headers.visibility(request.query)
+        if visibility is None:
+            rule = "must be given: the seconds from now to the end of the lease"
+            raise InvalidRequest(what="the parameter visibility_timeout", value="", rule=rule)
+        last_receives = {} if last is None else {0: last}
+        extended = self._app.leases.extend(
+            request[CALLER], queue, [(receipt, visibility)], last_receives
+        )
+        (end,) = await extended.answered()
+        if isinstance(end, StoreError):
+            raise end
+        return web.json_response({"lease_expire_time": time_text(end)})
+
     async def release(self, request: web.Request) -> web.StreamResponse:
         queue = queue_of(request)
         receipt = headers.required_receipt(request.headers, id_of(request))
@@ -315,7 +332,7 @@ class MessageEndpoints:
         return web.Response(status=204)
 
     async def purge(self, request: web.Request) -> web.StreamResponse:
-        asked = await self._context.asked(request, rpc.PurgeQueueRequest, without=("queue",))
+        asked = await self._context.asked(request, rpc.PurgeQueueRequest, without=("queue", "name"))
         purged = await self._app.queues.purge(
             request[CALLER],
             queue_of(request),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
+from google.protobuf.field_mask_pb2 import FieldMask
 from google.protobuf.message import Message as Contract
 from spoolrack.v1 import redrive_service_pb2 as redrive_rpc
 from spoolrack.v1 import reservation_service_pb2 as reservation_rpc
@@ -24,10 +25,13 @@ from spoolrack_store.model.stage_requests import StageInfo
 from ..app.bounds import MAX_COUNT, place
 from ..app.caller import Caller
 from ..wire import convert
-from ..wire.json_form import rendered
+from ..wire.json_form import parsed, rendered
 from . import request_bodies
 from .context import HttpContext, answer
 from .request_checks import CALLER
+
+_NAMES: Final = ("queue", "name", "schedule")
+"""Of a schedule, which its path tells."""
 
 
 class ScheduleEndpoints:
@@ -45,9 +49,7 @@ class ScheduleEndpoints:
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         names = request.match_info
-        asked = await self._context.asked(
-            request, schedule_rpc.Schedule, without=("queue", "name", "schedule")
-        )
+        asked = await self._context.asked(request, schedule_rpc.Schedule, without=_NAMES)
         made = await self._schedules.create(
             request[CALLER],
             names["queue"],
@@ -59,6 +61,22 @@ class ScheduleEndpoints:
             group=asked.group,
         )
         return answer(rendered(convert.schedule(made)), status=201)
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        names = request.match_info
+        found = await self._schedules.get(request[CALLER], names["queue"], names["schedule"])
+        return answer(rendered(convert.schedule(found)))
+
+    async def patch(self, request: web.Request) -> web.StreamResponse:
+        """Change the fields that are named; attributes are replaced as a whole."""
+        names, content = request.match_info, await self._context.json(request)
+        asked = parsed(content, schedule_rpc.Schedule, without=_NAMES)
+        mask = FieldMask(paths={name.removeprefix("binary_") for name in content})
+        changes = convert.schedule_changes(asked, mask)
+        changed = await self._schedules.update(
+            request[CALLER], names["queue"], names["schedule"], changes
+        )
+        return answer(rendered(convert.schedule(changed)))
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         names = request.match_info

@@ -92,6 +92,13 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
         ),
         Route(
             "POST",
+            "/{queue}/messages/{id}/extend",
+            messages.extend,
+            Leases.extend,
+            parameters=("visibility_timeout", "allow_expired"),
+        ),
+        Route(
+            "POST",
             "/{queue}/messages/{id}/release",
             messages.release,
             Leases.release,
@@ -130,7 +137,9 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
         ),
         # Schedules, stages, reservations and redrives.
         Route("GET", f"{queue}/schedules", schedules.list_schedules, Schedules.list, is_page=True),
+        Route("GET", schedule, schedules.get, Schedules.get, is_page=True),
         Route("PUT", schedule, schedules.put, Schedules.create),
+        Route("PATCH", schedule, schedules.patch, Schedules.update),
         Route("DELETE", schedule, schedules.delete, Schedules.delete),
         Route("POST", f"{schedule}/pause", schedules.pause, Schedules.pause),
         Route("POST", f"{schedule}/resume", schedules.resume, Schedules.pause),

@@ -333,12 +333,11 @@ class Server:
         from ..http.gateway import Gateway
 
         self._gateway = Gateway(
-            store,
+            Application(store, self._clock, self._log, self._workers, self.observer.with_consumers),
             self._health,
             self._clock,
             self._log,
             self._http_limits,
-            self._workers,
             self._watch,
             self.observer,
             access_files.access_control,
@@ -350,14 +349,13 @@ class Server:
         if self.sqs_port is None:
             return
         from ..sqs.signatures import Authenticator
-        from ..sqs.sqs_endpoint import endpoint as sqs_endpoint
+        from ..sqs.sqs_endpoint import SqsEndpoint
 
-        self._sqs = sqs_endpoint(
-            store,
+        self._sqs = SqsEndpoint(
+            Application(store, self._clock, self._log, self._workers),
             self._clock,
             self._log,
             self._http_limits,
-            self._workers,
             self._watch,
             access_files.access_control,
             self._memory,

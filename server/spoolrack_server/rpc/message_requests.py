@@ -1,14 +1,20 @@
-"""Requests that change messages, unary or of a stream: to a use case, and its result to a response."""
+"""Requests about messages, unary or of a stream: to a use case, and its result to a response."""
 
 from __future__ import annotations
 
+import asyncio
+
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_store.model.clock import Millis
 
 from ..app.application import Application
+from ..app.bounded_receives import LeasedMessages
 from ..app.caller import Caller
 from ..app.store_access import Submitted
 from ..wire import encoding, lease_changes
 from ..wire.outgoing_messages import send_of
+from .authorized_calls import Context
+from .calls import CallIsOver, put, write
 
 
 class MessageRequests:
@@ -41,3 +47,29 @@ class MessageRequests:
         changes = lease_changes.rejections(request.rejections)
         rejected = self._leases.reject(caller, request.queue, changes)
         return Submitted(rejected.futures, lambda: lease_changes.reject_response(rejected.result()))
+
+
+async def hand_over(
+    leased: LeasedMessages, context: Context, wall: Millis, writes: asyncio.Lock | None = None
+) -> None:
+    """Write messages in one response; return the leases that the transport didn't take.
+
+    Of a stream, which takes one response at a time, `writes` is held meanwhile; the task that hands
+    over must be no call's, which is cancelled.
+    """
+    response = encoding.deliveries(leased.deliveries, wall, in_stream=writes is not None)
+    # The bodies are in the response now.
+    leased.deliveries = []
+    try:
+        if writes is not None:
+            async with writes:
+                await put(context, response)
+        elif leased.receipts:
+            await write(context, response)
+        else:
+            await put(context, response)  # Nothing has to go back.
+    except CallIsOver:
+        leased.give_back()
+        raise
+    finally:
+        leased.free()

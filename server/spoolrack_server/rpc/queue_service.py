@@ -16,13 +16,13 @@ from spoolrack_store.model.errors import InvalidRequest
 from spoolrack_store.model.operations import Receive
 
 from ..app.application import Application
+from ..app.bounded_receives import BoundedReceives
 from ..app.store_access import Submitted
 from ..app.trace_context import context_in
 from ..wire import convert, outgoing_messages
 from .authorized_calls import Context, current_caller, current_consumer
 from .calls import Requests
-from .frames import FrameWriter
-from .message_requests import MessageRequests
+from .message_requests import MessageRequests, hand_over
 from .receive_streams import ReceiveStreams
 from .streams import StreamOperation, Streams
 
@@ -35,14 +35,14 @@ class QueueService:
         app: Application,
         clock: Clock,
         requests: MessageRequests,
-        frames: FrameWriter,
+        receives: BoundedReceives,
         streams: Streams,
         receive_streams: ReceiveStreams,
     ) -> None:
         self._app = app
         self._clock = clock
         self._requests = requests
-        self._frames = frames
+        self._receives = receives
         self._streams = streams
         self._receive_streams = receive_streams
 
@@ -121,8 +121,7 @@ class QueueService:
         if request.max_bytes < 0:
             raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
         max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
-        leased = await self._frames.lease_now(
-            context,
+        leased = await self._receives.lease_now(
             current_caller(),
             Receive(
                 queue=convert.queue_name(request.queue),
@@ -135,8 +134,9 @@ class QueueService:
                 wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
                 consumer=current_consumer(context),
             ),
+            context.peer(),
         )
-        await leased.hand_over()
+        await hand_over(leased, context, self._clock.wall())
 
     async def StreamReceive(self, requests: Requests, context: Context) -> None:
         await self._receive_streams.serve(requests, context)

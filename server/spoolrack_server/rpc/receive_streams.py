@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.credits import UNBOUNDED
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import Receive
 
+from ..app.bounded_receives import BoundedReceives
 from ..app.leases import Leases
 from ..app.store_access import FRAME_BYTES, Submitted
 from ..wire import convert
@@ -28,8 +29,7 @@ from ..wire.encoding import ResponseTags
 from .authorized_calls import Context, current_caller, current_consumer
 from .calls import Requests, outlast, put
 from .flow_control import FlowControl
-from .frames import FrameWriter
-from .message_requests import MessageRequests
+from .message_requests import MessageRequests, hand_over
 from .streams import StreamOperation, Streams
 
 NAME: Final = "StreamReceive"
@@ -63,11 +63,17 @@ class ReceiveStreams:
     """The receive streams of one server. Lives in one event loop."""
 
     def __init__(
-        self, leases: Leases, requests: MessageRequests, frames: FrameWriter, streams: Streams
+        self,
+        leases: Leases,
+        requests: MessageRequests,
+        receives: BoundedReceives,
+        streams: Streams,
+        clock: Clock,
     ) -> None:
         self._leases = leases
         self._requests = requests
-        self._frames = frames
+        self._receives = receives
+        self._clock = clock
         self._streams = streams
         self._draining = False
         self._flow_controls: set[FlowControl] = set()
@@ -114,7 +120,7 @@ class ReceiveStreams:
         """Lease messages and write them, as long as the flow control has credits."""
         flow_control = wanted.flow_control
         credits = flow_control.credits
-        caller, consumer = current_caller(), current_consumer(context)
+        caller, consumer, peer = current_caller(), current_consumer(context), context.peer()
         self._flow_controls.add(flow_control)
         writing: deque[asyncio.Task[None]] = deque()
         try:
@@ -127,8 +133,7 @@ class ReceiveStreams:
                 await flow_control.wait()
                 if self._draining:
                     raise Draining
-                leased = await self._frames.lease(
-                    context,
+                leased = await self._receives.lease(
                     caller,
                     Receive(
                         queue=wanted.queue,
@@ -139,11 +144,14 @@ class ReceiveStreams:
                         credits=credits,
                         consumer=consumer,
                     ),
+                    peer,
                 )
                 if leased is not None:
                     # While it is written, the next receive waits in the store, where the next commit
                     # finds it, and can lease messages that it sends.
-                    writing.append(asyncio.create_task(leased.hand_over(writes)))
+                    writing.append(
+                        asyncio.create_task(hand_over(leased, context, self._clock.wall(), writes))
+                    )
                     # Nothing of it is held while the next is awaited.
                     del leased
         finally:

@@ -13,19 +13,19 @@ from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack_store.model.errors import Draining
 from spoolrack_store.model.reservation_requests import Reservation
 
+from ..app.memory import Budget
 from ..app.reservations import Reservations
 from ..wire import convert
 from .authorized_calls import Context, current_caller
-from .calls import CallIsOver, write
-from .frames import FrameWriter
+from .calls import CallIsOver, put, write
 
 
 class ReservationService:
     """Those handlers. Lives in one event loop."""
 
-    def __init__(self, reservations: Reservations, frames: FrameWriter, root_id: str) -> None:
+    def __init__(self, reservations: Reservations, responses: Budget, root_id: str) -> None:
         self._reservations = reservations
-        self._frames = frames
+        self._responses = responses
         self._root_id = root_id
         self._draining = False
 
@@ -79,7 +79,8 @@ class ReservationService:
                 response.runs.extend(map(convert.run, page.runs))
             else:
                 response.messages.extend(map(convert.message, page.messages))
-            await self._frames.put(context, response)
+            async with self._responses.awaited_share(context.peer(), response.ByteSize()):
+                await put(context, response.SerializeToString())
 
     async def CommitReservations(
         self, request: rpc.CommitReservationsRequest, context: Context

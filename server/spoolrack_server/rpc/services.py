@@ -15,6 +15,7 @@ from typing import Any, Final
 from spoolrack_store.model.clock import Clock
 
 from ..app.application import Application
+from ..app.bounded_receives import BoundedReceives
 from ..app.caller import permission_of
 from ..app.leases import Leases
 from ..app.memory import Budget
@@ -30,7 +31,6 @@ from ..wire.contract import SERVED
 from .authorized_calls import MethodPermission
 from .calls import ServedMethod
 from .external_scaler import ExternalScaler
-from .frames import FrameWriter
 from .message_requests import MessageRequests
 from .queue_service import QueueService
 from .receive_streams import ReceiveStreams
@@ -116,16 +116,17 @@ class Services:
         watch: Instrumentation | None = None,
     ) -> None:
         """`responses` bounds the bytes of messages in unsent responses."""
-        self._frames = FrameWriter(responses, app.access, app.leases, clock)
+        receives = BoundedReceives(responses, app.access, app.leases)
+        self._responses = responses
         self._streams = Streams(watch)
         requests = MessageRequests(app)
-        self._receive_streams = ReceiveStreams(app.leases, requests, self._frames, self._streams)
+        self._receive_streams = ReceiveStreams(app.leases, requests, receives, self._streams, clock)
         root_id = app.access.store.root_id
-        self._reservations = ReservationService(app.reservations, self._frames, root_id)
+        self._reservations = ReservationService(app.reservations, responses, root_id)
         self._scaler = ExternalScaler(app.queues, clock)
         self._servicers: Mapping[str, object] = {
             "QueueService": QueueService(
-                app, clock, requests, self._frames, self._streams, self._receive_streams
+                app, clock, requests, receives, self._streams, self._receive_streams
             ),
             "StagingService": StagingService(app.stages, root_id),
             "ReservationService": self._reservations,
@@ -145,7 +146,7 @@ class Services:
         self._streams.drain()
         self._reservations.drain()
         self._scaler.drain()
-        self._frames.drain()
+        self._responses.end()
 
     def methods(self) -> Mapping[str, ServedMethod]:
         """Return the methods by name."""

@@ -20,12 +20,10 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import Draining, MessageTooLarge, StoreError
-from spoolrack_store.store import Store
 
 from ..access.access_control import AccessControl
 from ..app.application import Application
 from ..app.caller import Caller, Permission
-from ..app.concurrency import ConcurrencyLimit
 from ..app.memory import MemoryLimiter
 from ..app.trace_context import context_in
 from ..http import request_bodies
@@ -93,22 +91,24 @@ class SqsEndpoint:
 
     def __init__(
         self,
-        context: HttpContext,
+        app: Application,
         clock: Clock,
         log: Log,
+        http_limits: HttpLimits | None,
         watch: Instrumentation,
-        authenticator: Authenticator,
         access_control: AccessControl,
-        url: str | None = None,
+        memory: MemoryLimiter,
+        authenticator: Authenticator,
+        url: str | None,
     ) -> None:
         """`url` is where clients reach this server, without a path; None: where each request says."""
-        self._context = context
+        self._context = context = HttpContext(app, clock, log, http_limits, memory)
         self._log = log
         self._watch = watch
         self._authenticator = authenticator
         self._guard = access_control
         self._url = url
-        self._operations = SqsOperations(context.app, context.memory, clock)
+        self._operations = SqsOperations(app, memory, clock)
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
         """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
         self._known: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
@@ -329,23 +329,6 @@ class SqsEndpoint:
             headers={**headers, **_ids(id)},
             content_type=protocol.CONTENT_TYPE,
         )
-
-
-def endpoint(
-    store: Store,
-    clock: Clock,
-    log: Log,
-    http_limits: HttpLimits | None,
-    workers: ConcurrencyLimit,
-    watch: Instrumentation,
-    access_control: AccessControl,
-    memory: MemoryLimiter,
-    authenticator: Authenticator,
-    url: str | None,
-) -> SqsEndpoint:
-    """Return an endpoint that shares only the store, the bounds and the metrics with the rest."""
-    context = HttpContext(Application(store, clock, log, workers), clock, log, http_limits, memory)
-    return SqsEndpoint(context, clock, log, watch, authenticator, access_control, url)
 
 
 def _protocol(request: web.BaseRequest) -> _WireProtocol:

@@ -125,15 +125,11 @@ def _attributes(attributes: Mapping[str, Attribute]) -> dict[str, dict[str, str]
 def parsed(
     content: Mapping[str, Any], kind: type[Request], *, without: Collection[str] = ()
 ) -> Request:
-    """Return the request that JSON or a query states; raise `InvalidRequest`, which names the field.
-
-    Names in `without` are no fields of it.
-    """
+    """Return the request that JSON or a query states, `without` some of its fields; raise
+    `InvalidRequest`, which names the field."""
     readers = {name: each for name, each in _readers(kind.DESCRIPTOR).items() if name not in without}
     found: dict[str, Any] = {}
     for name, value in content.items():
-        if name in without:
-            continue
         if name not in readers:
             rule = f"must be one of {', '.join(sorted(readers))}"
             raise InvalidRequest(what="the field", value=name, rule=rule)

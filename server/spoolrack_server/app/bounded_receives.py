@@ -1,0 +1,162 @@
+"""Receives within the memory for responses.
+
+Messages are counted from their lease until the transport has taken them. The store reads bodies as it
+leases, so memory, at least for the queue's largest message, is reserved before: a stream waits for it,
+a single call is refused with `MemoryLimit`. A receive that waits for a send reserves nothing; if there
+is no memory when it is answered, its messages are released.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import MemoryLimit, StoreError
+from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY, Delivery, Receive
+from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE, MIB
+
+from .caller import Caller
+from .leases import Leases, receipts_of
+from .memory import Budget
+from .store_access import StoreAccess
+
+USUAL: Final = 4 * MIB
+"""Bytes up to which a receive needs no room before its lease, as long as half of the budget is free."""
+MEMORY_TIMEOUT: Final = 5.0
+"""Seconds that a single call waits for room."""
+MOST_KNOWN: Final = 10_000
+
+
+class BoundedReceives:
+    """The receives of a front whose responses are bounded by connection. Lives in one event loop."""
+
+    def __init__(self, budget: Budget, access: StoreAccess, leases: Leases) -> None:
+        self._budget = budget
+        self._access = access
+        self._leases = leases
+        self._refused: dict[str, int] = {}
+        """By queue, the bytes of messages that went back for want of room: the queue's limit was lower
+        then."""
+
+    async def lease(self, caller: Caller, wanted: Receive, peer: str) -> LeasedMessages | None:
+        """Lease messages for a stream of the connection `peer`, when there is memory for them; None:
+        try again.
+
+        Raises what `Leases.receive` raises. When the caller is cancelled before, nothing stays
+        leased.
+        """
+        size = self._size(wanted)
+        if not self._is_free(peer, size):
+            await self._budget.wait_for(peer, size)
+            if not self._budget.fits(peer, size):
+                return None
+            found = await self._lease_at_once(peer, size, caller, wanted)
+            if found is not None:
+                return found
+        return await self._lease_then_count(peer, caller, wanted)
+
+    async def lease_now(self, caller: Caller, wanted: Receive, peer: str) -> LeasedMessages:
+        """Lease messages for a single call. Raise `MemoryLimit` without memory for them."""
+        size = self._size(wanted)
+        if not self._is_free(peer, size):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MEMORY_TIMEOUT):
+                    await self._budget.wait_for(peer, size)
+            found = await self._lease_at_once(peer, size, caller, wanted)
+            if found is not None:
+                return found
+        found = await self._lease_then_count(peer, caller, wanted)
+        if found is None:
+            raise self._budget.full()
+        return found
+
+    def _is_free(self, peer: str, size: int) -> bool:
+        """Return whether messages of at most `size` bytes need no memory before their lease."""
+        half = self._budget.total // 2
+        return size <= USUAL and self._budget.used <= half and self._budget.fits(peer, size)
+
+    async def _lease_at_once(
+        self, peer: str, size: int, caller: Caller, wanted: Receive
+    ) -> LeasedMessages | None:
+        """Lease ready messages in room that is taken before; None if none is. Raise `MemoryLimit`."""
+        with self._budget.share(peer, size):
+            deliveries = await self._leases.receive(caller, replace(wanted, wait=Millis(0)))
+        return self._counted(peer, wanted.queue, deliveries) if deliveries else None
+
+    async def _lease_then_count(
+        self, peer: str, caller: Caller, wanted: Receive
+    ) -> LeasedMessages | None:
+        """Lease messages that are ready, or come; None if there is no room, and they go back."""
+        deliveries = await self._leases.receive(caller, wanted)
+        try:
+            return self._counted(peer, wanted.queue, deliveries)
+        except MemoryLimit:
+            return None
+
+    def _counted(self, peer: str, queue: str, deliveries: list[Delivery]) -> LeasedMessages:
+        """Take room for what was leased. Raise `MemoryLimit`, and then the messages go back."""
+        size = _size_of(deliveries)
+        try:
+            taken = self._budget.reserve(peer, size)
+        except MemoryLimit:
+            self._leases.give_back(queue, receipts_of(deliveries))
+            # A queue may hold messages that are larger than its limit is now.
+            if len(self._refused) >= MOST_KNOWN:
+                self._refused.clear()
+            self._refused[queue] = size
+            raise
+        self._refused.pop(queue, None)
+        return LeasedMessages(self._budget, self._leases, peer, taken, queue, deliveries)
+
+    def _size(self, wanted: Receive) -> int:
+        """Return the bytes that the messages of a receive may have together."""
+        try:
+            largest = self._access.store.settings(wanted.queue).max_message_size
+        except StoreError:
+            return 0  # The receive itself says what is wrong.
+        largest = min(largest, MAX_BODY_IN_MEMORY) + MAX_ATTRIBUTES_SIZE
+        # One message is always leased, and more only within `max_bytes`.
+        return max(
+            largest,
+            self._refused.get(wanted.queue, 0),
+            min(wanted.max_bytes, wanted.max_messages * largest),
+        )
+
+
+class LeasedMessages:
+    """The messages leased for a call, and their share of the memory until `free`."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        leases: Leases,
+        peer: str,
+        taken: int,
+        queue: str,
+        deliveries: list[Delivery],
+    ) -> None:
+        self._leases = leases
+        self._queue = queue
+        self.free = partial(budget.free, peer, taken)
+        self.deliveries = deliveries
+        self.receipts = receipts_of(deliveries)
+
+    def give_back(self) -> None:
+        """Undo the leases, which no transport took."""
+        if self.receipts:
+            self._leases.give_back(self._queue, self.receipts)
+
+
+def _size_of(deliveries: Iterable[Delivery]) -> int:
+    """Return the bytes of bodies and attributes."""
+    size = 0
+    for delivery in deliveries:
+        size += sum(map(len, delivery.bodies))
+        for attributes in delivery.attributes.values():
+            size += sum(len(name) + len(value) for name, value in attributes.items())
+    return size
