@@ -59,7 +59,7 @@ def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
 
 PLANTED: Final[dict[str, Bug]] = {
     "messages deleted before the tombstone is durable": Bug(
-        Catalog, "_add_tombstone", _doomed_at_once, first=35
+        Catalog, "_add_tombstone", _doomed_at_once, first=50
     ),
     "a folder removed before what left it is durable": Bug(
         Catalog, "_advance_deletion", _cleared_at_once, first=441

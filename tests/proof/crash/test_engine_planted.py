@@ -55,7 +55,7 @@ PLANTED: Final[dict[str, Bug]] = {
     ),
     "a move in doubt taken for made": Bug(Changes, "in_doubt", lambda self: self.decide(True)),
     "a move in doubt taken for not made": Bug(Changes, "in_doubt", lambda self: self.decide(False)),
-    "a move marked as made with its record": Bug(Changes, "intend", _marked_at_once),
+    "a move marked as made with its record": Bug(Changes, "intend", _marked_at_once, first=14),
     "a process that is alone isn't told of another": Bug(
         Changes, "is_shared", property(lambda self: False)
     ),

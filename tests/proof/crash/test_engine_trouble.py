@@ -57,7 +57,7 @@ PLANTED: Final[dict[str, Bug]] = {
             if name.due is None
             else moves.clock.monotonic() + max(0, name.due - moves.clock.wall()),
         ),
-        first=91,
+        first=307,
     ),
     "a lease delivered that was not handed out": Bug(Leaser, "hand_out", _untold, first=33),
     "a move in doubt marked as made, as the lock can't be kept": Bug(

@@ -57,8 +57,10 @@ _runs = GroupOrder.runs
 
 PLANTED: Final[dict[str, Bug]] = {
     "a lease blocks nothing": Bug(_Group, "end", _first_in(State.DELAYED)),
-    "a delay blocks nothing": Bug(_Group, "end", _first_in(State.LEASED)),
-    "a hidden message ends no receive": Bug(index_module, "_before", lambda _, members, end: members),
+    "a delay blocks nothing": Bug(_Group, "end", _first_in(State.LEASED), first=12),
+    "a hidden message ends no receive": Bug(
+        index_module, "_before", lambda _, members, end: members, first=16
+    ),
     "receives of a commit share a group": Bug(GroupOrder, "runs", _without_claims),
     "groups of other processes are not read": Bug(Leaser, "_read_groups", lambda self: None),
 }

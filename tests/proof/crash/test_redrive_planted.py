@@ -31,9 +31,11 @@ _candidates = Redriver._candidates
 
 PLANTED: Final[dict[str, Bug]] = {
     "a record that is renamed before its content is durable": Bug(
-        Moves, "create_file", _created_unsynced, first=43, is_alone=True
+        Moves, "create_file", _created_unsynced, first=71, is_alone=True
     ),
-    "a redrive of another process not heard of": Bug(Redriver, "path_changed", lambda self, path: None),
+    "a redrive of another process not heard of": Bug(
+        Redriver, "path_changed", lambda self, path: None, first=4
+    ),
     "a redrive that no start knows": Bug(Redriver, "recover", lambda self: None),
     "all messages of a file moved, whichever are selected": Bug(
         Redriver,

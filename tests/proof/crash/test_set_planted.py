@@ -97,25 +97,25 @@ PLANTED: Final[dict[str, Bug]] = {
         Reserver, "_finish", _back_before_the_loss_is_durable
     ),
     "messages deleted before the marker is durable": Bug(
-        Reserver, "_finish", _deleted_before_the_marker_is_durable
+        Reserver, "_finish", _deleted_before_the_marker_is_durable, first=8
     ),
     "a record unlinked with the deletes of its messages": Bug(
-        Reserver, "_finish", _record_unlinked_with_the_deletes, first=22
+        Reserver, "_finish", _record_unlinked_with_the_deletes, first=38
     ),
     "an old marker unlinked before the new one is durable": Bug(
-        Reserver, "_unlink_stale", _markers_unlinked_too_early
+        Reserver, "_unlink_stale", _markers_unlinked_too_early, first=17
     ),
     "a part of a set taken for the set": Bug(Reserver, "_has_slipped", lambda self, held: False),
-    "leases without a record that stay": Bug(Reserver, "_undo_unnamed", lambda self: None),
+    "leases without a record that stay": Bug(Reserver, "_undo_unnamed", lambda self: None, first=5),
     "an undone set that is counted": Bug(Reserver, "_unlease", _counted),
     "a lost set that is committed with the others": Bug(
-        ReservationIndex, "mark", _mark_with_the_lost_ones
+        ReservationIndex, "mark", _mark_with_the_lost_ones, first=11
     ),
     "messages of a lost set that stay ready while its commit is written": Bug(
-        Reserver, "_lease_again", lambda self, held: None
+        Reserver, "_lease_again", lambda self, held: None, first=9
     ),
     "messages of a committed set that a power cut has made ready": Bug(
-        Reserver, "_lease_again", _leased_again_but_not_after_a_cut, first=347
+        Reserver, "_lease_again", _leased_again_but_not_after_a_cut, first=358
     ),
     "records of other processes that are not read": Bug(
         Reserver, "path_changed", lambda self, path: None
@@ -136,7 +136,7 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
 PLANTED_IN_SLICES: Final[dict[str, Bug]] = {
     "slices of a living process that another one undoes": Bug(reserver, "mark_in", lambda token: ""),
     "a set that has what was deleted between its slices": Bug(
-        Reserver, "_leave_out_unleased", lambda self, partial_set: None
+        Reserver, "_leave_out_unleased", lambda self, partial_set: None, first=11
     ),
     "slices that are counted as receives when they are undone": Bug(Reserver, "_unlease", _counted),
     "a record unlinked while messages of its set are to be deleted": Bug(

@@ -114,7 +114,9 @@ def _owned_by_this_process(request: Publish, last: Manifest, last_epoch: int) ->
 
 
 PLANTED: Final[dict[str, Bug]] = {
-    "chunks moved before the manifest is durable": Bug(Stages, "advance", _not_waiting_for_the_record),
+    "chunks moved before the manifest is durable": Bug(
+        Stages, "advance", _not_waiting_for_the_record, first=9
+    ),
     "a record unlinked before its chunks are durably gone": Bug(
         Stages, "_finish", _not_waiting_for_the_moves
     ),
@@ -122,14 +124,16 @@ PLANTED: Final[dict[str, Bug]] = {
     "a manifest made before its chunks are durable": Bug(
         Stages, "_sync_files", lambda self, chunks: None, first=293
     ),
-    "a chunk kept that a power cut has torn": Bug(Stages, "_is_whole", lambda self, chunk: True),
+    "a chunk kept that a power cut has torn": Bug(
+        Stages, "_is_whole", lambda self, chunk: True, first=11
+    ),
     "a chunk kept that a death has torn": Bug(stages, "_is_short", lambda chunk, size: False),
     "a stage that begins a life whose record may come back": Bug(
         Stages, "_leave_end", _taken_at_once, first=395
     ),
     "another process's files not heard of": Bug(Stages, "path_changed", lambda self, path: None),
     "a stage dropped without a record": Bug(Stages, "_drop", _unlinked_one_by_one),
-    "the younger of two stages kept": Bug(Stages, "_drop_doubles", lambda self: None, first=108),
+    "the younger of two stages kept": Bug(Stages, "_drop_doubles", lambda self: None, first=284),
     "an owner forgotten with the process": Bug(stages, "_owns", _owned_by_this_process),
     "a chunk not compared": Bug(Stages, "_holds", lambda self, chunk, request: True),
 }
