@@ -78,7 +78,7 @@ PLANTED: Final[dict[str, Bug]] = {
         Catalog, "has_writer", _forgotten_with_its_schedule_not_durably_gone, first=374
     ),
     "its last tick is forgotten in time": Bug(Catalog, "has_writer", _forgotten_in_time),
-    BESIDE_OTHERS: Bug(Stages, "_is_to_be_forgotten", _an_older_one_forgotten_in_time, first=60),
+    BESIDE_OTHERS: Bug(Stages, "_is_to_be_forgotten", _an_older_one_forgotten_in_time, first=538),
     "a manifest before its chunk": Bug(Stages, "_sync", _not_synced, first=136),
     "a pause that stops nothing": Bug(ScheduleCatalog, "_stage", _staged_although_it_is_paused),
 }
