@@ -48,6 +48,17 @@ def test_a_published_message_is_counted_from_the_answer_on(rig: Rig) -> None:
     assert engine.has_exact_index
 
 
+def test_a_chunk_that_is_there_is_answered_and_not_stored_again(rig: Rig) -> None:
+    first = rig.stage("s", 7, b"a", b"b")
+    rig.clock.advance(5)
+
+    again = rig.stage("s", 7, b"a", b"b")
+
+    assert again == Staged(messages=2, is_repeated=True, expires_at=first.expires_at)
+    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.receive() == [b"a", b"b"]
+
+
 def test_a_chunk_that_comes_twice_in_one_commit_is_stored_once(rig: Rig) -> None:
     first, second = rig.commit(chunk("s", 0, b"a"), chunk("s", 0, b"a"))
     assert (first.is_repeated, second.is_repeated) == (False, True)
