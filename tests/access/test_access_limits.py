@@ -187,10 +187,7 @@ async def test_a_connection_that_gives_no_sign_of_life_is_closed(tmp_path: Path)
 
 
 async def test_a_connection_is_told_how_many_streams_it_may_have(tmp_path: Path) -> None:
-    async with (
-        serving(tmp_path / "root", Security()) as server,
-        connection(server.grpc_port) as made,
-    ):
+    async with serving(tmp_path / "root", Security()) as server, connection(server.grpc_port) as made:
         await made.say(PREFACE + frame(SETTINGS))
         kind, payload = frames(await made.hears(65_536))[0]
         assert kind == SETTINGS

@@ -3,7 +3,6 @@ once."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,18 +11,7 @@ from spoolrack import Client, RedriveState
 from spoolrack.testing import running_server
 
 from tests.brokerless.actor import Actor
-
-LOOKS = 20_000
-
-
-def until(what: Callable[[], bool]) -> None:
-    """Return once another thread or process has brought `what` about; fails after many looks."""
-    pause = threading.Event()
-    for _ in range(LOOKS):
-        if what():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it never came about")
+from tests.support.waiting import until
 
 
 def die(client: Client, count: int) -> list[str]:

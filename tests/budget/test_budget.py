@@ -151,7 +151,7 @@ def test_the_budget_allows_no_listing_and_no_unlink_before_an_answer() -> None:
         assert cost.syncs <= 3 + more, row.operation
     # The first receive's name lists what two links hold, and goes in the commit after them.
     assert [row.operation for row in answered if row.cost.unlinks] == [
-        "receive 5 and 5 of 10, two timeouts",
+        "receive 5 and 5 of 10, two timeouts"
     ]
 
 

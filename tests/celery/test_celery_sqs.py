@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from celery import chord
 
 from tests.celery import celery_app
+from tests.celery.tasks import Tasks
 from tests.celery.worker_rig import configure, until, worker
 from tests.support import STUCK
 from tests.support.real_server import RealServer
-
-ALL = range(10)
 
 
 @pytest.fixture(scope="module")
@@ -43,42 +39,16 @@ def broker(server: RealServer, folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def _running(broker: str, folder: Path) -> Iterator[None]:
+def running(broker: str, folder: Path) -> Iterator[None]:
     with worker("sqs", broker, folder):
         yield
 
 
-@pytest.mark.usefixtures("_running")
-def test_tasks_return_their_results() -> None:
-    results = [celery_app.add.delay(number, 1) for number in ALL]
-    assert [result.get(timeout=STUCK) for result in results] == [number + 1 for number in ALL]
+class TestTasks(Tasks):
+    """The broker is this server."""
 
 
-@pytest.mark.usefixtures("_running")
-def test_a_task_that_asks_for_a_retry_runs_again(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    celery_app.third_time.delay(str(log))
-    until(lambda: log.exists() and log.read_text() == "0\n1\n2\n", "the task has run three times")
-
-
-@pytest.mark.usefixtures("_running")
-def test_a_task_with_a_countdown_or_an_eta_runs_no_earlier() -> None:
-    before = time.time()
-    counted = celery_app.now.apply_async(countdown=1)
-    timed = celery_app.now.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1))
-    assert counted.get(timeout=STUCK) >= before + 1
-    assert timed.get(timeout=STUCK) >= before + 1
-
-
-@pytest.mark.usefixtures("_running")
-def test_a_chord_calls_its_body_with_all_results() -> None:
-    found = chord([celery_app.add.s(number, 1) for number in ALL])(celery_app.total.s()).get(
-        timeout=STUCK
-    )
-    assert found == sum(number + 1 for number in ALL)
-
-
-@pytest.mark.usefixtures("_running")
+@pytest.mark.usefixtures("running")
 def test_every_task_that_ran_is_deleted(server: RealServer) -> None:
     celery_app.add.delay(1, 1).get(timeout=STUCK)
     until(lambda: not server.queue("celery").info().counts.leased_count, "all are acknowledged")

@@ -6,24 +6,22 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery, chord
+from celery import Celery
 from celery.exceptions import TaskRevokedError
 from spoolrack.testing import RunningServer, running_server
 
 from tests.celery import celery_app
+from tests.celery.tasks import Tasks
 from tests.celery.test_kombu_transport import ENVELOPE, FOREIGN
 from tests.celery.worker_rig import Worker, configure, until, worker
 from tests.support import STUCK
 from tests.support.real_server import RealServer
-
-ALL = range(20)
 
 
 @pytest.fixture(scope="module")
@@ -50,26 +48,8 @@ def broker(server: RunningServer) -> str:
     return server.url.replace("grpc://", "spoolrack://")
 
 
-@pytest.mark.usefixtures("running")
-def test_tasks_return_their_results() -> None:
-    results = [celery_app.add.delay(number, 1) for number in ALL]
-    assert [result.get(timeout=STUCK) for result in results] == [number + 1 for number in ALL]
-
-
-@pytest.mark.usefixtures("running")
-def test_a_task_that_asks_for_a_retry_runs_again(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    celery_app.third_time.delay(str(log))
-    until(lambda: log.exists() and log.read_text() == "0\n1\n2\n", "the task has run three times")
-
-
-@pytest.mark.usefixtures("running")
-def test_a_task_with_a_countdown_or_an_eta_runs_no_earlier() -> None:
-    before = time.time()
-    counted = celery_app.now.apply_async(countdown=1)
-    timed = celery_app.now.apply_async(eta=datetime.now(UTC) + timedelta(seconds=1))
-    assert counted.get(timeout=STUCK) >= before + 1
-    assert timed.get(timeout=STUCK) >= before + 1
+class TestTasks(Tasks):
+    """The broker is this server."""
 
 
 @pytest.mark.usefixtures("running")
@@ -79,14 +59,6 @@ def test_a_task_that_is_due_in_an_hour_waits_at_the_server(server: RunningServer
         before = jobs.info().counts.delayed_count
         celery_app.add.apply_async((1, 1), countdown=3_600)
         assert jobs.info().counts.delayed_count == before + 1
-
-
-@pytest.mark.usefixtures("running")
-def test_a_chord_calls_its_body_with_all_results() -> None:
-    found = chord([celery_app.add.s(number, 1) for number in ALL])(celery_app.total.s()).get(
-        timeout=STUCK
-    )
-    assert found == sum(number + 1 for number in ALL)
 
 
 @pytest.mark.usefixtures("running")

@@ -145,9 +145,7 @@ def test_a_requeued_message_comes_again_as_redelivered(connection: Any) -> None:
     assert found == [False, True]
 
 
-def test_a_closed_connection_releases_what_it_has_not_acknowledged(
-    server: RunningServer,
-) -> None:
+def test_a_closed_connection_releases_what_it_has_not_acknowledged(server: RunningServer) -> None:
     with connected(server) as connection:
         for number in range(MANY):
             publish(connection, number)
@@ -487,11 +485,7 @@ FOREIGN: Final = [
 """Bodies that kombu didn't write."""
 
 
-@pytest.mark.parametrize(
-    "body",
-    FOREIGN,
-    ids=lambda body: body[:60].decode(),
-)
+@pytest.mark.parametrize("body", FOREIGN, ids=lambda body: body[:60].decode())
 def test_a_message_of_another_program_is_delivered_as_bytes(
     connection: Any, server: RunningServer, body: bytes
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 from spoolrack_server.cli.program import run
 
 PROGRAM = (sys.executable, "-m", "spoolrack_server")
-LOOKS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +32,6 @@ def started(url: str, *arguments: str, **more: object) -> subprocess.Popen[bytes
     )
 
 
-def until(what: Callable[[], bool]) -> None:
-    """Return once another process has brought `what` about; fail after many looks."""
-    pause = threading.Event()
-    for _ in range(LOOKS):
-        if what():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it never came about")
-
-
 def files_under(root: Path) -> dict[str, bytes | None]:
     """Return every path under a folder, with the content of those that are files."""
     return {
@@ -54,4 +42,4 @@ def files_under(root: Path) -> dict[str, bytes | None]:
     }
 
 
-__all__ = ["PROGRAM", "Result", "Spoolrack", "files_under", "run", "started", "until"]
+__all__ = ["PROGRAM", "Result", "Spoolrack", "files_under", "run", "started"]

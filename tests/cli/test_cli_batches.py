@@ -13,7 +13,8 @@ import pytest
 from spoolrack import Client
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import Spoolrack, until
+from tests.cli.cli_rig import Spoolrack
+from tests.support.waiting import until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -13,8 +13,9 @@ import pytest
 from spoolrack import Client
 from spoolrack_server.cli.bench_command import _measure
 
-from tests.cli.cli_rig import Spoolrack, until
+from tests.cli.cli_rig import Spoolrack
 from tests.support import STUCK
+from tests.support.waiting import until
 
 LOADS = 4
 DISK_LOADS = 2

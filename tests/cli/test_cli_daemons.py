@@ -25,8 +25,9 @@ from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.changes import PATH as CHANGES
 from spoolrack_store.store import Store
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack, until
+from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support import STUCK
+from tests.support.waiting import until
 
 Launch = Callable[..., "Running"]
 
@@ -202,11 +203,7 @@ def test_without_compat_nothing_is_bounded_and_nothing_is_open_to_the_world(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = chosen(monkeypatch)
-    assert (found.root, found.grpc, found.http) == (
-        "./data",
-        ("127.0.0.1", 50051),
-        ("127.0.0.1", 8080),
-    )
+    assert (found.root, found.grpc, found.http) == ("./data", ("127.0.0.1", 50051), ("127.0.0.1", 8080))
     assert found.workers is None
 
 

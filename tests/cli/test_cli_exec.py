@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from spoolrack import Client
 
-from tests.cli.cli_rig import Spoolrack, until
+from tests.cli.cli_rig import Spoolrack
+from tests.support.waiting import until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -97,8 +98,7 @@ def test_a_message_stays_leased_while_its_command_runs(
     os.mkfifo(tmp_path / "go")
     client.queue("jobs").send("x")
     process = start(
-        *("receive", "jobs", "--visibility-timeout", "5s"),
-        *("--exec", f"cat {tmp_path}/go"),
+        *("receive", "jobs", "--visibility-timeout", "5s"), *("--exec", f"cat {tmp_path}/go")
     )
     ends: set[datetime] = set()
 

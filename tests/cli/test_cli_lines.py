@@ -23,7 +23,8 @@ from spoolrack_server.cli.connection_options import _FEW
 from spoolrack_server.cli.line_reader import LARGEST, Lines
 from spoolrack_server.cli.ranges import Ranges
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack, until
+from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.support.waiting import until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 MANY = 3_500
@@ -94,8 +95,7 @@ def test_lines_are_sent_as_they_come(start: Start, client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped")],
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "stopped")]
 )
 def test_a_stopped_send_reports_where_to_resume(
     start: Start, client: Client, number: signal.Signals, code: int, word: str
@@ -163,12 +163,7 @@ def test_a_command_is_patient_with_a_full_queue_and_not_with_a_missing_server() 
     ("lines", "limits", "in_flight", "says"),
     [
         (10, {"max_messages": 5}, 1, "5 messages acknowledged; go on with: tail -n +6 -- "),
-        (
-            2_500,
-            {"max_messages": 1_500},
-            1,
-            "1,500 messages acknowledged; go on with: tail -n +1501 ",
-        ),
+        (2_500, {"max_messages": 1_500}, 1, "1,500 messages acknowledged; go on with: tail -n +1501 "),
         # Line 4 is too large for what is left, and those after it are not.
         (
             9,

@@ -15,7 +15,8 @@ import spoolrack as library
 from spoolrack import Client, RedriveState
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack, until
+from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.support.waiting import until
 
 NOWHERE = "01890a5d-ac96-774b-bcce-b302099a8057"
 

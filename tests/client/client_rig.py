@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
 
 from spoolrack.errors import SpoolrackError
@@ -15,21 +14,6 @@ class Number(int):
     """The result of one item of a call."""
 
     error: SpoolrackError | None = None
-
-
-def comes_about(what: Callable[[], bool]) -> bool:
-    """Return whether another thread brings `what` about, in 10 s or so."""
-    pause = threading.Event()
-    for _ in range(LOOKS):
-        if what():
-            return True
-        pause.wait(0.001)
-    return False
-
-
-def until(what: Callable[[], bool]) -> None:
-    """Return once another thread has brought `what` about; fails after 10 s or so."""
-    assert comes_about(what), "it never came about"
 
 
 async def until_async(what: Callable[[], bool]) -> None:

@@ -174,7 +174,5 @@ class TaskCaller:
             self._loop.close()
 
 
-CALLERS: dict[str, Callable[..., Caller]] = {
-    "threads": ThreadCaller,
-    "tasks": TaskCaller,
-}
+Connect = Callable[..., Caller]
+CALLERS: dict[str, Connect] = {"threads": ThreadCaller, "tasks": TaskCaller}

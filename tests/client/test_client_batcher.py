@@ -11,7 +11,8 @@ from spoolrack._batcher import Batcher
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import QueueNotFound, SpoolrackError, Timeout, Unreachable
 
-from tests.client.client_rig import Number, until, until_async
+from tests.client.client_rig import Number, until_async
+from tests.support.waiting import until
 
 FAR = 1e9
 

@@ -8,8 +8,9 @@ import threading
 import pytest
 from spoolrack.errors import ClientClosed
 
-from tests.client.client_rig import until, until_async
+from tests.client.client_rig import until_async
 from tests.client.lossy_root import LossyRoot
+from tests.support.waiting import until
 
 
 def test_a_defect_of_the_reader_reaches_all_threads_that_wait(root: LossyRoot) -> None:

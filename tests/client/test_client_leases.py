@@ -14,8 +14,8 @@ from spoolrack._leases import Leases, next_round
 from spoolrack._runtime import Threads, run
 from spoolrack.errors import Unreachable
 
-from tests.client.client_rig import until
 from tests.client.lossy_root import LossyRoot, RootTime
+from tests.support.waiting import until
 
 
 @given(visibility=st.floats(0.001, 43_200), seed=st.integers())

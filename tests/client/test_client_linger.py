@@ -11,7 +11,8 @@ import pytest
 from spoolrack._batcher import LONGEST, MAX_CALLS, RAREST, SMALL, Batcher, Linger
 from spoolrack._runtime import Tasks, Threads, run
 
-from tests.client.client_rig import Number, until
+from tests.client.client_rig import Number
+from tests.support.waiting import until
 
 FAR = 1e9
 

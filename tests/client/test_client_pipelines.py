@@ -9,18 +9,12 @@ import pytest
 import spoolrack
 from spoolrack import Client, Queue
 from spoolrack.errors import ReservationCommitted
-from spoolrack.testing import RunningServer, running_server
+from spoolrack.testing import RunningServer
 
-from tests.client.client_rig import until
 from tests.support import STUCK
+from tests.support.waiting import until
 
 KIB = 1024
-
-
-@pytest.fixture
-def server() -> Iterator[RunningServer]:
-    with running_server() as server:
-        yield server
 
 
 @pytest.fixture

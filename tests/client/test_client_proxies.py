@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import spoolrack
@@ -20,9 +20,8 @@ from spoolrack.errors import (
 )
 from spoolrack.testing import RunningServer, running_server
 
-from tests.client.client_rig import until
 from tests.client.lossy_root import QUICK
-from tests.client.odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
+from tests.client.odd_server import ONCE, PATIENCE, Connect, odd_server, sent
 from tests.support.breaking_proxy import (
     Answer,
     BreakingProxy,
@@ -34,6 +33,7 @@ from tests.support.breaking_proxy import (
     reset,
     status,
 )
+from tests.support.waiting import until
 
 RESETS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13)
 """Codes of RST_STREAM; 12 (INADEQUATE_SECURITY) is a refusal for gRPC."""
@@ -66,8 +66,6 @@ REFUSALS: Final[dict[str, tuple[Answer, type[SpoolrackError], str]]] = {
     "UNKNOWN": (status(2, "Exception calling application"), SpoolrackError, "answered UNKNOWN"),
 }
 
-Connect = Callable[..., Caller]
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
@@ -88,20 +86,6 @@ def queue(server: RunningServer, request: pytest.FixtureRequest) -> Iterator[spo
 def proxy(server: RunningServer) -> Iterator[BreakingProxy]:
     with BreakingProxy(int(server.url.rsplit(":", 1)[1])) as proxy:
         yield proxy
-
-
-@pytest.fixture(params=CALLERS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Makes a caller, which is closed when the test ends."""
-    made: list[Caller] = []
-
-    def make(url: str, **more: Any) -> Caller:
-        made.append(CALLERS[request.param](url, **more))
-        return made[-1]
-
-    yield make
-    for caller in made:
-        caller.close()
 
 
 def test_sends_and_deletes_outlast_a_failing_proxy(
@@ -217,9 +201,7 @@ def test_a_receive_that_a_proxy_throttles_met_no_message_that_is_too_large(
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [page(404), status(12), page(413)],
-    ids=["HTTP 404", "UNIMPLEMENTED", "HTTP 413"],
+    "answer", [page(404), status(12), page(413)], ids=["HTTP 404", "UNIMPLEMENTED", "HTTP 413"]
 )
 def test_a_proxy_that_refuses_one_stream_turns_no_stream_off(connect: Connect, answer: Answer) -> None:
     with (

@@ -16,8 +16,8 @@ from spoolrack import aio
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 
-from tests.client.client_rig import until
 from tests.client.odd_server import ONCE, SERVICE
+from tests.support.waiting import until
 
 COUNT = 1_000
 Talk = Callable[[Iterator[rpc.StreamReceiveRequest]], Iterator[rpc.StreamReceiveResponse]]
@@ -44,9 +44,7 @@ def receiving(
         return rpc.ReleaseResponse(results=[rpc.ReleaseResult() for _ in request.releases])
 
     receive = grpc.stream_stream_rpc_method_handler(
-        serve,
-        rpc.StreamReceiveRequest.FromString,
-        rpc.StreamReceiveResponse.SerializeToString,
+        serve, rpc.StreamReceiveRequest.FromString, rpc.StreamReceiveResponse.SerializeToString
     )
     handlers = {
         "StreamReceive": receive,
@@ -160,10 +158,7 @@ def test_a_worker_of_one_handler_reports_nothing() -> None:
 def test_handlers_go_on_while_deletes_are_under_way_and_their_messages_take_no_place() -> None:
     listener = Listener()
     answer = threading.Event()
-    with (
-        receiving(listener.talk, deletes_wait_for=answer) as url,
-        working(url, 2, COUNT) as handled,
-    ):
+    with receiving(listener.talk, deletes_wait_for=answer) as url, working(url, 2, COUNT) as handled:
         for _ in range(COUNT):
             assert handled.acquire(timeout=60)
         until(lambda: listener.begun[-1:] == [COUNT])
@@ -195,9 +190,6 @@ def test_a_closed_stream_releases_the_messages_that_were_on_their_way() -> None:
 async def test_a_closed_stream_of_tasks_releases_them_too() -> None:
     released: list[rpc.MessageRelease] = []
     with receiving(late, released=released) as url:
-        async with (
-            aio.connect(url, retry=ONCE) as client,
-            client.queue("jobs").messages() as stream,
-        ):
+        async with aio.connect(url, retry=ONCE) as client, client.queue("jobs").messages() as stream:
             assert (await anext(stream)).id == "0"
     assert [(each.receipt, each.uncounted) for each in released] == [("1", True), ("2", True)]

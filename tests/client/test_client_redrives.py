@@ -6,8 +6,8 @@ import pytest
 from spoolrack import Client, RedriveState, RetryPolicy
 from spoolrack.errors import RedriveRunning, Unreachable
 
-from tests.client.client_rig import until
 from tests.client.lossy_root import LossyRoot
+from tests.support.waiting import until
 
 
 def dying(root: LossyRoot, client: Client, messages: int) -> None:

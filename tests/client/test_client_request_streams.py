@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -16,25 +16,9 @@ from spoolrack._transports.grpc_streams import LARGE
 from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 
-from tests.client.client_rig import until
 from tests.client.lossy_root import QUICK
-from tests.client.odd_server import CALLERS, ONCE, PATIENCE, Caller, odd_server, sent
-
-Connect = Callable[..., Caller]
-
-
-@pytest.fixture(params=CALLERS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
-    """Makes a caller, which is closed when the test ends."""
-    made: list[Caller] = []
-
-    def make(url: str, **more: Any) -> Caller:
-        made.append(CALLERS[request.param](url, **more))
-        return made[-1]
-
-    yield make
-    for caller in made:
-        caller.close()
+from tests.client.odd_server import ONCE, PATIENCE, Connect, odd_server, sent
+from tests.support.waiting import until
 
 
 @pytest.fixture

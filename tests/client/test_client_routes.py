@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +14,11 @@ import spoolrack
 from spoolrack import RetryPolicy, aio
 from spoolrack._transports.grpc_channels import proxy_hint
 from spoolrack.errors import Unreachable
-from spoolrack.testing import RunningServer, running_server
+from spoolrack.testing import RunningServer
 
 ONCE = RetryPolicy(attempts=1)
 VARIABLES = ("grpc_proxy", "https_proxy", "http_proxy")
 ELSEWHERE = "10.255.255.1:50051"
-
-
-@pytest.fixture
-def server() -> Iterator[RunningServer]:
-    with running_server() as server:
-        yield server
 
 
 @pytest.fixture

@@ -11,15 +11,9 @@ import pytest
 import spoolrack
 from spoolrack import RetryPolicy, aio
 from spoolrack.errors import ClientClosed, InvalidUrl, SpoolrackError, Timeout, Unreachable
-from spoolrack.testing import RunningServer, running_server
+from spoolrack.testing import RunningServer
 
-from tests.client.client_rig import until
-
-
-@pytest.fixture
-def server() -> Iterator[RunningServer]:
-    with running_server() as server:
-        yield server
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -15,12 +15,7 @@ from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import Offset
 from spoolrack.spark._options import QueueAddress, ReadOptions
 from spoolrack.spark._queue_peek import PeekShare, peek
-from spoolrack.spark._queue_reader import (
-    REMIND,
-    BatchLost,
-    CheckpointTooOld,
-    read_slice,
-)
+from spoolrack.spark._queue_reader import REMIND, BatchLost, CheckpointTooOld, read_slice
 from spoolrack.spark._reservation_extender import ReservationExtender
 from spoolrack.spark._row_sender import stage
 from spoolrack.spark._rows import chunks, message_of
@@ -309,11 +304,7 @@ def test_with_what_is_there_a_forgotten_reservation_comes_too(
 )
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_call_that_breaks_is_made_again(
-    server: NullServer,
-    reading: Callable[..., JobsReading],
-    time: Time,
-    method: str,
-    is_after: bool,
+    server: NullServer, reading: Callable[..., JobsReading], time: Time, method: str, is_after: bool
 ) -> None:
     server.put("jobs", BODIES)
     one, start, read = reading(hold_seconds=3600.0), initial(), []
@@ -523,10 +514,7 @@ def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
 
 
 def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: NullServer) -> None:
-    server.faults += [
-        Fault(method="Send", times=2),
-        Fault(method="Send", times=2, is_after=True),
-    ]
+    server.faults += [Fault(method="Send", times=2), Fault(method="Send", times=2, is_after=True)]
     write = write_partition(server.endpoint, "jobs")
 
     (counts,) = write({"body": body, "deduplication_id": body.decode()} for body in BODIES)

@@ -52,9 +52,7 @@ def test_pages_that_a_failed_sync_did_not_write_are_not_read_afresh(
         disk.close()
 
 
-def test_a_failed_writeback_is_reported_to_each_open_handle(
-    hollow: tuple[LoopDisk, Path],
-) -> None:
+def test_a_failed_writeback_is_reported_to_each_open_handle(hollow: tuple[LoopDisk, Path]) -> None:
     made, below = hollow
     one, other = LocalDisk(made.mount_point), LocalDisk(made.mount_point)
     try:

@@ -18,10 +18,7 @@ _LOG = "spoolrack_store.files.mounts"
 
 @pytest.mark.parametrize("has_journal", [True, False])
 def test_a_start_warns_of_an_ext4_without_a_journal(
-    has_journal: bool,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    has_journal: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A server that ran in this process before may have turned the log.
     monkeypatch.setattr(logging.getLogger("spoolrack_store"), "propagate", True)

@@ -12,12 +12,10 @@ a message that this consumer has never received is deleted by its id.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from random import Random
 from typing import Final
@@ -25,7 +23,7 @@ from typing import Final
 import spoolrack
 from spoolrack.errors import OutcomeUnknown, SpoolrackError, StaleReceipt
 
-from tests.e2e.sender import PATIENCE, tell
+from tests.e2e.sender import PATIENCE, arguments, tell
 from tests.support.ledger import (
     COPY,
     Deleted,
@@ -198,13 +196,8 @@ def all_of(came: SimpleQueue[spoolrack.Message | BaseException]) -> list[spoolra
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("url")
-    parser.add_argument("queue")
-    parser.add_argument("ledgers", type=Path)
-    parser.add_argument("name")
+    parser = arguments()
     parser.add_argument("--manner", choices=("batches", "contexts", "calls"), default="batches")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--mischief", type=float, default=0.0)
     asked = parser.parse_args()
     ledger = Ledger(asked.ledgers, asked.name)

@@ -8,18 +8,14 @@ released or forgotten instead of committed.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
-from typing import TypeVar
 
 import spoolrack
-from spoolrack.errors import ReservationLost, ReservationNotFound, SpoolrackError
+from spoolrack.errors import ReservationLost, ReservationNotFound
 
-from tests.e2e.sender import PATIENCE, PAUSE, TRIES, tell
+from tests.e2e.sender import PATIENCE, Answer, arguments, tell, until_answered
 from tests.support.ledger import (
     COPY,
     Deleted,
@@ -37,13 +33,12 @@ HOLD = 2.0
 AT_ONCE = 200
 WAIT = 10.0
 READ_TWICE = 0.3
-Answer = TypeVar("Answer")
 
 
 class Reserver:
     def __init__(self, url: str, queue: str, ledger: Ledger, seed: int) -> None:
         self._client = spoolrack.connect(url, retry=spoolrack.RetryPolicy(attempts=1))
-        self._patient = spoolrack.connect(url, timeout=PATIENCE)
+        self._patient = spoolrack.connect(url, timeout=PATIENCE).queue(queue)
         self._queue = self._client.queue(queue)
         self._ledger = ledger
         self._random = Random(seed)
@@ -112,26 +107,11 @@ class Reserver:
                 tell(f"deleted {len(ids)}")
 
     def _until_answered(self, call: Callable[[], Answer]) -> Answer:
-        for _ in range(TRIES):
-            try:
-                return call()
-            except (ReservationLost, ReservationNotFound):
-                raise
-            except SpoolrackError as error:
-                tell(f"unanswered {error.reason}")
-            self._patient.queue(self._queue.name).info()
-            time.sleep(PAUSE)
-        raise RuntimeError(f"not answered after {TRIES} tries")
+        return until_answered(call, "unanswered", self._patient, ReservationLost, ReservationNotFound)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("url")
-    parser.add_argument("queue")
-    parser.add_argument("ledgers", type=Path)
-    parser.add_argument("name")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    asked = arguments().parse_args()
     reserver = Reserver(asked.url, asked.queue, Ledger(asked.ledgers, asked.name), asked.seed)
     tell("started")
     for sequence_number in itertools.count():

@@ -17,16 +17,18 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import spoolrack
 from spoolrack.errors import SpoolrackError
 
 from tests.support.ledger import COPY, Ledger, Refused, Sending, Sent, digest_of
 
+Answer = TypeVar("Answer")
 PATIENCE = 120.0
 """Seconds in which a server that was killed is back."""
 TRIES = 100
@@ -67,9 +69,7 @@ class Sender:
         )
         messages = [
             spoolrack.Outgoing(
-                body=body,
-                attributes={COPY: copy},
-                deduplication_id=name if self.sends_once else "",
+                body=body, attributes={COPY: copy}, deduplication_id=name if self.sends_once else ""
             )
             for name, copy, (_, body) in zip(names, copies, numbered, strict=True)
         ]
@@ -169,15 +169,37 @@ def told_to_stop() -> threading.Event:
     return stopping
 
 
-def main() -> None:
+def arguments() -> argparse.ArgumentParser:
+    """Return a parser of the arguments that programs of this folder have in common."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("queue")
     parser.add_argument("ledgers", type=Path)
     parser.add_argument("name")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def until_answered(
+    call: Callable[[], Answer], told: str, queue: spoolrack.Queue, *but: type[SpoolrackError]
+) -> Answer:
+    """Repeat a call until it is answered, or fails as `but` says; `queue` waits for a server."""
+    for _ in range(TRIES):
+        try:
+            return call()
+        except but:
+            raise
+        except SpoolrackError as error:
+            tell(f"{told} {error.reason}")
+        queue.info()
+        time.sleep(PAUSE)
+    raise RuntimeError(f"not answered after {TRIES} tries")
+
+
+def main() -> None:
+    parser = arguments()
     parser.add_argument("--file", type=Path)
     parser.add_argument("--batch", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", type=int, help="of every body; without it, of all sizes")
     parser.add_argument("--once", action="store_true", help="each with a deduplication id")

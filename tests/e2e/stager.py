@@ -8,31 +8,26 @@ its ids are returned to no caller; a dropped one was never there.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
-from typing import TypeVar
 
 import spoolrack
-from spoolrack.errors import SpoolrackError, StageNotFound
+from spoolrack.errors import StageNotFound
 
-from tests.e2e.sender import PATIENCE, PAUSE, TRIES, bodies, tell, told_to_stop
+from tests.e2e.sender import PATIENCE, Answer, arguments, bodies, tell, told_to_stop, until_answered
 from tests.support.ledger import COPY, Ledger, Published, Refused, Sending, digest_of
 
 DROPPED = 0.2
 """So many of the epochs come to nothing."""
 REPEATED = 0.2
 """So many publications are made once more."""
-Answer = TypeVar("Answer")
 
 
 class Stager:
     def __init__(self, url: str, queue: str, ledger: Ledger, seed: int) -> None:
         self._client = spoolrack.connect(url, retry=spoolrack.RetryPolicy(attempts=1))
-        self._patient = spoolrack.connect(url, timeout=PATIENCE)
+        self._patient = spoolrack.connect(url, timeout=PATIENCE).queue(queue)
         self._queue = queue
         self._ledger = ledger
         self._random = Random(seed)
@@ -78,26 +73,11 @@ class Stager:
         return copies
 
     def _until_answered(self, call: Callable[[], Answer]) -> Answer:
-        for _ in range(TRIES):
-            try:
-                return call()
-            except StageNotFound:
-                raise
-            except SpoolrackError as error:
-                tell(f"unsent 1 {error.reason}")
-            self._patient.queue(self._queue).info()
-            time.sleep(PAUSE)
-        raise RuntimeError(f"not answered after {TRIES} tries")
+        return until_answered(call, "unsent 1", self._patient, StageNotFound)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("url")
-    parser.add_argument("queue")
-    parser.add_argument("ledgers", type=Path)
-    parser.add_argument("name")
-    parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
+    asked = arguments().parse_args()
     stopping = told_to_stop()
     stager = Stager(asked.url, asked.queue, Ledger(asked.ledgers, asked.name), asked.seed)
     tell("started")

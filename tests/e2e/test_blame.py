@@ -22,10 +22,7 @@ def client(served: Served) -> Iterator[spoolrack.Client]:
     with spoolrack.connect(served.address, timeout=120) as client:
         client.create_queue("dead")
         client.create_queue(
-            "jobs",
-            visibility_timeout=VISIBILITY,
-            max_receives=MAX_RECEIVES,
-            dead_letter_queue="dead",
+            "jobs", visibility_timeout=VISIBILITY, max_receives=MAX_RECEIVES, dead_letter_queue="dead"
         )
         yield client
 

@@ -160,10 +160,7 @@ def test_a_message_may_come_back_while_its_deletion_is_not_acknowledged() -> Non
 
 
 def test_two_leases_that_overlap_are_one_too_many() -> None:
-    assert faults(Received([delivery("a", at=98 + LEASE)])) == {
-        "doubled": ["a"],
-        "resurrected": ["a"],
-    }
+    assert faults(Received([delivery("a", at=98 + LEASE)])) == {"doubled": ["a"], "resurrected": ["a"]}
     twice: list[Fact] = [Received([delivery("x", at=1_000)]), Received([delivery("x", at=1_500)])]
     assert faults(*sent("x"), *twice, *deleted("x", at=1_600)) == {"doubled": ["x"]}
 

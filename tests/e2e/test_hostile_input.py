@@ -190,9 +190,7 @@ def test_a_forged_page_token_is_refused(client: spoolrack.Client, served: Served
     assert serves(client)
 
 
-def test_ten_megabytes_of_attributes_in_many_shapes_are_refused_alone(
-    client: spoolrack.Client,
-) -> None:
+def test_ten_megabytes_of_attributes_in_many_shapes_are_refused_alone(client: spoolrack.Client) -> None:
     queue = client.queue("jobs")
     attributes: list[Mapping[str, str | bytes]] = [
         {"a": bytes(10 * MIB)},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -208,6 +208,17 @@ def test_any_request_is_answered_without_an_internal_error(
             code = code_of(stub, name, asked)
             assert code not in OURS, (name, str(asked)[:1_000], served.member.last_words)
         met[code] += 1
+    check(met, served, stub, outside, serves)
+
+
+def check(
+    met: Counter[grpc.StatusCode],
+    served: Served,
+    stub: Any,
+    outside: Outside,
+    serves: Callable[[Any], bool],
+) -> None:
+    """Check that bad and good requests were met, and what they have left, also after a restart."""
     assert met[grpc.StatusCode.INVALID_ARGUMENT] > 1, met
     assert met[grpc.StatusCode.OK] > 1, met
     assert serves(stub)

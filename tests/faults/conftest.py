@@ -35,10 +35,7 @@ def serve(tmp_path: Path, disk: MakeDisk) -> Iterator[Callable[..., RealServer]]
     servers: list[RealServer] = []
 
     def serve(
-        root: Path = tmp_path / "root",
-        *,
-        before: tuple[str, ...] = (),
-        after: tuple[str, ...] = (),
+        root: Path = tmp_path / "root", *, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
     ) -> RealServer:
         log = tmp_path / f"server-{len(servers)}.log"
         server = RealServer(root, log, before=before, after=after)

@@ -87,10 +87,7 @@ def _queues(server: RealServer) -> set[str]:
     return {queue.name for queue in server.client.list_queues()}
 
 
-@pytest.mark.parametrize(
-    "operation",
-    [*QUICK, *slowly(*sorted(OPERATIONS.keys() - set(QUICK)))],
-)
+@pytest.mark.parametrize("operation", [*QUICK, *slowly(*sorted(OPERATIONS.keys() - set(QUICK)))])
 def test_a_sync_that_fails_once_is_never_called_good_before_a_restart(
     operation: str, server: RealServer, before: Before
 ) -> None:
@@ -188,8 +185,7 @@ def test_an_acknowledged_send_whose_last_move_fails_until_the_server_dies_is_del
 
 
 @pytest.mark.parametrize(
-    ("error", "kind"),
-    [("EDQUOT", DiskFull), ("EMFILE", DiskError), ("EIO", DiskError)],
+    ("error", "kind"), [("EDQUOT", DiskFull), ("EMFILE", DiskError), ("EIO", DiskError)]
 )
 def test_a_send_whose_file_cannot_be_made_leaves_nothing(
     error: str, kind: type[SpoolrackError], server: RealServer, before: Before

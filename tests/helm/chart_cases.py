@@ -35,10 +35,7 @@ QUEUES: Values = {
 }
 EVERYTHING: Values = {
     **SHARED,
-    "tls": {
-        "secretName": "spoolrack-tls",
-        "clientCA": {"secretName": "clients", "key": "bundle.crt"},
-    },
+    "tls": {"secretName": "spoolrack-tls", "clientCA": {"secretName": "clients", "key": "bundle.crt"}},
     "nameOverride": "spool",
     "commonLabels": {"team": "messaging"},
     "image": {"repository": "registry.example/spoolrack", "digest": f"sha256:{'a' * 64}"},
@@ -147,10 +144,7 @@ CASES: dict[str, Values] = {
         "access": {"tokens": TOKENS, "permissions": PERMISSIONS},
         "client": {"tokenSecret": {"name": "client-token", "key": "value"}},
     },
-    "tokens without a restart": {
-        **TLS,
-        "access": {"tokens": TOKENS, "restartOnChange": False},
-    },
+    "tokens without a restart": {**TLS, "access": {"tokens": TOKENS, "restartOnChange": False}},
     "access of one's own": {
         **TLS,
         "access": {"existingSecret": {"name": "mine", "tokensKey": "t", "permissionsKey": "p"}},

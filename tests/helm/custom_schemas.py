@@ -162,10 +162,7 @@ SCHEMAS: dict[tuple[str, str], Schema] = {
             groups={
                 "type": "array",
                 "items": exactly(
-                    "name rules",
-                    name=TEXT,
-                    interval=SPAN,
-                    rules={"type": "array", "items": RULE},
+                    "name rules", name=TEXT, interval=SPAN, rules={"type": "array", "items": RULE}
                 ),
             },
         ),

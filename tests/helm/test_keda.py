@@ -104,9 +104,7 @@ def test_the_endpoint_of_the_sqs_scaler_is_that_of_the_release_on_the_page(engin
     assert "jobs" in values["queues"]
 
 
-async def test_the_request_of_the_sqs_scaler_is_answered_with_the_three_counts(
-    tmp_path: Path,
-) -> None:
+async def test_the_request_of_the_sqs_scaler_is_answered_with_the_three_counts(tmp_path: Path) -> None:
     # The scaler asks for ApproximateNumberOfMessages, with scaleOnInFlight for ...NotVisible and with
     # scaleOnDelayed for ...Delayed, and reads each as a whole number.
     files, keys, metadata = Files(tmp_path), tmp_path / "sqs-keys", sqs_metadata()

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +21,7 @@ from spoolrack.errors import StaleReceipt
 
 from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, free_port, why_not
 from tests.support.real_server import RealServer
+from tests.support.waiting import until
 
 QUEUES = ("streamed", "worked", "awaited")
 SENDERS = 8
@@ -114,15 +114,6 @@ class Consumers:
         self._stream.close()
         self._client.close()
         self._threads.shutdown()
-
-
-def until(what: Callable[[], bool]) -> None:
-    """Return once `what` has come about; only a defect takes longer than a minute."""
-    pause = threading.Event()
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert time.monotonic() < deadline, "it never came about"
-        pause.wait(0.005)
 
 
 def send_to_all(client: spoolrack.Client, text: str) -> None:

@@ -385,12 +385,7 @@ def test_a_queue_names_the_message_that_blocks_it() -> None:
     assert (
         *(told.counts.ready_count, told.counts.leased_count),
         *(told.counts.delayed_count, told.counts.byte_count),
-    ) == (
-        1,
-        2,
-        3,
-        4,
-    )
+    ) == (1, 2, 3, 4)
 
 
 def queue_with(

@@ -69,9 +69,7 @@ async def test_a_client_may_ask_for_many_before_it_reads_an_answer(client: Clien
     assert await call.read() is grpc.aio.EOF
 
 
-async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
-    client: Client,
-) -> None:
+async def test_an_invalid_request_is_answered_and_its_stream_goes_on(client: Client) -> None:
     first, second, third, stale = await leased(client, 4)
     await client.release(stale)
     (again,) = await client.receive()
@@ -124,23 +122,6 @@ async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
     ]
     counts = await client.counts()
     assert (counts.ready_count, counts.leased_count) == (0, 0)
-
-
-async def test_a_stream_without_a_request_ends_well(client: Client) -> None:
-    assert await responses(client.stub.StreamDelete(iter(()))) == []
-
-
-async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(client: Client) -> None:
-    (receipt,) = await leased(client, 1)
-    method = client.channel.stream_stream(
-        "/spoolrack.v1.QueueService/StreamDelete",
-        response_deserializer=rpc.StreamDeleteResponse.FromString,
-    )
-    call = method(iter([request(1, receipt).SerializeToString(), b"\xff\xff\xff"]))
-    assert (await call.read()).correlation_id == 1
-    no = await refused(call.read())
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
-    assert (await client.counts()).leased_count == 0
 
 
 async def test_a_request_of_a_disconnected_client_is_done_or_not_and_affects_no_other(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from typing import Any
 
 import grpc
 import pytest
@@ -36,6 +37,41 @@ async def test_garbage_is_refused_as_what_it_is(client: Client, method: str, gar
     no = await refused(call.read())
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
     assert "Traceback" not in no.message
+
+
+STREAMS: dict[str, tuple[Any, ...]] = {
+    "StreamSend": (
+        rpc.StreamSendRequest(correlation_id=1, request={"queue": "q", "messages": [{"body": b"1"}]}),
+    ),
+    "StreamDelete": (
+        rpc.StreamDeleteRequest(correlation_id=1, request={"queue": "q", "targets": [{"id": "x"}]}),
+    ),
+    "StreamReceive": (
+        rpc.StreamReceiveRequest(start={"queue": "q"}),
+        rpc.StreamReceiveRequest(correlation_id=1, delete={"targets": [{"id": "x"}]}),
+    ),
+}
+"""Of each stream the first requests, of which the last has an answer."""
+
+
+@pytest.mark.parametrize("method", STREAMS)
+async def test_a_stream_without_a_request_ends_well(client: Client, method: str) -> None:
+    assert [each async for each in getattr(client.stub, method)(iter(()))] == []
+
+
+@pytest.mark.parametrize("method", STREAMS)
+async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(
+    client: Client, method: str
+) -> None:
+    await client.create()
+    answer = getattr(rpc, f"{method}Response").FromString
+    path = f"/spoolrack.v1.QueueService/{method}"
+    good = [each.SerializeToString() for each in STREAMS[method]]
+    stream = client.channel.stream_stream(path, response_deserializer=answer)
+    call = stream(iter([*good, b"\xff\xff\xff"]))
+    assert (await call.read()).correlation_id == 1
+    no = await refused(call.read())
+    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
 async def test_a_name_that_is_not_unicode_is_refused(client: Client) -> None:

@@ -145,8 +145,7 @@ async def test_shutdown_waits_for_no_health_watch(server: Server, client: Client
     stuck: Client = client
     await stuck.create()
     call = client.channel.stream_stream(
-        "/spoolrack.v1.QueueService/StreamSend",
-        response_deserializer=rpc.StreamSendResponse.FromString,
+        "/spoolrack.v1.QueueService/StreamSend", response_deserializer=rpc.StreamSendResponse.FromString
     )()
     await call.write(b"")
     await call.read()

@@ -5,14 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from spoolrack_server.metrics.history import (
-    EVERY,
-    MOST_QUEUES,
-    SLOTS,
-    TREND,
-    History,
-    combined,
-)
+from spoolrack_server.metrics.history import EVERY, MOST_QUEUES, SLOTS, TREND, History, combined
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.message_ids import first_id_of
 from spoolrack_store.model.statistics import QueueMetrics

@@ -38,9 +38,7 @@ async def answered(call: Any, count: int) -> list[Sequence[Any]]:
     return found
 
 
-async def test_joined_requests_are_done_and_answered_in_their_order(
-    client: Client,
-) -> None:
+async def test_joined_requests_are_done_and_answered_in_their_order(client: Client) -> None:
     await client.create()
     call = client.stub.StreamSend()
     await call.write(joined(*(send(n, b"%d" % n) for n in range(streams.WINDOW_REQUESTS))))
@@ -112,10 +110,7 @@ async def test_an_invalid_request_harms_none_that_it_is_joined_with(client: Clie
 
 @pytest.mark.parametrize(
     "more",
-    [
-        [send(n, b"x") for n in range(streams.WINDOW_REQUESTS)],
-        [joined(send(1, b"x"), send(2, b"y"))],
-    ],
+    [[send(n, b"x") for n in range(streams.WINDOW_REQUESTS)], [joined(send(1, b"x"), send(2, b"y"))]],
     ids=["too many", "nested"],
 )
 async def test_too_many_joined_requests_and_nested_ones_end_the_stream(

@@ -135,9 +135,7 @@ async def test_a_failed_sync_is_told_and_ends_all(tmp_path: Path) -> None:
         assert store.failure is not None
 
 
-def test_ctrl_c_during_a_commit_ends_the_store_and_all_waiting_calls(
-    tmp_path: Path,
-) -> None:
+def test_ctrl_c_during_a_commit_ends_the_store_and_all_waiting_calls(tmp_path: Path) -> None:
     async def interrupted() -> None:
         disk.interruption = KeyboardInterrupt()
         sent.append(store.submit(sending(b"one")))

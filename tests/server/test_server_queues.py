@@ -8,7 +8,10 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1 import redrive_service_pb2 as redrives
+from spoolrack.v1 import staging_service_pb2 as staging
 
+from tests.server.reservation_rig import asked
 from tests.support.server_rig import Client, refused
 
 
@@ -100,11 +103,7 @@ async def test_queues_are_listed_in_order_a_page_at_a_time_and_none_twice(client
 
 
 @pytest.mark.parametrize(
-    "request_",
-    [
-        rpc.ListQueuesRequest(page_size=-1),
-        rpc.ListQueuesRequest(page_token="a/b"),
-    ],
+    "request_", [rpc.ListQueuesRequest(page_size=-1), rpc.ListQueuesRequest(page_token="a/b")]
 )
 async def test_a_page_that_cannot_be_is_refused(
     client: Client, request_: rpc.ListQueuesRequest
@@ -132,6 +131,9 @@ async def test_a_bad_queue_name_is_refused_by_every_method(client: Client, name:
         client.stub.GetMessage(rpc.GetMessageRequest(queue=name, id="x")),
         client.stub.ListMessages(rpc.ListMessagesRequest(queue=name)),
         client.stream(queue=name).read(),
+        client.stub.Stage(staging.StageRequest(stage="s", queue=name, messages=[pb.OutgoingMessage()])),
+        client.stub.Reserve(asked(queue=name)),
+        client.stub.StartRedrive(redrives.StartRedriveRequest(queue=name)),
     ]
     for call in calls:
         no = await refused(call)

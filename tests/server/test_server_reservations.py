@@ -5,13 +5,7 @@ from __future__ import annotations
 import grpc
 from spoolrack.v1 import reservation_service_pb2 as rpc
 
-from tests.server.reservation_rig import (
-    BIG,
-    bodies,
-    listed,
-    read,
-    reserve,
-)
+from tests.server.reservation_rig import BIG, bodies, listed, read, reserve
 from tests.support.server_rig import Client, refused
 
 

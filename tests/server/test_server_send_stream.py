@@ -11,7 +11,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.rpc import streams
 
-from tests.support.server_rig import Client, refused
+from tests.support.server_rig import Client
 from tests.support.statuses import info_of, reason_of
 
 
@@ -58,9 +58,7 @@ async def test_a_client_may_send_many_before_it_reads_an_answer(client: Client) 
     assert await call.read() is grpc.aio.EOF
 
 
-async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
-    client: Client,
-) -> None:
+async def test_an_invalid_request_is_answered_and_its_stream_goes_on(client: Client) -> None:
     await client.create(max_message_size=3)
     requests = [
         request(1, b"1"),
@@ -90,22 +88,6 @@ async def test_an_invalid_request_is_answered_and_its_stream_goes_on(
         "",
     ]
     assert [message.body for message in await client.receive(10)] == [b"1", b"2", b"3"]
-
-
-async def test_a_stream_without_a_request_ends_well(client: Client) -> None:
-    assert await responses(client.stub.StreamSend(iter(()))) == []
-
-
-async def test_garbage_ends_a_stream_after_the_answers_to_what_came_before(client: Client) -> None:
-    await client.create()
-    method = client.channel.stream_stream(
-        "/spoolrack.v1.QueueService/StreamSend",
-        response_deserializer=rpc.StreamSendResponse.FromString,
-    )
-    call = method(iter([request(1, b"1").SerializeToString(), b"\xff\xff\xff"]))
-    assert (await call.read()).correlation_id == 1
-    no = await refused(call.read())
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
 async def test_messages_of_a_disconnected_client_are_whole_or_absent(client: Client) -> None:

@@ -138,54 +138,6 @@ async def test_a_publication_whose_client_leaves_publishes_all_or_nothing(client
         assert len(await bodies(client)) == 20
 
 
-CHUNK = {"stage": "s", "queue": "q", "messages": [pb.OutgoingMessage(body=b"x")]}
-BEYOND: list[tuple[str, Any]] = [
-    *(
-        ("Stage", rpc.StageRequest(**{**CHUNK, **wrong}))  # type: ignore[arg-type]
-        for wrong in (
-            {"stage": ""},
-            {"stage": "x" * 65},
-            {"stage": "../x"},
-            {"stage": "a@1"},
-            {"chunk_number": -1},
-            {"chunk_number": 1_000_000_000},
-            {"messages": []},
-            {"messages": [pb.OutgoingMessage()] * 1_001},
-            {"time_to_live": Duration(nanos=999_000_000)},
-            {"time_to_live": Duration(seconds=14 * DAY + 1)},
-            {"time_to_live": Duration(seconds=1, nanos=-1)},
-        )
-    ),
-    ("Publish", rpc.PublishRequest(writer="", stages=["s"])),
-    ("Publish", rpc.PublishRequest(writer="x" * 81)),
-    ("Publish", rpc.PublishRequest(writer="a.b")),
-    ("Publish", rpc.PublishRequest(writer="w", epoch=-1)),
-    ("Publish", rpc.PublishRequest(writer="w", digest="a b")),
-    ("Publish", rpc.PublishRequest(writer="w", digest="d" * 65)),
-    ("Publish", rpc.PublishRequest(writer="w", stages=["s", "a/b"])),
-    ("Publish", rpc.PublishRequest(writer="w", stages=["s"] * 10_001)),
-    ("Publish", rpc.PublishRequest(writer="w", epoch_retention=Duration(seconds=59))),
-    ("Publish", rpc.PublishRequest(writer="w", epoch_retention=Duration(seconds=365 * DAY + 1))),
-    ("AbortStage", rpc.AbortStageRequest()),
-    ("AbortStage", rpc.AbortStageRequest(stage="..")),
-    ("ListStages", rpc.ListStagesRequest(page_size=-1)),
-    ("ListStages", rpc.ListStagesRequest(page_token="../x")),
-]
-
-
-@pytest.mark.parametrize(("method", "request_"), BEYOND)
-async def test_a_value_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
-    await client.create()
-    no = await refused(getattr(client.stub, method)(request_))
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
-
-
-async def test_a_bad_name_of_a_queue_is_refused(client: Client) -> None:
-    request = rpc.StageRequest(stage="s", queue="../q", messages=[pb.OutgoingMessage()])
-    no = await refused(client.stub.Stage(request))
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_QUEUE_NAME")
-
-
 async def test_an_epoch_with_another_digest_is_refused_and_stays_staged(client: Client) -> None:
     await client.create()
     await stage(client, b"1")

@@ -60,11 +60,7 @@ def moving(folder: Path, endpoint: str) -> Iterator[Move]:
         for failures in range(6):
             with log.open("ab") as out:
                 program = subprocess.Popen(
-                    command,
-                    env=variables,
-                    stdout=out,
-                    stderr=out,
-                    start_new_session=True,
+                    command, env=variables, stdout=out, stderr=out, start_new_session=True
                 )
             programs.append(program)
             code = program.wait(STUCK)

@@ -106,12 +106,7 @@ def submit(environment: dict[str, str], master: str, *arguments: object, folder:
 def printed(environment: dict[str, str], *command: object, folder: Path) -> str:
     """Run a program that must end well; return what it printed."""
     run = subprocess.run(
-        [*map(str, command)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=400,
+        [*map(str, command)], cwd=folder, env=environment, capture_output=True, text=True, timeout=400
     )
     assert run.returncode == 0, run.stderr
     return run.stdout

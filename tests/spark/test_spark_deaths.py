@@ -81,12 +81,7 @@ def counted(server: NullServer) -> None:
     ],
 )
 def test_the_death_of_a_python_process_loses_and_doubles_nothing(
-    spark: SparkSession,
-    server: NullServer,
-    tmp_path: Path,
-    method: str,
-    skip: int,
-    is_after: bool,
+    spark: SparkSession, server: NullServer, tmp_path: Path, method: str, skip: int, is_after: bool
 ) -> None:
     killer = Killer()
     server.faults.append(Fault(method=method, skip=skip, is_after=is_after, action=killer))

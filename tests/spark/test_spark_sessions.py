@@ -166,11 +166,7 @@ def test_a_pipeline_that_is_killed_and_started_again_has_each_record_once(
     for batches in (2, 3, 2):
         kill_after(batches, command, tmp_path)
     last = subprocess.run(
-        command,
-        env=os.environ | environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=STUCK,
+        command, env=os.environ | environment(tmp_path), capture_output=True, text=True, timeout=STUCK
     )
 
     assert last.returncode == 0, last.stderr

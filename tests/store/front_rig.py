@@ -56,6 +56,11 @@ class FrontRig:
     clock: Clock
     store: Store
 
+    @property
+    def manual_clock(self) -> ManualClock:
+        assert isinstance(self.clock, ManualClock)
+        return self.clock
+
     def ask(self, request: Request[Answer]) -> Answer:
         return self.store.submit(request).result(GIVE_UP)
 

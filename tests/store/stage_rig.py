@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping, Sequence
-from random import Random
 from typing import Any
 
 from spoolrack_store.engine.engine import Engine
@@ -22,7 +21,7 @@ from spoolrack_store.model.stage_requests import (
     Staged,
 )
 
-from tests.support.declared_queues import declare
+from tests.support.engines import commit, start
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 
@@ -40,17 +39,14 @@ class Rig:
 
     def open(self, owner: str) -> Engine:
         """Start a process on the root."""
-        engine = Engine(
+        engine = start(
             self.disk,
             Memory(self.disk),
             clock=self.clock,
-            random=Random(owner),
             owner=owner,
             is_living=self.engines.__contains__,
+            queues=self.settings,
         )
-        for queue, settings in self.settings.items():
-            declare(engine, queue, settings)
-        assert engine.open()
         self.engines[owner] = engine
         return engine
 
@@ -65,13 +61,8 @@ class Rig:
         self, *requests: Request[Any], engine: Engine | None = None, tick: bool = False
     ) -> list[Any]:
         engine = engine or self.engine
-        work = engine.apply(requests, tick=tick)
-        assert work is not None
-        if work.commit is not None:
-            work.commit.sync()
-        outcomes = engine.finish(work)
+        outcomes = commit(engine, *requests, tick=tick)
         reap(engine)
-        assert outcomes is not None
         return outcomes
 
     def ask(self, request: Request[Any], engine: Engine | None = None) -> Any:

@@ -35,6 +35,7 @@ from spoolrack_store.thread_driver import run_whole
 
 from tests.store.front_rig import GIVE_UP, opened
 from tests.support.dead_letter_rig import LEASE, Rig
+from tests.support.engines import commit
 
 LONE = QueueSettings(messages_per_file=1, visibility_timeout=LEASE)
 QUEUES = {"q": LONE, "other": LONE, "limited": QueueSettings(messages_per_file=1, max_messages=500)}
@@ -48,23 +49,13 @@ def rig() -> Rig:
     return Rig(QUEUES)
 
 
-def _commit(rig: Rig, requests: Sequence[Request[Any]]) -> list[Any]:
-    work = rig.engine.apply(requests)
-    assert work is not None
-    if work.commit is not None:
-        work.commit.sync()
-    outcomes = rig.engine.finish(work)
-    assert outcomes is not None
-    return outcomes
-
-
 def _commits(rig: Rig, requests: Sequence[Request[Any]]) -> tuple[dict[Request[Any], Any], list[int]]:
     """Do all requests, as the committer does; return their outcomes, and the names that each commit
     has made for them."""
     found: dict[Request[Any], Any] = {}
     left, made = list(requests), list[int]()
     while left:
-        for request, outcome in zip(left, _commit(rig, left), strict=True):
+        for request, outcome in zip(left, commit(rig.engine, *left), strict=True):
             if outcome is not UNFINISHED:
                 found[request] = outcome
         left = [request for request in left if request not in found]
@@ -85,7 +76,7 @@ def _bodies(count: int = MANY) -> list[bytes]:
 def test_sends_that_need_many_files_are_written_in_slices_and_a_small_one_at_once(rig: Rig) -> None:
     large = [_delayed() for _ in range(CALLERS)]
     small = Send(queue="other", bodies=[b"small"])
-    outcomes = _commit(rig, [*large, small])
+    outcomes = commit(rig.engine, *large, small)
     assert isinstance(outcomes[-1], SendResults)
     assert outcomes[:-1] == [UNFINISHED] * CALLERS
     found, made = _commits(rig, large)
@@ -97,8 +88,8 @@ def test_sends_that_need_many_files_are_written_in_slices_and_a_small_one_at_onc
 
 def test_a_request_is_written_to_its_end_before_a_later_one_of_its_queue(rig: Rig) -> None:
     first, second = (Send(queue="q", bodies=_bodies(count)) for count in (MANY, 1))
-    assert _commit(rig, [first]) == [UNFINISHED]
-    assert _commit(rig, [first, second]) == [UNFINISHED] * 2
+    assert commit(rig.engine, first) == [UNFINISHED]
+    assert commit(rig.engine, first, second) == [UNFINISHED] * 2
     found, _ = _commits(rig, [first, second])
     ids = [*found[first].results, *found[second].results]
     assert ids == sorted(ids)
@@ -112,15 +103,15 @@ def test_a_queue_counts_what_is_still_to_be_written(rig: Rig) -> None:
     full = [isinstance(each, QueueFull) for each in found[second].results]
     assert full == [False] * 100 + [True] * 300
     rig = Rig(QUEUES)
-    assert _commit(rig, [first]) == [UNFINISHED]
+    assert commit(rig.engine, first) == [UNFINISHED]
     assert rig.engine._sender.written("limited") == (MANY, sum(map(len, first.bodies)))
 
 
 def test_the_rest_of_a_send_is_refused_once_its_queue_is_deleted(rig: Rig) -> None:
     send = Send(queue="q", bodies=_bodies())
-    assert _commit(rig, [send]) == [UNFINISHED]
+    assert commit(rig.engine, send) == [UNFINISHED]
     rig.ask(DeleteQueue(name="q"))
-    (outcome,) = _commit(rig, [send])
+    (outcome,) = commit(rig.engine, send)
     assert isinstance(outcome, StoreError)
     for _ in range(20):
         rig.ask()
@@ -136,7 +127,7 @@ def test_the_rest_of_a_send_is_refused_once_its_queue_is_deleted(rig: Rig) -> No
 def test_groups_and_deduplication_ids_are_written_by_one_commit(
     rig: Rig, with_: dict[str, Any]
 ) -> None:
-    (stored,) = _commit(rig, [Send(queue="q", bodies=_bodies(), **with_)])
+    (stored,) = commit(rig.engine, Send(queue="q", bodies=_bodies(), **with_))
     assert isinstance(stored, SendResults)
     assert len(set(stored.results)) == MANY - len(stored.duplicates)
 
@@ -168,7 +159,7 @@ def test_ends_of_many_leases_are_done_in_slices_and_the_end_of_one_at_once(
     large = [request_of(receipts, "q") for receipts in _filled(rig)]
     small = request_of(_leased(rig, "other"), "other")
     behind = request_of([large[-1].receipts[0]], "q")
-    outcomes = _commit(rig, [*large, small, behind])
+    outcomes = commit(rig.engine, *large, small, behind)
     assert outcomes[-2] is not UNFINISHED
     assert outcomes[-1] is UNFINISHED
     begun = [each for each in outcomes if each is not UNFINISHED]
@@ -186,7 +177,7 @@ def test_receives_of_many_messages_are_done_in_slices_and_that_of_one_at_once(ri
     large = [Receive(queue="q", max_messages=MANY) for _ in range(CALLERS)]
     waits = Receive(queue="q", max_messages=MANY, wait=Millis(1_000))
     small = Receive(queue="other", max_messages=1)
-    outcomes = _commit(rig, [*large, waits, small])
+    outcomes = commit(rig.engine, *large, waits, small)
     assert [each.body for each in messages_of(outcomes[-1])] == [b"other"]
     assert outcomes[-2] == []  # It is parked, and tried again.
     left = [each for each, outcome in zip(large, outcomes, strict=False) if outcome is UNFINISHED]

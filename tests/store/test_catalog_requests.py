@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     InvalidQueueName,
@@ -22,6 +21,7 @@ from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.engine_story import Clock
+from tests.support.engines import commit, start
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 
@@ -36,25 +36,15 @@ class Rig:
 
     def restart(self) -> None:
         self.disk.free_locks()
-        self.engine = Engine(
-            self.disk,
-            Memory(self.disk),
-            clock=self.clock,
-            random=Random(1),
-            owner="me",
-            is_living=lambda owner: False,
+        self.engine = start(
+            self.disk, Memory(self.disk), clock=self.clock, owner="me", random=Random(1)
         )
-        assert self.engine.open()
 
     def do(self, *requests: Any) -> Any:
         """Return the outcome of the last of `requests`."""
-        work = self.engine.apply(requests)
-        assert work is not None
-        if work.commit is not None:
-            work.commit.sync()
-        self.engine.finish(work)
+        outcomes = commit(self.engine, *requests)
         reap(self.engine)
-        return work.outcomes[-1] if requests else None
+        return outcomes[-1] if requests else None
 
     def create(self, name: str = "q", **settings: Any) -> Any:
         return self.do(CreateQueue(name=name, settings=QueueSettings(**settings)))
@@ -238,14 +228,12 @@ def test_a_deleted_queue_takes_its_messages_with_it(rig: Rig) -> None:
 def test_a_name_is_refused_while_its_queue_is_being_deleted(rig: Rig) -> None:
     rig.create()
     rig.do(DeleteQueue(name="q"))
-    work = rig.engine.apply(
-        [CreateQueue(name="q", settings=DEFAULTS), Send(queue="q", bodies=[b"for the next one"])]
+    outcomes = commit(
+        rig.engine,
+        CreateQueue(name="q", settings=DEFAULTS),
+        Send(queue="q", bodies=[b"for the next one"]),
     )
-    assert work is not None
-    assert [type(outcome) for outcome in work.outcomes] == [QueueBeingDeleted, QueueBeingDeleted]
-    if work.commit is not None:
-        work.commit.sync()
-    rig.engine.finish(work)
+    assert [type(outcome) for outcome in outcomes] == [QueueBeingDeleted, QueueBeingDeleted]
     rig.settle()
     assert rig.create().name == "q"
 

@@ -15,14 +15,11 @@ from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
 from spoolrack_store.model.settings import MIB
 from spoolrack_store.model.stage_requests import Stage
 
-from tests.support.declared_queues import declare
-from tests.support.root_rig import SETTINGS, Bytes, Still, done, lay_out, settle
+from tests.support.engines import commit, start
+from tests.support.root_rig import SETTINGS, Bytes, Still, lay_out, settle
 
 ROOMY = Space(bytes=100 * MIB, files=10_000)
-LOW = [
-    Space(bytes=50 * MIB - 1, files=10_000),
-    Space(bytes=100 * MIB, files=999),
-]
+LOW = [Space(bytes=50 * MIB - 1, files=10_000), Space(bytes=100 * MIB, files=999)]
 
 
 class RoomDisk(LocalDisk):
@@ -42,19 +39,8 @@ def disk(tmp_path: Path) -> RoomDisk:
 
 @pytest.fixture
 def engine(disk: RoomDisk) -> Engine:
-    engine = Engine(
-        disk,
-        Bytes(),
-        clock=Still(),
-        random=Random(7),
-        owner="p1",
-        is_living=lambda owner: False,
-        watermark=DiskWatermark(bytes=50 * MIB, files=1_000),
-    )
-    for queue, settings in SETTINGS.items():
-        declare(engine, queue, settings)
-    assert engine.open()
-    return engine
+    low = DiskWatermark(bytes=50 * MIB, files=1_000)
+    return start(disk, Bytes(), clock=Still(), random=Random(7), queues=SETTINGS, watermark=low)
 
 
 @pytest.mark.parametrize("low", LOW, ids=["bytes", "files"])
@@ -62,15 +48,13 @@ def test_sends_and_chunks_stop_at_a_watermark_and_go_on_by_themselves(
     engine: Engine, disk: RoomDisk, low: Space
 ) -> None:
     disk.room = low
-    sent, staged = done(
-        engine,
-        Send(queue="q", bodies=[b"no"]),
-        Stage(stage="s", chunk=0, queue="q", bodies=[b"no"]),
+    sent, staged = commit(
+        engine, Send(queue="q", bodies=[b"no"]), Stage(stage="s", chunk=0, queue="q", bodies=[b"no"])
     )
     assert isinstance(sent.results[0], DiskFull)
     assert isinstance(staged, DiskFull)
     disk.room = ROOMY
-    (sent,) = done(engine, Send(queue="q", bodies=[b"yes"]))
+    (sent,) = commit(engine, Send(queue="q", bodies=[b"yes"]))
     assert isinstance(sent.results[0], str)
 
 
@@ -78,12 +62,12 @@ def test_sends_and_chunks_stop_at_a_watermark_and_go_on_by_themselves(
 def test_receives_and_deletes_go_on_below_a_watermark(
     engine: Engine, disk: RoomDisk, low: Space
 ) -> None:
-    done(engine, Send(queue="q", bodies=[b"a"]))
+    commit(engine, Send(queue="q", bodies=[b"a"]))
     settle(engine)
     disk.room = low
-    (found,) = done(engine, Receive(queue="q"))
+    (found,) = commit(engine, Receive(queue="q"))
     (message,) = messages_of(found)
-    assert done(engine, Delete(queue="q", receipts=[str(message.receipt)])) == [[None]]
+    assert commit(engine, Delete(queue="q", receipts=[str(message.receipt)])) == [[None]]
 
 
 def test_a_file_system_without_a_limit_of_files_has_no_watermark_of_them() -> None:

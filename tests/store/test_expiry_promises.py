@@ -18,6 +18,7 @@ from spoolrack_store.model.stage_requests import Stage
 
 from tests.store.front_rig import opened
 from tests.store.trouble_rig import Rig, TwoProcesses
+from tests.support.engines import commit
 
 EXPIRES = Millis(40 * SECOND)
 STEP = 10 * SECOND
@@ -143,8 +144,8 @@ def pass_both(both: TwoProcesses, millis: int, use: Callable[[], object] = lambd
     for _ in range(millis // STEP):
         both.clock.now += STEP
         use()
-        both.commit(both.first, tick=True)
-        both.commit(both.second, tick=True)
+        commit(both.first, tick=True)
+        commit(both.second, tick=True)
 
 
 @pytest.mark.parametrize("user", ["first", "second"])
@@ -153,7 +154,7 @@ def test_a_use_in_any_process_keeps_the_queue(user: str) -> None:
     pass_both(both, STEP)
     engine = getattr(both, user)
     receive = Receive(queue="q", max_messages=1)
-    pass_both(both, 5 * EXPIRES, lambda: both.commit(engine, receive))
+    pass_both(both, 5 * EXPIRES, lambda: commit(engine, receive))
     assert has_queue(both.first)
     assert has_queue(both.second)
     pass_both(both, 3 * EXPIRES)
@@ -178,7 +179,7 @@ def test_a_message_that_another_process_has_not_published_keeps_the_queue() -> N
     both.first.finish(work)
     for _ in range(20):
         both.clock.now += STEP
-        both.commit(both.second, tick=True)
+        commit(both.second, tick=True)
     assert has_queue(both.second)
-    both.commit(both.first, tick=True)
+    commit(both.first, tick=True)
     assert both.received() == [b"a"]

@@ -249,10 +249,7 @@ def test_later_changes_of_a_sender_s_attributes_change_no_message(tmp_path: Path
 
 def test_a_failed_sync_stops_other_processes_too(tmp_path: Path) -> None:
     clock = SystemClock()
-    with (
-        opened(tmp_path, clock) as rig,
-        opened(tmp_path, clock) as other,
-    ):
+    with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
         rig.disk.fails = True
         with pytest.raises(OutcomeUnknown):
             rig.send(b"a")
@@ -273,10 +270,7 @@ def test_a_fault_of_ours_answers_all_that_wait(tmp_path: Path) -> None:
 
 def test_a_receive_that_waits_hears_of_what_another_process_sends(tmp_path: Path) -> None:
     clock = SystemClock()
-    with (
-        opened(tmp_path, clock) as rig,
-        opened(tmp_path, clock) as other,
-    ):
+    with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
         rig.ask(Send(queue="in-turn", bodies=[]))  # It hears of the new member.
         future = rig.wait_for()
         other.send(b"a")
@@ -285,10 +279,7 @@ def test_a_receive_that_waits_hears_of_what_another_process_sends(tmp_path: Path
 
 def test_commits_of_two_processes_lose_and_double_nothing(tmp_path: Path) -> None:
     clock = SystemClock()
-    with (
-        opened(tmp_path, clock) as rig,
-        opened(tmp_path, clock) as other,
-    ):
+    with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
         got: list[bytes] = []
 
         def work(mine: FrontRig, name: bytes) -> None:

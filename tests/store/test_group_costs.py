@@ -12,7 +12,8 @@ from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import CreateQueue, Delete, Message, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.root_rig import done, lay_out, opened, settle
+from tests.support.engines import commit
+from tests.support.root_rig import lay_out, opened, settle
 from tests.support.steps import steps_of
 
 STRICT = QueueSettings(group_order="strict", visibility_timeout=Millis(HOUR))
@@ -24,7 +25,7 @@ SLACK = 1.5
 def queue_of(root: Path) -> Engine:
     lay_out(root)
     engine = opened(root)
-    done(engine, CreateQueue(name="strict", settings=STRICT))
+    commit(engine, CreateQueue(name="strict", settings=STRICT))
     return engine
 
 
@@ -33,12 +34,12 @@ def send(engine: Engine, groups: list[str], queue: str) -> None:
     for start in range(0, len(groups), PER_FILE):
         names = groups[start : start + PER_FILE]
         sent = Send(queue=queue, bodies=[b"x" for _ in names], groups=dict(enumerate(names)))
-        done(engine, sent)
+        commit(engine, sent)
     settle(engine)
 
 
 def receive(engine: Engine, queue: str, count: int = 1) -> list[Message]:
-    (found,) = done(engine, Receive(queue=queue, max_messages=count))
+    (found,) = commit(engine, Receive(queue=queue, max_messages=count))
     assert isinstance(found, list), found
     return messages_of(found)
 
@@ -48,7 +49,7 @@ def steps_of_a_message(engine: Engine, queue: str) -> int:
 
     def once() -> None:
         (message,) = receive(engine, queue)
-        done(engine, Delete(queue=queue, receipts=[message.receipt or ""]))
+        commit(engine, Delete(queue=queue, receipts=[message.receipt or ""]))
         settle(engine)
 
     once()  # Reads the line of its file, as far as it wasn't in memory.

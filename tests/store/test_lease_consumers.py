@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
-from spoolrack_store.model.operations import (
-    ChangeVisibility,
-    Delete,
-    Delivery,
-    OldLease,
-    Receive,
-    Send,
-)
+from spoolrack_store.model.operations import ChangeVisibility, Delete, Delivery, OldLease, Receive, Send
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import FrontRig, opened
 
 UNKNOWN = "unknown to this process; no other has the root open"
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[FrontRig]:
-    with opened(tmp_path) as rig:
-        yield rig
 
 
 def receive(rig: FrontRig, consumer: str, most: int = 10) -> Delivery:

@@ -126,9 +126,7 @@ def test_where_a_file_cannot_be_watched_a_receive_looks_often(
         assert bodies_of(future.result(GIVE_UP)) == [b"a"]
 
 
-def test_a_change_noticed_while_the_lock_is_taken_is_read_soon_after(
-    tmp_path: Path,
-) -> None:
+def test_a_change_noticed_while_the_lock_is_taken_is_read_soon_after(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
         pause = threading.Event()

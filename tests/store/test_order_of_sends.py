@@ -8,7 +8,8 @@ import pytest
 from spoolrack_store.engine.sender import FILE_BYTES, LARGE_BODY
 from spoolrack_store.model.operations import Delivery, Receive, Send
 
-from tests.support.root_rig import done, lay_out, opened, settle
+from tests.support.engines import commit
+from tests.support.root_rig import lay_out, opened, settle
 
 LARGE = bytes(LARGE_BODY + 1)
 FIFTH = bytes(FILE_BYTES // 5)
@@ -19,9 +20,9 @@ def received(root: Path, sends: list[list[bytes]]) -> list[tuple[int, bytes]]:
     """Send each list as a request of one commit; return length and end of all bodies as received."""
     lay_out(root)
     engine = opened(root)
-    done(engine, *(Send(queue="q", bodies=bodies) for bodies in sends))
+    commit(engine, *(Send(queue="q", bodies=bodies) for bodies in sends))
     settle(engine)
-    (found,) = done(engine, Receive(queue="q", max_messages=100, max_bytes=1 << 30))
+    (found,) = commit(engine, Receive(queue="q", max_messages=100, max_bytes=1 << 30))
     assert isinstance(found, list)
     deliveries = [each for each in found if isinstance(each, Delivery)]
     return [(len(body), body[-1:]) for delivery in deliveries for body in delivery.bodies]

@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.model.clock import HOUR, SECOND, Millis
+from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import SendingPaused
 from spoolrack_store.model.operations import (
-    ChangeVisibility,
     CreateQueue,
-    Delete,
     Message,
     Receive,
     Send,
@@ -24,7 +22,8 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.store import Store
 
-from tests.support.root_rig import Still, done, lay_out, opened, settle
+from tests.support.engines import commit
+from tests.support.root_rig import Still, lay_out, opened, settle
 
 
 @pytest.fixture
@@ -34,22 +33,22 @@ def engine(tmp_path: Path) -> Engine:
 
 
 def set_flow(engine: Engine, **changes: str) -> None:
-    done(engine, UpdateQueue(name="q", changes=changes))
+    commit(engine, UpdateQueue(name="q", changes=changes))
 
 
 def send(engine: Engine, *bodies: bytes) -> None:
-    done(engine, Send(queue="q", bodies=list(bodies)))
+    commit(engine, Send(queue="q", bodies=list(bodies)))
     settle(engine)
 
 
 def receive(engine: Engine, count: int = 10) -> Sequence[Message]:
-    (found,) = done(engine, Receive(queue="q", max_messages=count))
+    (found,) = commit(engine, Receive(queue="q", max_messages=count))
     return messages_of(found)
 
 
 def test_a_send_to_a_paused_queue_stores_nothing_and_says_what_to_do(engine: Engine) -> None:
     set_flow(engine, sending="paused")
-    (refused,) = done(engine, Send(queue="q", bodies=[b"no"]))
+    (refused,) = commit(engine, Send(queue="q", bodies=[b"no"]))
     assert isinstance(refused, SendingPaused)
     assert "q is paused" in str(refused)
     assert "set the queue's sending to open" in str(refused)
@@ -61,16 +60,16 @@ def test_a_send_to_a_paused_queue_stores_nothing_and_says_what_to_do(engine: Eng
 def test_a_publication_into_a_paused_queue_publishes_nothing_and_can_be_repeated(
     engine: Engine,
 ) -> None:
-    done(engine, Stage(stage="s", chunk=0, queue="q", bodies=[b"staged"]))
+    commit(engine, Stage(stage="s", chunk=0, queue="q", bodies=[b"staged"]))
     settle(engine)
     set_flow(engine, sending="paused")
     publish = Publish(writer="w", epoch=1, stages=["s"])
-    (refused,) = done(engine, publish)
+    (refused,) = commit(engine, publish)
     assert isinstance(refused, SendingPaused)
     settle(engine)
     assert receive(engine) == []
     set_flow(engine, sending="open")
-    done(engine, publish)
+    commit(engine, publish)
     settle(engine)
     assert [each.body for each in receive(engine)] == [b"staged"]
 
@@ -80,30 +79,13 @@ def test_a_paused_queue_hands_out_nothing_neither_what_is_ready_nor_what_is_just
 ) -> None:
     send(engine, b"ready")
     set_flow(engine, receiving="paused")
-    _, found = done(engine, Send(queue="q", bodies=[b"fresh"]), Receive(queue="q", max_messages=10))
+    _, found = commit(engine, Send(queue="q", bodies=[b"fresh"]), Receive(queue="q", max_messages=10))
     assert found == []
-    (held,) = done(engine, Reserve(queue="q", stream="t", sequence_number=0))
+    (held,) = commit(engine, Reserve(queue="q", stream="t", sequence_number=0))
     assert held is None
     set_flow(engine, receiving="open")
     settle(engine)
     assert [each.body for each in receive(engine)] == [b"ready", b"fresh"]
-
-
-def test_leases_of_a_paused_queue_are_deleted_extended_released_and_expire(engine: Engine) -> None:
-    send(engine, b"deleted", b"extended", b"released")
-    deleted, extended, released = receive(engine)
-    set_flow(engine, receiving="paused", sending="paused")
-    results = done(
-        engine,
-        Delete(queue="q", receipts=[str(deleted.receipt)]),
-        ChangeVisibility(queue="q", receipts=[str(extended.receipt)], visibility=Millis(90 * SECOND)),
-        ChangeVisibility(queue="q", receipts=[str(released.receipt)], visibility=Millis(0)),
-    )
-    assert results[0] == [None]
-    assert results[2] == [0]
-    assert not isinstance(results[1][0], Exception)
-    counts = engine.views.queue(engine.catalog.require("q")).counts
-    assert (counts.ready_count, counts.leased_count) == (1, 1)
 
 
 def test_a_lease_of_a_paused_queue_expires_and_is_counted_as_ready(tmp_path: Path) -> None:
@@ -124,7 +106,7 @@ def test_a_pause_outlives_a_restart(engine: Engine, tmp_path: Path) -> None:
     set_flow(engine, receiving="paused", sending="paused")
     assert engine.close()
     again = opened(tmp_path / "root")
-    (refused,) = done(again, Send(queue="q", bodies=[b"no"]))
+    (refused,) = commit(again, Send(queue="q", bodies=[b"no"]))
     assert isinstance(refused, SendingPaused)
     assert again.ready("q") == 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ from spoolrack_store.model.settings import QueueSettings
 from tests.store.front_rig import FrontRig, opened
 
 LEASE = Millis(5_000)
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[FrontRig]:
-    with opened(tmp_path) as rig:
-        yield rig
 
 
 def consumer(concurrency: int, limit: int = 10) -> Credits:

@@ -21,9 +21,9 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.stage_requests import Publish, Stage
 
-from tests.support.root_rig import NOW, Still, done, lay_out, opened, settle
+from tests.support.engines import commit
+from tests.support.root_rig import NOW, Still, lay_out, opened, settle
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def send(engine: Engine, priorities: Sequence[int], queue: str = "q", **more: ob
     """Send a message for each priority in one request; its body is the priority and its place."""
     bodies = [f"{priority}-{place}".encode() for place, priority in enumerate(priorities)]
     request = Send(queue=queue, bodies=bodies, priorities=dict(enumerate(priorities)), **more)  # type: ignore[arg-type]
-    done(engine, request)
+    commit(engine, request)
     settle(engine)
 
 
 def receive(engine: Engine, count: int = 1, queue: str = "q") -> list[Message]:
-    (found,) = done(engine, Receive(queue=queue, max_messages=count))
+    (found,) = commit(engine, Receive(queue=queue, max_messages=count))
     assert isinstance(found, list), found
     return messages_of(found)
 
@@ -54,11 +54,6 @@ def test_a_higher_priority_is_received_first_and_the_oldest_of_one(engine: Engin
     send(engine, [0, 5, 9, 5])
     send(engine, [5, 0, 9])
     assert bodies(receive(engine, 10)) == ["9-2", "9-2", "5-1", "5-3", "5-0", "0-0", "0-1"]
-
-
-def test_a_message_tells_its_priority(engine: Engine) -> None:
-    send(engine, [7, 0])
-    assert [message.priority for message in receive(engine, 2)] == [7, 0]
 
 
 def test_messages_sent_before_the_first_priority_keep_their_order_behind_it(engine: Engine) -> None:
@@ -76,7 +71,7 @@ def test_a_released_message_takes_the_place_of_its_priority(engine: Engine) -> N
     send(engine, [4, 4, 8])
     first = receive(engine, 2)
     receipts = [message.receipt or "" for message in first]
-    done(engine, ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(0)))
+    commit(engine, ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(0)))
     assert bodies(receive(engine, 3)) == ["8-2", "4-0", "4-1"]
 
 
@@ -85,7 +80,7 @@ def test_an_aging_lets_older_messages_come_before_higher_priorities(tmp_path: Pa
     clock = Still(NOW)
     engine = opened(tmp_path / "root", clock)
     settings = QueueSettings(priority_aging=Millis(MINUTE))
-    done(engine, CreateQueue(name="aged", settings=settings))
+    commit(engine, CreateQueue(name="aged", settings=settings))
     send(engine, [0], "aged")
     clock.now = Millis(clock.now + 3 * MINUTE)
     send(engine, [2, 4], "aged")
@@ -100,7 +95,7 @@ def test_an_aging_that_is_changed_counts_for_what_is_there(tmp_path: Path) -> No
     clock.now = Millis(clock.now + 3 * MINUTE)
     send(engine, [2, 2])
     assert bodies(receive(engine)) == ["2-0"]
-    done(engine, UpdateQueue(name="q", changes={"priority_aging": Millis(MINUTE)}))
+    commit(engine, UpdateQueue(name="q", changes={"priority_aging": Millis(MINUTE)}))
     assert bodies(receive(engine, 2)) == ["0-0", "2-1"]
 
 
@@ -110,24 +105,16 @@ def test_groups_take_turns_and_priorities_order_each(engine: Engine) -> None:
 
 
 def test_a_strict_group_has_the_order_of_its_sends_whatever_the_priorities(engine: Engine) -> None:
-    done(engine, CreateQueue(name="strict", settings=QueueSettings(group_order="strict")))
+    commit(engine, CreateQueue(name="strict", settings=QueueSettings(group_order="strict")))
     send(engine, [0, 9], "strict", groups={0: "a", 1: "a"})
     assert bodies(receive(engine, 2, "strict")) == ["0-0", "9-1"]
-
-
-def test_a_publication_keeps_the_priority_of_its_chunk(engine: Engine) -> None:
-    send(engine, [0, 3])
-    done(engine, Stage(stage="s", chunk=0, queue="q", bodies=[b"staged"], priority=5))
-    done(engine, Publish(writer="w", epoch=0, stages=["s"]))
-    settle(engine)
-    assert bodies(receive(engine, 3)) == ["staged", "3-1", "0-0"]
 
 
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_an_impossible_priority_refuses_its_message_alone(engine: Engine, priority: int) -> None:
     priorities: Mapping[int, int] = {0: priority, 1: 1}
     request: Request[SendResults] = Send(queue="q", bodies=[b"bad", b"good"], priorities=priorities)
-    (stored,) = done(engine, request)
+    (stored,) = commit(engine, request)
     assert isinstance(stored, SendResults)
     assert isinstance(stored.results[0], InvalidMessage)
     settle(engine)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
@@ -12,7 +11,6 @@ import pytest
 from spoolrack_store.engine import questions
 from spoolrack_store.engine.entries import Entry
 from spoolrack_store.files.disk import Space
-from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
@@ -31,17 +29,6 @@ from tests.store.front_rig import FrontRig, opened
 from tests.support.listing import messages_in
 
 HOLD = Millis(60_000)
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[FrontRig]:
-    with opened(tmp_path) as rig:
-        yield rig
-
-
-def clock_of(rig: FrontRig) -> ManualClock:
-    assert isinstance(rig.clock, ManualClock)
-    return rig.clock
 
 
 def all_of(rig: FrontRig, limit: int, *states: State, most: int | None = None) -> list[Message]:
@@ -64,7 +51,7 @@ def test_pages_hold_each_message_once_and_in_order_whatever_state_it_is_in(rig: 
     ids += rig.send(*[b"more"] * 5)
     leased = [id for _ in range(3) for each in rig.receive(3) for id in each.ids]
     rig.ask(Delete(queue="q", ids=[ids[4], ids[12]]))
-    clock_of(rig).advance(31_000)
+    rig.manual_clock.advance(31_000)
     again = [id for each in rig.receive(2) for id in each.ids]
     left = [id for id in ids if id not in (ids[4], ids[12])]
     assert len(leased) == 9
@@ -83,9 +70,9 @@ def test_a_list_passes_over_as_many_messages_as_it_is_told_and_ends_where_it_is_
     rig: FrontRig,
 ) -> None:
     ids = rig.send(*[b"%d" % number for number in range(20)])
-    clock_of(rig).advance(1_000)
+    rig.manual_clock.advance(1_000)
     ids += rig.send(b"alone")
-    clock_of(rig).advance(1_000)
+    rig.manual_clock.advance(1_000)
     ids += rig.send(*[b"more"] * 5)
     rig.receive(3)
     rig.ask(Delete(queue="q", ids=[ids[4], ids[12]]))
@@ -107,7 +94,7 @@ def test_a_message_that_changes_state_after_listing_is_listed_in_the_new_state(r
     assert [each.id for each in all_of(rig, 10, State.LEASED)] == ids[:2]
     rig.ask(Delete(queue="q", receipts=got[0].receipts[:1]))
     assert [each.id for each in all_of(rig, 10, State.LEASED)] == ids[1:2]
-    clock_of(rig).advance(31_000)
+    rig.manual_clock.advance(31_000)
     rig.in_turn()
     assert all_of(rig, 10, State.LEASED) == []
     assert [each.id for each in all_of(rig, 10, State.READY)] == ids[1:]
@@ -165,7 +152,7 @@ def filtered(rig: FrontRig) -> tuple[list[str], Millis]:
         )
         ids += [str(id) for id in rig.ask(send).results]
         ids += rig.send(b"alone")
-        clock_of(rig).advance(1_000)
+        rig.manual_clock.advance(1_000)
     return ids, sent_at(ids[5])
 
 
@@ -305,7 +292,7 @@ def test_a_message_that_is_leased_while_it_is_looked_at_is_found_where_it_is(tmp
         assert (found.state, found.body) == (State.LEASED, b"1")
 
         rig.disk.open = leasing  # type: ignore[method-assign]
-        clock_of(rig).advance(31_000)
+        rig.manual_clock.advance(31_000)
         rig.in_turn()
         found = messages_in(rig.store, "q", limit=1)[0]
         assert (found.id, found.body) == (ids[0], b"1")
@@ -385,7 +372,7 @@ def test_an_open_message_is_its_part_of_the_file_whatever_becomes_of_it(rig: Fro
         opened_one = rig.store.open_message("q", id)
         rig.ask(Delete(queue="q", ids=[id]))
         for _ in range(4):
-            clock_of(rig).advance(1_000)
+            rig.manual_clock.advance(1_000)
             rig.in_turn()
         with opened_one.file as file:
             assert opened_one.message.size == len(body)
@@ -399,7 +386,7 @@ def test_a_dead_letter_tells_how_it_died(rig: FrontRig) -> None:
     rig.ask(CreateQueue(name="poor", settings=settings))
     (id,) = rig.send(b"poison", queue="poor")
     rig.receive(queue="poor")
-    clock_of(rig).advance(2_000)
+    rig.manual_clock.advance(2_000)
     for _ in range(4):
         rig.in_turn()
 
@@ -415,7 +402,7 @@ def test_a_dead_letter_tells_how_it_died(rig: FrontRig) -> None:
 def test_a_message_of_a_set_is_leased_until_the_set_ends(rig: FrontRig) -> None:
     (id,) = rig.send(b"1")
     rig.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD))
-    clock_of(rig).advance(1_000)
+    rig.manual_clock.advance(1_000)
     made = rig.ask(ExtendReservation(stream="s", sequence_number=0))
 
     found = rig.store.message("q", id)
@@ -458,7 +445,7 @@ def test_owners_ages_and_dead_letter_queues_are_told(tmp_path: Path) -> None:
         settings = QueueSettings(max_receives=1, dead_letter_queue="q")
         rig.ask(CreateQueue(name="poor", settings=settings))
         rig.send(b"old")
-        clock_of(rig).advance(5_000)
+        rig.manual_clock.advance(5_000)
         rig.send(b"1", b"2")
         rig.store.queue("q")
         metrics = rig.store.metrics

@@ -15,7 +15,6 @@ from spoolrack_store.model.errors import (
     MessageNotFound,
     QueueNotFound,
     RedriveNotFound,
-    RedriveRunning,
     StoreError,
 )
 from spoolrack_store.model.operations import (
@@ -28,11 +27,7 @@ from spoolrack_store.model.operations import (
     RejectMessages,
     Send,
 )
-from spoolrack_store.model.redrive_requests import (
-    MAX_RATE,
-    REDRIVE_MEMORY,
-    RedriveState,
-)
+from spoolrack_store.model.redrive_requests import MAX_RATE, REDRIVE_MEMORY, RedriveState
 from spoolrack_store.model.sealed import seal
 from spoolrack_store.model.settings import QueueSettings
 
@@ -94,13 +89,6 @@ def test_a_message_that_went_back_is_as_if_it_had_never_been_received(rig: Rig) 
     (delivery,) = rig.receive()
     assert (delivery.ids, delivery.receives, delivery.bodies) == ([id], 1, [b"a"])
     assert delivery.first == rig.clock.wall()
-
-
-def test_with_a_destination_all_go_there(rig: Rig) -> None:
-    ids = rig.bury(b"a", b"b")
-    assert rig.redrive(destination="third").moved == 2
-    assert rig.ids("third") == ids
-    assert rig.deaths(ids[0])[0].redriven_to == "third"
 
 
 def test_a_message_sent_to_a_dead_letter_queue_itself_is_redriven_only_to_a_destination(
@@ -167,11 +155,6 @@ def test_a_message_that_dies_for_ever_keeps_its_last_deaths(rig: Rig) -> None:
     assert told[-1].dead_lettered_at == rig.clock.wall()
 
 
-def test_messages_that_never_died_have_no_history(rig: Rig) -> None:
-    ids = rig.send(b"a", b"b")
-    assert rig.deaths(ids[0]) == []
-
-
 # Which of them.
 
 
@@ -180,12 +163,6 @@ def test_only_the_ids_that_are_named_go_each_once(rig: Rig) -> None:
     redrive = rig.redrive(ids=[c, a, c, UNKNOWN])
     assert (redrive.moved, redrive.failed, is_done(redrive)) == (2, 0, True)
     assert (rig.ids("q"), rig.ids("dead")) == ([a, c], [b])
-
-
-def test_only_what_came_from_the_source_queue_goes(rig: Rig) -> None:
-    mine, others = rig.bury(b"a"), rig.bury(b"b", queue="other")
-    assert rig.redrive(source_queue="other").moved == 1
-    assert (rig.ids("dead"), rig.ids("other")) == (mine, others)
 
 
 def test_a_leased_dead_letter_is_passed_over_and_is_no_failure(rig: Rig) -> None:
@@ -469,16 +446,6 @@ def test_a_redrive_of_an_empty_queue_is_done_at_once(rig: Rig) -> None:
     assert is_done(rig.redrive())
 
 
-def test_a_queue_has_one_redrive_at_a_time(rig: Rig) -> None:
-    rig.bury(b"a")
-    redrive = rig.start(rate=1)
-    with pytest.raises(RedriveRunning) as refused:
-        rig.start()
-    assert redrive.id in str(refused.value)
-    rig.cancel(redrive.id)
-    assert is_done(rig.redrive())
-
-
 @pytest.mark.parametrize(
     ("request_", "error"),
     [
@@ -498,15 +465,6 @@ def test_an_invalid_redrive_is_refused_and_starts_nothing(
     with pytest.raises(error):
         rig.start(**request_)
     assert rig.engine.redrives.listed("", "", 10) == []
-
-
-def test_an_unknown_redrive_is_not_found(rig: Rig) -> None:
-    with pytest.raises(RedriveNotFound):
-        rig.cancel(UNKNOWN)
-    with pytest.raises(RedriveNotFound):
-        rig.engine.redrives.find(UNKNOWN)
-    with pytest.raises(InvalidRequest):
-        rig.engine.redrives.find("x")
 
 
 def test_redrives_are_listed_the_oldest_first_by_pages_and_by_queue(rig: Rig) -> None:
@@ -541,11 +499,6 @@ def test_a_cancelled_redrive_moves_nothing_more_and_stays_cancelled(rig: Rig) ->
     shown = rig.shown(redrive)
     assert (shown.state, shown.remaining) == (RedriveState.CANCELLED, 0)
     assert (len(rig.ids("dead")), len(rig.ids("q"))) == (2, 1)
-
-
-def test_a_cancel_of_what_is_done_changes_nothing(rig: Rig) -> None:
-    redrive = rig.redrive()
-    assert rig.cancel(redrive.id) == redrive
 
 
 def test_a_purge_ends_a_redrive_and_nothing_that_was_purged_comes_back(rig: Rig) -> None:

@@ -9,7 +9,7 @@ import pytest
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.backoff import pause
 from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
-from spoolrack_store.model.errors import InvalidRequest, NoDeadLetterQueue, StaleReceipt, StoreError
+from spoolrack_store.model.errors import InvalidRequest, StaleReceipt, StoreError
 from spoolrack_store.model.names import Name
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -27,7 +27,8 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
-from tests.support.root_rig import NOW, Still, done, lay_out, opened, settle
+from tests.support.engines import commit
+from tests.support.root_rig import NOW, Still, lay_out, opened, settle
 
 WORN = QueueSettings(max_receives=3, dead_letter_queue="dead", visibility_timeout=Millis(HOUR))
 AT_EXPIRY = QueueSettings(
@@ -57,7 +58,7 @@ class Rig:
         settle(self.engine)
 
     def ask(self, request: object) -> object:
-        (answer,) = done(self.engine, request)  # type: ignore[arg-type]
+        (answer,) = commit(self.engine, request)  # type: ignore[arg-type]
         return answer
 
     def send(self, queue: str, *bodies: bytes) -> None:
@@ -92,24 +93,6 @@ def receipts(messages: Sequence[Message]) -> list[str]:
 # Rejections.
 
 
-def test_a_rejected_message_is_a_dead_letter_at_once_with_its_reason(rig: Rig) -> None:
-    rig.send("w", b"good", b"bad")
-    _, bad = rig.receive("w", 2)
-    answer = rig.ask(
-        RejectMessages(queue="w", receipts=receipts([bad]), explanation="no customer: ünknown")
-    )
-    assert answer == [None]
-    (letter,) = rig.dead()
-    assert (letter.id, letter.body) == (bad.id, b"bad")
-    (death,) = letter.deaths
-    assert (death.source_queue, death.reason, death.explanation, death.receives) == (
-        "w",
-        "rejected",
-        "no customer: ünknown",
-        1,
-    )
-
-
 def test_a_rejection_that_was_answered_outlives_the_process(rig: Rig) -> None:
     rig.send("w", b"1", b"2", b"3")
     taken = rig.receive("w", 3)
@@ -134,14 +117,6 @@ def test_a_message_is_rejected_once(rig: Rig) -> None:
     assert isinstance(again, list)
     assert isinstance(again[0], StaleReceipt)
     assert len(rig.dead()) == 1
-
-
-def test_a_queue_without_a_dead_letter_queue_refuses_a_rejection(rig: Rig) -> None:
-    rig.send("q", b"1")
-    (taken,) = rig.receive("q")
-    refused = rig.ask(RejectMessages(queue="q", receipts=receipts([taken])))
-    assert isinstance(refused, NoDeadLetterQueue)
-    assert rig.name(taken.id).state is State.LEASED
 
 
 def test_a_lease_that_is_over_can_not_reject(rig: Rig) -> None:
@@ -219,12 +194,6 @@ def test_a_release_ends_the_receipt(rig: Rig) -> None:
         assert isinstance(answer[0], StaleReceipt)
 
 
-def test_a_release_at_once_keeps_the_place_in_the_queue(rig: Rig) -> None:
-    rig.send("w", b"1", b"2")
-    assert rig.ask(ReleaseMessages(queue="w", receipts=receipts(rig.receive("w")))) == [NOW]
-    assert [message.body for message in rig.receive("w", 2)] == [b"1", b"2"]
-
-
 def test_a_delay_is_bounded(rig: Rig) -> None:
     rig.send("w", b"1")
     taken = receipts(rig.receive("w"))
@@ -251,9 +220,7 @@ def test_the_last_release_makes_a_dead_letter_with_its_reason(rig: Rig) -> None:
     rig.send("w", b"1")
     for number in range(3):
         request = ReleaseMessages(
-            queue="w",
-            receipts=receipts(rig.receive("w")),
-            explanation=f"failure {number}",
+            queue="w", receipts=receipts(rig.receive("w")), explanation=f"failure {number}"
         )
         answer = rig.ask(request)
         assert isinstance(answer, list)
@@ -274,22 +241,6 @@ def test_the_last_release_without_a_reason_makes_a_dead_letter_too(rig: Rig) -> 
 
 
 # The back-off of a queue.
-
-
-def test_a_release_that_leaves_it_to_the_queue_takes_its_back_off(rig: Rig) -> None:
-    rig.send("q", b"1")
-    settings = rig.engine.catalog.records["q"].settings
-    delays = []
-    for receives in range(1, 12):
-        (taken,) = rig.receive("q")
-        answer = rig.ask(ReleaseMessages(queue="q", receipts=receipts([taken]), delay=None))
-        expected = pause(settings, taken.id, receives)
-        assert answer == [rig.clock.now + expected]
-        assert 0.5 * 1_000 * 2 ** (receives - 1) <= expected or expected >= 150_000
-        delays.append(expected)
-        assert rig.receive("q") == []
-        rig.pass_by(expected)
-    assert max(delays) <= 300_000
 
 
 def test_a_queue_without_a_back_off_has_its_failures_ready_at_once(rig: Rig) -> None:

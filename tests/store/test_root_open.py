@@ -21,20 +21,22 @@ from spoolrack_store.files.local_disk import LocalDisk, RunningProcess, this_pro
 from spoolrack_store.files.root import Root, make_root, open_root
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
-from spoolrack_store.model.operations import CreateQueue, Receive, Request, Send
+from spoolrack_store.model.operations import CreateQueue, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP
+from tests.support.engines import commit
 
 WHILE_HOLDING_LOCK = """
 import os, sys, time
 from random import Random
-from tests.store.test_root_open import do, opened
+from tests.store.test_root_open import opened
+from tests.support.engines import commit
 from spoolrack_store.model.operations import Send
 
 root, engine = opened(sys.argv[1])
-do(engine, Send(queue="q", bodies=[b"from the other"]))
+commit(engine, Send(queue="q", bodies=[b"from the other"]))
 lock = root.disk.lock("LOCK")
 assert lock is not None
 if len(sys.argv) > 2:
@@ -62,16 +64,6 @@ def opened(path: str | os.PathLike[str]) -> tuple[Root, Engine]:
     )
     assert engine.open()
     return root, engine
-
-
-def do(engine: Engine, *requests: Request[object], tick: bool = False) -> list[object]:
-    work = engine.apply(requests, tick=tick)
-    assert work is not None
-    if work.commit is not None:
-        work.commit.sync()
-    outcomes = engine.finish(work)
-    assert outcomes is not None
-    return outcomes
 
 
 def refused(path: Path, place: RunningProcess | None = None) -> str:
@@ -151,10 +143,10 @@ def test_a_root_that_several_open_first_at_the_same_time_is_one_root(tmp_path: P
 def test_a_queue_that_one_process_makes_another_one_knows(tmp_path: Path) -> None:
     _, one = opened(tmp_path)
     _, other = opened(tmp_path)
-    do(one, CreateQueue(name="q", settings=QueueSettings()))
-    do(other, Send(queue="q", bodies=[b"hello"]))
-    do(other)
-    (got,) = do(one, Receive(queue="q", max_messages=1, max_bytes=100))
+    commit(one, CreateQueue(name="q", settings=QueueSettings()))
+    commit(other, Send(queue="q", bodies=[b"hello"]))
+    commit(other)
+    (got,) = commit(one, Receive(queue="q", max_messages=1, max_bytes=100))
     assert [delivery.bodies for delivery in got] == [[b"hello"]]  # type: ignore[attr-defined]
 
 
@@ -167,13 +159,13 @@ def test_settings_that_are_removed_by_hand_are_written_again_at_the_next_tick(
     tmp_path: Path, what: str, processes: int
 ) -> None:
     engines = [opened(tmp_path)[1] for _ in range(processes)]
-    do(engines[0], CreateQueue(name="q", settings=SETTINGS))
+    commit(engines[0], CreateQueue(name="q", settings=SETTINGS))
     for engine in engines * 3:
-        do(engine, tick=True)
+        commit(engine, tick=True)
     shutil.rmtree(tmp_path / what) if what == "config" else (tmp_path / what).unlink()
     for engine in engines:
-        do(engine, tick=True)
-    do(engines[-1])
+        commit(engine, tick=True)
+    commit(engines[-1])
     for engine in [*engines, opened(tmp_path)[1]]:
         assert [each.settings for each in engine.catalog.records.values()] == [SETTINGS]
     assert [each.name for each in (tmp_path / "config").iterdir()] == ["q.1.json"]
@@ -185,22 +177,22 @@ def test_a_queue_outlives_that_another_process_finds_its_settings_damaged_or_gon
 ) -> None:
     _, one = opened(tmp_path)
     _, other = opened(tmp_path)
-    do(one, CreateQueue(name="q", settings=SETTINGS))
-    do(one, Send(queue="q", bodies=[b"hello"]))
+    commit(one, CreateQueue(name="q", settings=SETTINGS))
+    commit(one, Send(queue="q", bodies=[b"hello"]))
     settings = tmp_path / "config" / "q.1.json"
     settings.unlink() if is_removed else settings.write_bytes(b"garbage")
     for engine in (other, one, other):
-        do(engine, tick=True)
-        do(engine)
+        commit(engine, tick=True)
+        commit(engine)
     for engine in (one, other):
         assert [each.settings for each in engine.catalog.records.values()] == [SETTINGS]
-    (got,) = do(other, Receive(queue="q", max_messages=1, max_bytes=100))
+    (got,) = commit(other, Receive(queue="q", max_messages=1, max_bytes=100))
     assert [delivery.bodies for delivery in got] == [[b"hello"]]  # type: ignore[attr-defined]
 
 
 def test_a_start_begins_changes_anew_after_any_power_cut(tmp_path: Path) -> None:
     root, engine = opened(tmp_path)
-    do(engine, CreateQueue(name="q", settings=QueueSettings()))
+    commit(engine, CreateQueue(name="q", settings=QueueSettings()))
     root.close()
     (tmp_path / "CHANGES").write_bytes(Random(7).randbytes(5_000))
     _, engine = opened(tmp_path)
@@ -217,7 +209,7 @@ def test_a_living_process_of_another_host_is_told_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize("forks", [[], ["a child that lives on"]], ids=["alone", "with-a-child"])
 def test_a_process_killed_with_the_lock_holds_up_no_other(tmp_path: Path, forks: list[str]) -> None:
     root, engine = opened(tmp_path)
-    do(engine, CreateQueue(name="q", settings=QueueSettings()))
+    commit(engine, CreateQueue(name="q", settings=QueueSettings()))
     with subprocess.Popen(
         [sys.executable, "-c", WHILE_HOLDING_LOCK, os.fspath(tmp_path), *forks],
         stdin=subprocess.PIPE,
@@ -229,9 +221,9 @@ def test_a_process_killed_with_the_lock_holds_up_no_other(tmp_path: Path, forks:
         assert engine.apply([]) is None
         os.kill(other.pid, signal.SIGKILL)
         other.wait()
-        do(engine, tick=True)
-        do(engine)
-        (got,) = do(engine, Receive(queue="q", max_messages=1, max_bytes=100))
+        commit(engine, tick=True)
+        commit(engine)
+        (got,) = commit(engine, Receive(queue="q", max_messages=1, max_bytes=100))
         assert [delivery.bodies for delivery in got] == [[b"from the other"]]  # type: ignore[attr-defined]
     assert root.is_living(root.owner)
 
@@ -258,7 +250,7 @@ def test_the_log_of_another_version_is_not_overwritten_while_its_process_lives(t
 
 def test_the_log_of_another_version_is_begun_anew_when_its_process_is_gone(tmp_path: Path) -> None:
     root, engine = opened(tmp_path / "root")
-    do(engine, CreateQueue(name="q", settings=QueueSettings()))
+    commit(engine, CreateQueue(name="q", settings=QueueSettings()))
     root.memory.write(0, b"changes9")
     root.close()
     _, engine = opened(tmp_path / "root")

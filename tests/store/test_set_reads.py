@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from spoolrack_store.engine import questions
-from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
@@ -34,17 +33,6 @@ from spoolrack_store.model.reservation_requests import (
 from tests.store.front_rig import GIVE_UP, FrontRig, opened
 
 HOLD = Millis(60_000)
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[FrontRig]:
-    with opened(tmp_path / "root") as rig:
-        yield rig
-
-
-def clock_of(rig: FrontRig) -> ManualClock:
-    assert isinstance(rig.clock, ManualClock)
-    return rig.clock
 
 
 def asked(sequence_number: int = 0, wait: int | None = 0, most: int = 1_000) -> Reserve:
@@ -132,7 +120,7 @@ def test_a_read_goes_on_while_the_hold_is_extended_and_a_message_deleted(rig: Fr
     rig.ask(asked())
     pages = rig.store.read_reservation("s", 0)
     first = next(pages)
-    clock_of(rig).advance(1_000)
+    rig.manual_clock.advance(1_000)
     rig.ask(ExtendReservation(stream="s", sequence_number=0))
     rig.ask(Delete(queue="q", ids=ids[-1:]))
 
@@ -281,7 +269,7 @@ def test_a_reserve_waits_until_something_is_ready(rig: FrontRig) -> None:
 def test_a_reserve_that_waits_in_vain_is_answered_with_nothing(rig: FrontRig) -> None:
     future = rig.store.submit(asked(wait=5_000))
     rig.in_turn()
-    clock_of(rig).advance(5_000)
+    rig.manual_clock.advance(5_000)
 
     assert future.result(GIVE_UP) is None
     assert not reserved(rig)

@@ -73,11 +73,6 @@ def test_a_set_of_lone_messages_ends_before_it_holds_up_others_for_long(
     assert rig.ids_in(1) == [*lone[3:], *together]
 
 
-def test_nothing_ready_reserves_nothing_and_leaves_nothing(rig: SetRig) -> None:
-    assert rig.ask(Reserve(queue="q", stream="s", sequence_number=0)) is None
-    assert rig.names() == []
-
-
 def test_the_same_name_is_answered_with_the_same_set_whatever_else_is_asked(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2")
     made = rig.reserve(max_messages=1)
@@ -87,14 +82,6 @@ def test_the_same_name_is_answered_with_the_same_set_whatever_else_is_asked(rig:
     assert again == made
     assert not again.is_new
     assert rig.ids_in() == ids[:1]
-
-
-def test_a_set_is_bounded_by_bytes_but_never_empty(rig: SetRig) -> None:
-    ids = rig.send(b"12345", b"1", b"2", b"3")
-
-    assert rig.reserve(0, max_bytes=1).messages == 1
-    assert rig.reserve(1, max_bytes=2).messages == 2
-    assert rig.ids_in(1) == ids[1:3]
 
 
 def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
@@ -109,9 +96,7 @@ def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
     assert rig.ids_in() == ids
 
 
-def test_a_read_again_shows_the_same_messages_without_receipts_and_uncounted(
-    rig: SetRig,
-) -> None:
+def test_a_read_again_shows_the_same_messages_without_receipts_and_uncounted(rig: SetRig) -> None:
     ids = rig.send(b"1", b"2", b"3")
     made = rig.reserve()
 

@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from tests.store.trouble_rig import TwoProcesses
+from tests.support.engines import commit
 
 
 @pytest.fixture
@@ -31,6 +32,6 @@ def test_other_processes_publish_messages_that_the_disk_refuses_to_one(
     both.disk.heal()
     both.living.discard("p1")
     assert both.received() == []
-    both.commit(both.second, tick=True)
+    commit(both.second, tick=True)
     assert both.received() == [b"last"]
     assert "have died: p1" in caplog.text

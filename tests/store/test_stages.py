@@ -13,7 +13,6 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     QueueFull,
     QueueNotFound,
-    StageNotFound,
 )
 from spoolrack_store.model.names import MAX_BYTES
 from spoolrack_store.model.operations import (
@@ -38,13 +37,6 @@ def rig() -> Rig:
 
 
 # Staging.
-
-
-def test_a_staged_message_is_invisible(rig: Rig) -> None:
-    staged = rig.stage("s", 0, b"a", b"b")
-    assert staged == Staged(messages=2, is_repeated=False, expires_at=Millis(START + DAY))
-    assert rig.receive() == []
-    assert rig.engine.index.queue("q").total == 0
 
 
 def test_a_published_message_is_counted_from_the_answer_on(rig: Rig) -> None:
@@ -78,19 +70,6 @@ def test_a_chunk_is_found_again_after_a_restart(rig: Rig) -> None:
     first = rig.stage("s", 0, b"a")
     rig.restart()
     assert rig.stage("s", 0, b"a") == Staged(messages=1, is_repeated=True, expires_at=first.expires_at)
-
-
-def test_the_first_chunk_decides_when_a_stage_expires(rig: Rig) -> None:
-    first = rig.stage("s", 0, b"a", time_to_live=5_000)
-    rig.clock.advance(1_000)
-    assert rig.stage("s", 1, b"b", time_to_live=500_000).expires_at == first.expires_at
-
-
-def test_one_message_that_is_not_valid_fails_its_chunk_and_is_named(rig: Rig) -> None:
-    request = Stage(stage="s", chunk=0, queue="q", bodies=[b"a", b"b"], attributes={1: {"": "no name"}})
-    with pytest.raises(InvalidMessage, match="number 1"):
-        rig.ask(request)
-    assert rig.names("staged") == []
 
 
 @pytest.mark.parametrize(
@@ -129,12 +108,6 @@ def test_a_request_that_cannot_be_meant_is_refused_before_a_byte_is_written(
 def test_a_negative_delay_is_refused(rig: Rig) -> None:
     with pytest.raises(InvalidMessage):
         rig.stage("s", 0, b"a", delay=-1)
-
-
-def test_a_chunk_for_no_queue_is_refused(rig: Rig) -> None:
-    with pytest.raises(QueueNotFound):
-        rig.stage("s", 0, b"a", queue="nobodys")
-    assert rig.names("staged") == []
 
 
 def test_a_chunk_that_cannot_be_written_leaves_nothing(rig: Rig) -> None:
@@ -242,14 +215,6 @@ def test_only_the_newest_epoch_of_a_writer_is_kept(rig: Rig) -> None:
     assert rig.names("published") == ["w.2"]
 
 
-def test_one_stage_that_is_missing_leaves_the_others_staged(rig: Rig) -> None:
-    rig.stage("s", 0, b"a")
-    with pytest.raises(StageNotFound):
-        rig.publish("w", 0, "s", "missing")
-    assert rig.staged() == ["s"]
-    assert rig.publish("w", 0, "s").messages == 1
-
-
 @pytest.mark.parametrize("stages", [("s", "t"), ("t", "s")])
 def test_a_queue_that_is_gone_leaves_all_staged(rig: Rig, stages: tuple[str, ...]) -> None:
     rig.stage("s", 0, b"a")
@@ -296,27 +261,6 @@ def test_attributes_of_staged_messages_count_against_the_bytes_of_their_queue(
     assert rig.engine.index.queue("q").bytes == 13
 
 
-def test_a_delay_counts_from_the_publication(rig: Rig) -> None:
-    rig.stage("s", 0, b"late", b"too", delay=10_000)
-    rig.clock.advance(60_000)
-    rig.publish("w", 0, "s")
-    assert rig.receive() == []
-    rig.clock.advance(9_999)
-    assert rig.receive() == []
-    rig.clock.advance(1)
-    assert rig.receive() == [b"late", b"too"]
-
-
-def test_without_a_delay_the_queues_own_counts_and_zero_is_a_delay(rig: Rig) -> None:
-    rig.ask(UpdateQueue(name="q", changes={"delivery_delay": 5_000}))
-    rig.stage("s", 0, b"slow")
-    rig.stage("s", 1, b"fast", delay=0)
-    rig.publish("w", 0, "s")
-    assert rig.receive() == [b"fast"]
-    rig.clock.advance(5_000)
-    assert rig.receive() == [b"slow"]
-
-
 def test_a_published_message_has_the_place_and_the_time_of_its_staging(rig: Rig) -> None:
     rig.stage("s", 0, b"first")
     rig.clock.advance(1_000)
@@ -333,13 +277,6 @@ def test_ids_rise_above_those_of_what_is_staged_after_a_restart(rig: Rig) -> Non
     rig.ask(Send(queue="q", bodies=[b"second"]))
     rig.publish("w", 0, "s")
     assert rig.receive() == [b"first", b"second"]
-
-
-def test_a_staged_message_keeps_its_attributes(rig: Rig) -> None:
-    rig.ask(Stage(stage="s", chunk=0, queue="q", bodies=[b"a", b"b"], attributes={1: {"x": "y"}}))
-    rig.publish("w", 0, "s")
-    (delivery,) = rig.ask(Receive(queue="q", max_messages=9))
-    assert delivery.attributes == {1: {"x": "y"}}
 
 
 def test_published_messages_are_deleted_by_id_and_purged(rig: Rig) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,17 +32,6 @@ from tests.support.listing import messages_in
 HOLD = Millis(60_000)
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[FrontRig]:
-    with opened(tmp_path) as rig:
-        yield rig
-
-
-def clock_of(rig: FrontRig) -> ManualClock:
-    assert isinstance(rig.clock, ManualClock)
-    return rig.clock
-
-
 def create(rig: FrontRig, name: str, **settings: object) -> None:
     rig.ask(CreateQueue(name=name, settings=QueueSettings().changed(settings)))
 
@@ -67,7 +55,7 @@ def counted(rig: FrontRig, queue: str = "q") -> dict[str, int]:
 
 def test_the_figures_of_a_queue_are_those_of_its_messages(rig: FrontRig) -> None:
     rig.send(b"first")
-    clock_of(rig).advance(5_000)
+    rig.manual_clock.advance(5_000)
     rig.send(b"second", b"third")
     rig.ask(Send(queue="q", bodies=[b"later"], delays={0: HOLD}))
     got = rig.receive()
@@ -88,7 +76,7 @@ def test_the_oldest_ready_message_tells_how_often_it_was_received(rig: FrontRig)
     rig.send(b"x", queue="short")
     for _ in range(3):
         rig.receive(queue="short")
-        clock_of(rig).advance(1_000)
+        rig.manual_clock.advance(1_000)
     rig.in_turn()
 
     found = of(rig, "short")
@@ -131,7 +119,7 @@ def test_dead_letters_and_expired_messages_are_counted_where_they_come_from(rig:
     rig.send(b"poison", queue="poor")
     rig.send(b"old", queue="brief")
     rig.receive(queue="poor")
-    clock_of(rig).advance(2_000)
+    rig.manual_clock.advance(2_000)
     for _ in range(4):
         rig.in_turn()
 
@@ -150,7 +138,7 @@ def test_a_redrive_counts_for_the_queue_that_it_leaves_and_the_one_that_it_enter
     create(rig, "poor", max_receives=1, dead_letter_queue="dead", visibility_timeout=1_000)
     rig.send(b"poison", b"poison, too", queue="poor")
     rig.receive(2, queue="poor")
-    clock_of(rig).advance(2_000)
+    rig.manual_clock.advance(2_000)
     for _ in range(4):
         rig.in_turn()
 
@@ -158,7 +146,7 @@ def test_a_redrive_counts_for_the_queue_that_it_leaves_and_the_one_that_it_enter
     begun = rig.ask(StartRedrive(queue="dead", rate=1))
     assert rig.store.metrics.root().redrives == 1
     for _ in range(6):
-        clock_of(rig).advance(1_000)
+        rig.manual_clock.advance(1_000)
         rig.in_turn()
 
     assert (traffic(rig, "dead"), traffic(rig, "poor")) == ((2, 2), (4, 2))
@@ -290,7 +278,7 @@ def test_deleted_messages_are_counted_once_they_are_unlinked(rig: FrontRig) -> N
     rig.send(b"1", b"2")
     rig.delete(*rig.receive(2))
     for _ in range(4):
-        clock_of(rig).advance(1_000)
+        rig.manual_clock.advance(1_000)
         rig.in_turn()
 
     root = rig.store.metrics.root()
@@ -318,7 +306,7 @@ def test_figures_cost_no_look_at_the_disk_however_many_queues_there_are(
 
 def test_queues_are_told_the_oldest_first_so_that_each_keeps_its_place(rig: FrontRig) -> None:
     for name in ("z", "a"):
-        clock_of(rig).advance(1)
+        rig.manual_clock.advance(1)
         create(rig, name)
 
     assert [each.name for each in rig.store.metrics.queues()][-2:] == ["z", "a"]

@@ -13,7 +13,8 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Delivery, Receive, Send
 from spoolrack_store.model.transitions import State
 
-from tests.support.root_rig import Still, done, make_root, opened, single, stem_of
+from tests.support.engines import commit
+from tests.support.root_rig import Still, make_root, opened, single, stem_of
 
 
 @pytest.fixture
@@ -115,14 +116,16 @@ def test_beside_an_engine_at_work_no_problem_is_told(root: Path) -> None:
 
     def work(looked_at: str) -> None:
         busy[0] += 1
-        done(engine, Send(queue="q", bodies=[b"more %d" % number for number in range(busy[0] % 7 + 1)]))
-        (found,) = done(engine, Receive(queue="q", max_messages=5))
+        commit(
+            engine, Send(queue="q", bodies=[b"more %d" % number for number in range(busy[0] % 7 + 1)])
+        )
+        (found,) = commit(engine, Receive(queue="q", max_messages=5))
         assert isinstance(found, list)
         receipts = [
             receipt for each in found if isinstance(each, Delivery) for receipt in each.receipts
         ]
-        done(engine, ChangeVisibility(queue="q", receipts=receipts[:2], visibility=Millis(0)))
-        done(engine, Delete(queue="q", receipts=receipts[2:]))
+        commit(engine, ChangeVisibility(queue="q", receipts=receipts[:2], visibility=Millis(0)))
+        commit(engine, Delete(queue="q", receipts=receipts[2:]))
 
     report = inspect(RestlessDisk(root, work), Still())
     assert report.problems == []

@@ -187,9 +187,7 @@ def test_of_a_copied_root_whose_links_became_files_each_is_read(root: Path) -> N
     assert problem.members == 0b10
 
 
-def test_of_a_damaged_copy_the_file_with_the_other_names_is_whole(
-    root: Path,
-) -> None:
+def test_of_a_damaged_copy_the_file_with_the_other_names_is_whole(root: Path) -> None:
     """A file system that allows no more links makes the store copy the file."""
     stem = stem_of(batch(root))
     copy = (

@@ -14,6 +14,7 @@ from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import RootUnusable
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive
 
+from tests.support.engines import commit
 from tests.support.root_rig import (
     NOW,
     READY,
@@ -21,7 +22,6 @@ from tests.support.root_rig import (
     batch,
     bodies,
     delayed,
-    done,
     leased,
     make_root,
     opened,
@@ -84,7 +84,7 @@ def test_a_restored_message_survives_a_start_and_a_delete_of_it_counts(root: Pat
     restore(root, id)
     engine = opened(root)
     settle(engine)
-    (found,) = done(engine, Delete(queue="q", ids=[f"{id[:-3]}001"]))
+    (found,) = commit(engine, Delete(queue="q", ids=[f"{id[:-3]}001"]))
     assert found == [None]
     assert bodies(root) == [each for each in READY if each != READY[2]]
 
@@ -217,7 +217,7 @@ def test_an_id_leads_to_the_receipt_of_its_lease(root: Path) -> None:
     found = receipts_of(root, "q", {id, ready})
     assert found.keys() == {id}
     engine = opened(root)
-    (changed,) = done(
+    (changed,) = commit(
         engine, ChangeVisibility(queue="q", receipts=[found[id]], visibility=Millis(2 * HOUR))
     )
     assert changed == [NOW + 2 * HOUR]
@@ -227,7 +227,7 @@ def test_an_id_leads_to_the_receipt_of_its_lease(root: Path) -> None:
 
 
 def test_of_a_batch_each_message_has_its_own_receipt(root: Path) -> None:
-    (found,) = done(opened(root), Receive(queue="q", max_messages=100))
+    (found,) = commit(opened(root), Receive(queue="q", max_messages=100))
     told = {id: r for each in found for id, r in zip(each.ids, each.receipts, strict=True)}  # type: ignore[attr-defined]
     assert len(told) == len(READY)
     assert receipts_of(root, "q", set(told)) == told

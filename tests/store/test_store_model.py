@@ -255,13 +255,7 @@ class StoreStory(RuleBasedStateMachine):
         now=soon,
     )
     def receive(
-        self,
-        name: str,
-        most: int,
-        bytes: int,
-        visibility: int | None,
-        consumer: str | None,
-        now: bool,
+        self, name: str, most: int, bytes: int, visibility: int | None, consumer: str | None, now: bool
     ) -> None:
         request = Receive(
             queue=name,

@@ -55,9 +55,7 @@ def lose_settings(rig: Rig) -> None:
 # Deduplication ids.
 
 
-def test_a_dead_letter_holds_its_id_in_its_own_queue_and_not_in_the_dead_letter_queue(
-    rig: Rig,
-) -> None:
+def test_a_dead_letter_holds_its_id_in_its_own_queue_and_not_in_the_dead_letter_queue(rig: Rig) -> None:
     rig.add("dead")
     rig.add("dying", max_receives=1, dead_letter_queue="dead")
     first = keyed(rig, "a", queue="dying")

@@ -9,14 +9,7 @@ from spoolrack_store.files.disk import BIT, RESERVE_BYTES, Space, SyncFailed
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import DiskError, DiskFull, MessageNotFound, StaleReceipt
-from spoolrack_store.model.operations import (
-    ChangeVisibility,
-    CreateQueue,
-    Delete,
-    Purge,
-    Receive,
-    Send,
-)
+from spoolrack_store.model.operations import ChangeVisibility, CreateQueue, Delete, Purge, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 

@@ -8,11 +8,9 @@ import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 from uuid import uuid4
 
 import pytest
-from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.disk import SyncFailed
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
@@ -21,8 +19,8 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.store.trouble_rig import Bytes, Rig
-from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
+from tests.support.engines import start
 
 ID = "018bcfe5-6800-76c6-91b7-584a2265b000"
 
@@ -197,19 +195,17 @@ def test_a_file_that_cannot_be_adopted_stops_nothing(
 def test_of_several_processes_one_adopts_a_file_and_the_others_hear_of_it(root: Path) -> None:
     changes = Bytes()
     clock = Clock()
-    engines = []
-    for owner in ("p1", "p2", "p3"):
-        engine = Engine(
+    engines = [
+        start(
             LocalDisk(root),
             changes,
             clock=clock,
-            random=Random(owner),
             owner=owner,
             is_living=lambda owner: True,
+            queues={"q": QueueSettings()},
         )
-        declare(engine, "q", QueueSettings())
-        assert engine.open()
-        engines.append(engine)
+        for owner in ("p1", "p2", "p3")
+    ]
     path = put(root, b"one of a kind")
     for _ in range(4):
         for engine in engines:

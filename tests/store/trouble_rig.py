@@ -5,22 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.files.changes import SIZE
-from spoolrack_store.files.disk import Disk
 from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
+from tests.support.engines import commit, start
 from tests.support.linked_disk import made, reap
 from tests.support.power_disk import Model
 from tests.support.recount import names_in
+from tests.support.root_rig import Bytes
 
 
 class PickyDisk:
@@ -55,19 +54,6 @@ class PickyDisk:
         return passed
 
 
-class Bytes:
-    """`CHANGES` of one process."""
-
-    def __init__(self) -> None:
-        self.content = bytearray(SIZE)
-
-    def read(self, offset: int, length: int) -> bytes:
-        return bytes(self.content[offset : offset + length])
-
-    def write(self, offset: int, content: bytes) -> None:
-        self.content[offset : offset + len(content)] = content
-
-
 class Rig:
     """One root, with the queue `q`, and one engine after the other on it."""
 
@@ -86,19 +72,16 @@ class Rig:
 
     def start(self) -> Engine:
         self.starts += 1
-        self.engine = Engine(
-            cast(Disk, self.disk),
+        self.engine = start(
+            self.disk,
             self.changes,
             clock=self.clock,
-            random=Random(self.starts),
             owner=f"p{self.starts}",
-            is_living=lambda owner: False,
+            random=Random(self.starts),
+            queues=self.queues,
             cache_bytes=self.cache_bytes,
             background=self.background,
         )
-        for queue, settings in self.queues.items():
-            declare(self.engine, queue, settings)
-        assert self.engine.open()
         return self.engine
 
     def add(self, queue: str, **settings: Any) -> None:
@@ -106,12 +89,7 @@ class Rig:
         self.ask(CreateQueue(name=queue, settings=self.queues[queue]))
 
     def commit(self, *requests: Any, tick: bool = False) -> list[Any]:
-        work = self.engine.apply(requests, tick=tick)
-        assert work is not None
-        if work.commit is not None:
-            work.commit.sync()
-        outcomes = self.engine.finish(work)
-        assert outcomes is not None
+        outcomes = commit(self.engine, *requests, tick=tick)
         if self.reaps:
             reap(self.engine)
         return outcomes
@@ -174,32 +152,20 @@ class TwoProcesses:
         self.first, self.second = self.opened("p1"), self.opened("p2")
 
     def opened(self, owner: str) -> Engine:
-        engine = Engine(
+        return start(
             self.disk,
             self.changes,
             clock=self.clock,
-            random=Random(owner),
             owner=owner,
-            is_living=lambda owner: owner in self.living,
+            is_living=self.living.__contains__,
+            queues={"q": self.settings},
         )
-        declare(engine, "q", self.settings)
-        assert engine.open()
-        return engine
-
-    def commit(self, engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
-        work = engine.apply(requests, tick=tick)
-        assert work is not None
-        if work.commit is not None:
-            work.commit.sync()
-        outcomes = engine.finish(work)
-        assert outcomes is not None
-        return outcomes
 
     def send(self, body: bytes) -> None:
         """Send by the first process, and answer; a later commit would publish it."""
-        self.commit(self.first, Send(queue="q", bodies=[body]))
+        commit(self.first, Send(queue="q", bodies=[body]))
 
     def received(self) -> list[bytes]:
         """Return what the second process gets."""
-        (found,) = self.commit(self.second, Receive(queue="q", max_messages=9))
+        (found,) = commit(self.second, Receive(queue="q", max_messages=9))
         return [body for each in found for body in each.bodies]

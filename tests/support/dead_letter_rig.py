@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 from spoolrack_store.engine.catalog import QueueRecord
-from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.reader import CACHE_BYTES, read_records
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.operations import (
-    UNFINISHED,
-    Delivery,
-    Receive,
-    Request,
-    Send,
-    SendResults,
-)
+from spoolrack_store.model.operations import UNFINISHED, Delivery, Receive, Request, Send, SendResults
 from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
-from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
+from tests.support.engines import commit, start
 from tests.support.linked_disk import LinkedDisk, Memory, made
 from tests.support.power_disk import Model
 
 LEASE = Millis(1_000)
 MOST_COMMITS = 50
 DYING = QueueSettings(max_receives=1, dead_letter_queue="dead")
-QUEUES = {
-    "q": DYING,
-    "other": DYING,
-    "third": QueueSettings(),
-    "dead": QueueSettings(),
-}
+QUEUES = {"q": DYING, "other": DYING, "third": QueueSettings(), "dead": QueueSettings()}
 
 
 class Rig:
@@ -59,18 +45,15 @@ class Rig:
         self.clock = clock or Clock()
         self.living = set() if living is None else living
         self.living.add(owner)
-        self.engine = Engine(
+        self.engine = start(
             self.disk,
             Memory(self.disk),
             clock=self.clock,
-            random=Random(owner),
             owner=owner,
             is_living=self.living.__contains__,
+            queues=self.queues,
             cache_bytes=cache_bytes,
         )
-        for queue, settings in self.queues.items():
-            declare(self.engine, queue, settings)
-        assert self.engine.open()
 
     def join(self, owner: str) -> Rig:
         return Rig(self.queues, disk=self.disk, clock=self.clock, owner=owner, living=self.living)
@@ -93,12 +76,7 @@ class Rig:
 
     def ask(self, request: Request[Any] | None = None, *, tick: bool = False) -> Any:
         """Make one commit, and sync it."""
-        work = self.engine.apply([] if request is None else [request], tick=tick)
-        assert work is not None
-        if work.commit is not None:
-            work.commit.sync()
-        outcomes = self.engine.finish(work)
-        assert outcomes is not None
+        outcomes = commit(self.engine, *([] if request is None else [request]), tick=tick)
         if outcomes and isinstance(outcomes[0], StoreError):
             raise outcomes[0]
         return outcomes[0] if outcomes else None

@@ -1,4 +1,4 @@
-"""Random histories of one engine on a disk that loses power, and the promises that they are held to.
+"""Random histories of engines on a disk that loses power, and the promises that they are held to.
 
 A commit's requests are done, synced and answered, or the story is cut: the power fails before the sync,
 or the process dies between two changes of names. The next engine must find each message as one of the
@@ -8,13 +8,14 @@ states that were promised.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from random import Random
 from typing import Any, ClassVar, Final
 from zlib import crc32
 
-from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.index import COUNTED, UNPACKED
 from spoolrack_store.engine.reader import read_records
@@ -43,7 +44,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.declared_queues import declare
+from tests.support.engines import declare
 from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 from tests.support.recount import drifts, paths_in
@@ -102,13 +103,162 @@ def unpacked_by(owner: str) -> int:
     return (0, 2, UNPACKED)[crc32(owner.encode()) % 3]
 
 
-class Story:
-    """One history, made from a seed."""
+class History:
+    """Processes that share a root: they start, commit, die and lose power as a seed says."""
 
-    settings: ClassVar = SETTINGS
     disk_kind: type[LinkedDisk] = LinkedDisk
     start_deaths = 0.1
     """How probable it is that a process dies as it starts."""
+
+    def __init__(
+        self,
+        seed: int,
+        model: Model,
+        *,
+        queues: Sequence[str] = (),
+        can_sync_all: bool = True,
+        processes: int = 1,
+        cache_bytes: int = 0,
+    ) -> None:
+        self.random = Random(seed)
+        self.starts = Random(seed + 2)
+        """When a process dies as it starts."""
+        self.clock = Clock()
+        self.disk = made(queues, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
+        self.processes = processes
+        self.cache_bytes = cache_bytes
+        self.told: list[str] = []
+        self.at = 0
+        """The number of the commit that was begun last, of any process."""
+        self.crashes = 0
+        self.engines: dict[str, Engine] = {}
+        self.guest = ""
+        """The process that opens the root, or looks, and may let others commit meanwhile."""
+        self.flying: dict[str, list[Any]] = {}
+        """Of each process the commits that it has begun and not synced."""
+
+    def run(self, steps: int) -> None:
+        try:
+            self._begin()
+            for _ in range(steps):
+                self._step()
+            self._end()
+        except AttributeError:
+            raise  # A planted bug that uses what is gone breaks the story by that alone.
+        except Exception as error:
+            raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
+
+    def _begin(self) -> None:
+        """Do what comes before the first step."""
+
+    def _step(self) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        """Check what holds after the last step."""
+
+    def _start(self) -> None:
+        """Start a process, and another one where it dies as it starts."""
+        owner = f"p{self.random.getrandbits(30)}"
+        engine = Engine(
+            self.disk,
+            Memory(self.disk),
+            clock=self.clock,
+            random=Random(self.random.getrandbits(30)),
+            owner=owner,
+            is_living=lambda owner: owner in self.engines or owner == self.guest,
+            cache_bytes=self.cache_bytes,
+        )
+        self._prepare(engine)
+        self.at += 1
+        self.told.append(f"{owner} starts, commit {self.at}")
+        if self.starts.random() < self.start_deaths:
+            self.disk.steps_left = self._steps_to_death(self.starts.randint(0, 8))
+        self.guest = owner
+        try:
+            assert engine.open(), "no process holds the lock"
+            has_died = False
+        except Died:
+            has_died = True
+        self.disk.steps_left = None
+        self.guest = ""
+        if has_died:
+            self.told.append(f"{owner} dies as it starts")
+            self.crashes += 1
+            self.disk.free_locks()
+            self._start()
+            return
+        if engine.catalog.reset:
+            raise Broken(f"the settings of {engine.catalog.reset} are lost")
+        self.engines[owner], self.flying[owner] = engine, []
+        self._has_started(engine)
+
+    def _prepare(self, engine: Engine) -> None:
+        """Change an engine before it is opened."""
+
+    def _steps_to_death(self, steps: int) -> int:
+        """Return after how many changes a start dies."""
+        return steps
+
+    def _has_started(self, engine: Engine) -> None:
+        """Look at an engine that has just been opened."""
+
+    def _remove(self, owner: str) -> None:
+        """End a process and its locks; start another one if it was the last."""
+        self.crashes += 1
+        del self.engines[owner], self.flying[owner]
+        self.disk.free_locks()
+        if not self.engines:
+            self._start()
+
+    def _restart(self, cut: Cut) -> Engine:
+        """Cut the power, and start a process on what is left."""
+        self.told.append(f"cut {cut}")
+        self.crashes += 1
+        found = self.disk.cut(cut)
+        assert isinstance(found, LinkedDisk)
+        found.changes = self.disk.changes
+        found.forget_changes(self.random)
+        self.disk = found
+        self.engines.clear()
+        self.flying.clear()
+        self._start()
+        (engine,) = self.engines.values()
+        return engine
+
+    def _cut(self) -> Cut:
+        contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
+        return Cut(Keep.SOME, (self.random.getrandbits(30),), contents)
+
+
+class Sums(Counter[str]):
+    """What happened in some stories, by the names of their counts."""
+
+    def least(self, *names: str) -> int:
+        return min(self[name] for name in names)
+
+
+def tell(
+    kind: Callable[..., History], seeds: Iterable[int], model: Model, *, steps: int = 120, **rest: Any
+) -> Sums:
+    """Run stories; return the sums of all that they count."""
+    sums = Sums()
+    for seed in seeds:
+        story = kind(seed, model, **rest)
+        story.run(steps)
+        sums.update({name: count for name, count in vars(story).items() if isinstance(count, int)})
+    return sums
+
+
+def caching(kind: Callable[..., History]) -> Callable[..., History]:
+    """Give every second story a body cache."""
+    return lambda seed, model, **rest: kind(seed, model, cache_bytes=10_000 * (seed % 2), **rest)
+
+
+class Story(History):
+    """One history, made from a seed."""
+
+    settings: ClassVar = SETTINGS
     may_lack = False
     """Whether a receive may get less than there is: the disk has refused something."""
 
@@ -124,22 +274,20 @@ class Story:
     ) -> None:
         """`plot` is how probable it is that a step is a death in a commit, and that it is a power
         cut."""
-        self.random = Random(seed)
+        super().__init__(
+            seed,
+            model,
+            queues=QUEUES,
+            can_sync_all=can_sync_all,
+            processes=processes,
+            cache_bytes=cache_bytes,
+        )
         self.reaping = Random(seed)
         self.looks = Random(seed + 1)
         """When a question is asked between two commits."""
-        self.starts = Random(seed + 2)
-        """When a process dies as it starts."""
         self.purges = Random(seed + 4)
         """Which messages purges take."""
-        self.clock = Clock()
-        self.disk = made(QUEUES, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
-        self.processes = processes
-        self.cache_bytes = cache_bytes
         self.plot = plot
-        self.told: list[str] = []
-        self.at = 0
-        """The number of the commit that was begun last, of any process."""
         self.may: dict[str, list[tuple[int, Seen]]] = {}
         """Of each message what it became, and by which commit, from the last that is durable on."""
         self.sender: dict[str, str] = {}
@@ -153,23 +301,11 @@ class Story:
         """Receipts that are not told yet, and the commits that tell them."""
         self.answered: set[str] = set()
         """Messages whose senders have heard that they are sent."""
-        self.crashes = self.replayed = self.buried = 0
-        self.engines: dict[str, Engine] = {}
-        self.guest = ""
-        """The process that opens the root, or looks, and may let others commit meanwhile."""
-        self.flying: dict[str, list[tuple[int, Work]]] = {}
-        """Of each process the commits that it has begun and not synced."""
+        self.replayed = self.buried = 0
         self._start()
 
-    def run(self, steps: int) -> None:
-        try:
-            for _ in range(steps):
-                self._step()
-            self._power_cut(Cut(Keep.ALL))
-        except AttributeError:
-            raise  # A planted bug that uses what is gone breaks the story by that alone.
-        except Exception as error:
-            raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
+    def _end(self) -> None:
+        self._power_cut(Cut(Keep.ALL))
 
     def now(self, id: str) -> Seen:
         return self.may[id][-1][1]
@@ -317,12 +453,8 @@ class Story:
 
     def _bury(self, owner: str, maybe: dict[str, list[Seen]]) -> None:
         """End a process and its locks; it may have had the effects in `maybe`."""
-        self.crashes += 1
         self.dead = owner
-        del self.engines[owner], self.flying[owner]
-        self.disk.free_locks()
-        if not self.engines:
-            self._start()
+        self._remove(owner)
         survivor = self.engines[self.random.choice(list(self.engines))]
         self.at += 1
         self._bring_back()
@@ -339,17 +471,7 @@ class Story:
                     self.may[id] = [(self.at, state) for _, state in self.may[id]]
 
     def _power_cut(self, cut: Cut) -> None:
-        self.told.append(f"cut {cut}")
-        self.crashes += 1
-        found = self.disk.cut(cut)
-        assert isinstance(found, LinkedDisk)
-        found.changes = self.disk.changes
-        found.forget_changes(self.random)
-        self.disk = found
-        self.engines.clear()
-        self.flying.clear()
-        self._start()
-        (engine,) = self.engines.values()
+        engine = self._restart(cut)
         self.at += 1
         self._bring_back()
         work = engine.apply([])
@@ -362,49 +484,14 @@ class Story:
         self.later.clear()
         self._check_counts(engine)
 
-    def _start(self) -> None:
-        owner = f"p{self.random.getrandbits(30)}"
-        engine = Engine(
-            self.disk,
-            Memory(self.disk),
-            clock=self.clock,
-            random=Random(self.random.getrandbits(30)),
-            owner=owner,
-            is_living=lambda owner: owner in self.engines or owner == self.guest,
-            cache_bytes=self.cache_bytes,
-        )
-        engine.index.unpacked = unpacked_by(owner)
+    def _prepare(self, engine: Engine) -> None:
+        engine.index.unpacked = unpacked_by(engine.moves.owner)
         for queue, settings in self.settings.items():
             declare(engine, queue, settings, salt=queue)
-        self._prepare(engine)
-        self.at += 1
-        self.told.append(f"{owner} starts, commit {self.at}")
-        if self.starts.random() < self.start_deaths:
-            steps = self.starts.randint(0, 8)
-            # It joins, and takes the lock again once it has listed: a death between is one as it joins.
-            self.disk.steps_left = steps + 2 * (steps > (2 if self.engines else 4))
-        self.guest = owner
-        try:
-            assert engine.open(), "no process holds the lock"
-            has_died = False
-        except Died:
-            has_died = True
-        self.disk.steps_left = None
-        self.guest = ""
-        if has_died:
-            self.told.append(f"{owner} dies as it starts")
-            self.crashes += 1
-            self.disk.free_locks()
-            self._start()
-            return
-        self.engines[owner], self.flying[owner] = engine, []
 
-    def _prepare(self, engine: Engine) -> None:
-        """Change an engine before it is opened."""
-
-    def _cut(self) -> Cut:
-        contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
-        return Cut(Keep.SOME, (self.random.getrandbits(30),), contents)
+    def _steps_to_death(self, steps: int) -> int:
+        # It joins, and takes the lock again once it has listed: a death between is one as it joins.
+        return steps + 2 * (steps > (2 if self.engines else 4))
 
     # Present state.
 

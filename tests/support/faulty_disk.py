@@ -49,12 +49,7 @@ class FaultyDisk(LocalDisk):
     # Calls of tests.
 
     def fail(
-        self,
-        code: int,
-        *names: str,
-        path: str = "",
-        skip: int = 0,
-        times: int = 1_000_000,
+        self, code: int, *names: str, path: str = "", skip: int = 0, times: int = 1_000_000
     ) -> Fault:
         """Let calls of these `names` whose paths contain `path` fail with errno `code`."""
 

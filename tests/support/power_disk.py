@@ -228,10 +228,7 @@ class PowerDisk(MemoryDisk):
                 self._take_as_durable(node)
 
     def _change(
-        self,
-        node: Node,
-        source: tuple[Folder, str] | None,
-        target: tuple[Folder, str] | None,
+        self, node: Node, source: tuple[Folder, str] | None, target: tuple[Folder, str] | None
     ) -> None:
         folders = {place[0] for place in (source, target) if place is not None}
         self._changes.append(Change(node, source, target, folders))

@@ -10,10 +10,10 @@ from spoolrack_store.files.changes import LOCK, SIZE
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.inspection import KNOWN
 from spoolrack_store.model.clock import HOUR, Millis
-from spoolrack_store.model.operations import Delete, Delivery, Receive, Request, Send
+from spoolrack_store.model.operations import Delete, Delivery, Receive, Send
 from spoolrack_store.model.settings import QueueSettings, Record, encode
 
-from tests.support.declared_queues import declare
+from tests.support.engines import commit, start
 
 NOW = Millis(1_700_000_000_000)
 QUEUES = ("q", "dead")
@@ -68,30 +68,7 @@ def lay_out(root: Path) -> None:
 
 def opened(root: Path, clock: Still | None = None) -> Engine:
     """Return an engine on the root, which knows the queues of the rig."""
-    clock = clock or Still()
-    engine = Engine(
-        LocalDisk(root),
-        Bytes(),
-        clock=clock,
-        random=Random(7),
-        owner="p1",
-        is_living=lambda owner: False,
-    )
-    for queue, settings in SETTINGS.items():
-        declare(engine, queue, settings)
-    assert engine.open()
-    return engine
-
-
-def done(engine: Engine, *requests: Request[object]) -> list[object]:
-    """Return the answers of a commit of `requests`."""
-    work = engine.apply(list(requests))
-    assert work is not None
-    if work.commit is not None:
-        work.commit.sync()
-    outcomes = engine.finish(work)
-    assert outcomes is not None
-    return outcomes
+    return start(LocalDisk(root), Bytes(), clock=clock or Still(), random=Random(7), queues=SETTINGS)
 
 
 def settle(engine: Engine) -> None:
@@ -101,7 +78,7 @@ def settle(engine: Engine) -> None:
         waits, due = engine.next_work(now)
         if not waits and (due is None or due > now):
             return
-        done(engine)
+        commit(engine)
 
 
 def make_root(root: Path) -> Path:
@@ -110,13 +87,13 @@ def make_root(root: Path) -> Path:
     lay_out(root)
     engine = opened(root)
     for number in range(3):
-        done(engine, Send(queue="q", bodies=[b"single %d" % number], attributes={0: {"n": "1"}}))
-    done(engine, Send(queue="q", bodies=[b"delayed"], delays={0: Millis(HOUR)}))
-    done(engine, Send(queue="q", bodies=BATCH))
+        commit(engine, Send(queue="q", bodies=[b"single %d" % number], attributes={0: {"n": "1"}}))
+    commit(engine, Send(queue="q", bodies=[b"delayed"], delays={0: Millis(HOUR)}))
+    commit(engine, Send(queue="q", bodies=BATCH))
     settle(engine)
-    (found,) = done(engine, Receive(queue="q", max_messages=2))
+    (found,) = commit(engine, Receive(queue="q", max_messages=2))
     receipts = [receipt for delivery in _deliveries(found) for receipt in delivery.receipts]
-    done(engine, Delete(queue="q", receipts=receipts[:1]))
+    commit(engine, Delete(queue="q", receipts=receipts[:1]))
     return root
 
 
@@ -124,7 +101,7 @@ def bodies(root: Path, queue: str = "q") -> list[bytes]:
     """Return what an engine delivers of a queue, in order."""
     engine = opened(root)
     settle(engine)
-    (found,) = done(engine, Receive(queue=queue, max_messages=100))
+    (found,) = commit(engine, Receive(queue=queue, max_messages=100))
     return [body for delivery in _deliveries(found) for body in delivery.bodies]
 
 

@@ -7,15 +7,15 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Delivery, Message, Receive, Request, Send
 from spoolrack_store.model.reservation_requests import Reservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.declared_queues import declare
 from tests.support.engine_story import Clock
+from tests.support.engines import commit, start
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.memory_disk import fails
 from tests.support.power_disk import Model
@@ -67,18 +67,15 @@ class SetRig:
     def join(self) -> Engine:
         owner = f"p{len(self.living)}"
         self.living.append(owner)
-        engine = Engine(
+        return start(
             self.disk,
             Memory(self.disk),
             clock=self.clock,
-            random=Random(len(self.living)),
             owner=owner,
+            random=Random(len(self.living)),
             is_living=lambda owner: owner in self.living,
+            queues=SETTINGS,
         )
-        for queue, settings in SETTINGS.items():
-            declare(engine, queue, settings)
-        assert engine.open()
-        return engine
 
     def restart(self) -> None:
         """End all processes, and let another one take the root over."""
@@ -91,15 +88,11 @@ class SetRig:
     def ask(self, request: Request[Any], *, engine: Engine | None = None) -> Any:
         """Return the answer, or raise the error that is it."""
         engine = engine or self.engine
-        work = engine.apply([request])
-        assert work is not None
-        _sync(work)
-        outcomes = engine.finish(work)
+        (outcome,) = commit(engine, request)
         reap(engine)
-        assert outcomes is not None
-        if isinstance(outcomes[0], StoreError):
-            raise outcomes[0]
-        return outcomes[0]
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return outcome
 
     def settle(self, *, engine: Engine | None = None) -> None:
         """Do what waits for a sync or a tick."""
@@ -108,10 +101,7 @@ class SetRig:
 
     def commit(self, *, engine: Engine | None = None) -> None:
         engine = engine or self.engine
-        work = engine.apply([], tick=True)
-        assert work is not None
-        _sync(work)
-        engine.finish(work)
+        commit(engine, tick=True)
         reap(engine)
 
     def advance(self, span: int) -> None:
@@ -169,8 +159,3 @@ class SetRig:
 
     def names(self) -> list[str]:
         return sorted(each.name for each in self.disk.scan("reserved"))
-
-
-def _sync(work: Work) -> None:
-    if work.commit is not None:
-        work.commit.sync()

@@ -102,12 +102,7 @@ def _ended(line: int, thread: int, name: str, text: str) -> Call:
         raise NotATrace(f"line {line}: {name} has no result: {text[-100:]!r}")
     result = None if match["result"] == "?" else int(match["result"], 0)
     return Call(
-        line=line,
-        thread=thread,
-        name=name,
-        arguments=match["arguments"],
-        result=result,
-        ended=True,
+        line=line, thread=thread, name=name, arguments=match["arguments"], result=result, ended=True
     )
 
 

@@ -21,13 +21,7 @@ from spoolrack_store.model.names import (
     is_queue_name,
     parse,
 )
-from spoolrack_store.model.receipts import (
-    is_set_token,
-    make_set_token,
-    make_token,
-    mark_in,
-    mark_of,
-)
+from spoolrack_store.model.receipts import is_set_token, make_set_token, make_token, mark_in, mark_of
 from spoolrack_store.model.transitions import State
 
 ID = "018bcfe5-6800-7194-90e5-78aa96119000"

@@ -24,10 +24,7 @@ from spoolrack_server.wire.contract import METHODS
 
 NOT_TEXT: Final = bytes(range(256))
 UNICODE: Final = "Grüße, 世界 \N{SNAKE} \u0000 \u2028"
-NUMBERS: Final = {
-    FieldDescriptor.CPPTYPE_INT32: 1_000_000,
-    FieldDescriptor.CPPTYPE_INT64: 1 << 40,
-}
+NUMBERS: Final = {FieldDescriptor.CPPTYPE_INT32: 1_000_000, FieldDescriptor.CPPTYPE_INT64: 1 << 40}
 TEXTS: Final = {
     "queue": "jobs",
     "name": "jobs",

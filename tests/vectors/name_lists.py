@@ -168,10 +168,7 @@ NO_NAMES: Final = (
 """Paths that are none, and why."""
 
 LISTINGS: Final = (
-    (
-        "sent and not published",
-        (f"new/jobs:{FIVE},op1",),
-    ),
+    ("sent and not published", (f"new/jobs:{FIVE},op1",)),
     (
         "never sent: a message is listed by none, and all names are in new/",
         (f"new/jobs:{FIVE},v2,i0-3,r1,f{DUE},op1@{DUE}~{TOKEN}",),
@@ -216,10 +213,7 @@ LISTINGS: Final = (
         "equal versions can't come about; the later state counts",
         (f"queues/jobs/{FIVE},v3", f"remove/jobs:{FIVE},v3,i0"),
     ),
-    (
-        "one message in quarantine",
-        (f"queues/jobs/{FIVE},v2", f"quarantine/jobs:{FIVE},v3,i4"),
-    ),
+    ("one message in quarantine", (f"queues/jobs/{FIVE},v2", f"quarantine/jobs:{FIVE},v3,i4")),
     (
         "the names of a batch may be in several queues",
         (

@@ -50,11 +50,7 @@ NO_CHUNKS: Final = (
     f"nightly@{DUE}:7:jobs:{STEM},v2",
     f"nightly@{DUE}:7:{STEM}",
 )
-PUBLISHED: Final = (
-    "writer-1.0",
-    "writer_1.9223372036854775807",
-    f"{'w' * 80}.7",
-)
+PUBLISHED: Final = ("writer-1.0", "writer_1.9223372036854775807", f"{'w' * 80}.7")
 NOT_PUBLISHED: Final = (
     "writer-1",
     "writer-1.",

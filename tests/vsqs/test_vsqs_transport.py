@@ -75,10 +75,7 @@ def test_a_url_names_a_folder_and_how_this_program_uses_it(tmp_path: Path) -> No
     with spoolrack.connect(url) as client:
         info = client.queue("my jobs").info()
         assert info.settings == QueueSettings(
-            max_messages=5,
-            visibility_timeout=1.5,
-            max_message_size=0,
-            deduplication_window=0.0,
+            max_messages=5, visibility_timeout=1.5, max_message_size=0, deduplication_window=0.0
         )
         assert "my jobs" in repr(client)
 

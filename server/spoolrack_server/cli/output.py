@@ -187,7 +187,8 @@ def record_json(record: Any) -> str:
 
 def _fields_of(record: Any) -> dict[str, Any]:
     """Return the fields of a value of the client, by their names in the contract."""
-    found = {each.name: getattr(record, each.name) for each in fields(record)}
+    names = [each.name for each in fields(record) if not each.name.startswith("_")]
+    found = {name: getattr(record, name) for name in names}
     return {
         _TIMES.get(name, name): _moment(value)
         if name in _TIMES

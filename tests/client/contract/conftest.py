@@ -47,9 +47,7 @@ def folder_world() -> Iterator[World]:
     clock = manual_clock()
     with open_root(clock=clock) as root:
         yield World(
-            connect=root.client,
-            connect_aio=lambda: aio.connect(root.url),
-            advance_millis=clock.advance,
+            connect=root.client, connect_aio=lambda: aio.connect(root.url), advance_millis=clock.advance
         )
 
 

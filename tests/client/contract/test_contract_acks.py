@@ -9,8 +9,9 @@ import pytest
 from spoolrack import Client, Queue, aio
 from spoolrack.errors import ClientClosed, InvalidReceipt
 
-from tests.client.client_rig import until, until_true
+from tests.client.client_rig import until_true
 from tests.client.contract.conftest import World
+from tests.support.waiting import until
 
 
 def waiting(queue: Queue) -> int:

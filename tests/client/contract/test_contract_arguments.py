@@ -52,16 +52,8 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("stage", lambda c, v: c.staging.stage(v, 0, "jobs", ["a"]), NO_TEXT),
     ("chunk_number", lambda c, v: c.staging.stage("s", v, "jobs", ["a"]), FROM_0),
     ("queue", lambda c, v: c.staging.stage("s", 0, v, ["a"]), NO_TEXT),
-    (
-        "messages",
-        lambda c, v: c.staging.stage("s", 0, "jobs", v),
-        [*NO_MANY, [], ["a"] * 1_001],
-    ),
-    (
-        "time_to_live",
-        lambda c, v: c.staging.stage("s", 0, "jobs", ["a"], time_to_live=v),
-        NO_SPANS,
-    ),
+    ("messages", lambda c, v: c.staging.stage("s", 0, "jobs", v), [*NO_MANY, [], ["a"] * 1_001]),
+    ("time_to_live", lambda c, v: c.staging.stage("s", 0, "jobs", ["a"], time_to_live=v), NO_SPANS),
     ("writer", lambda c, v: c.staging.publish(v, 0, ["s"]), NO_TEXT),
     ("epoch", lambda c, v: c.staging.publish("w", v, ["s"]), FROM_0),
     ("stages", lambda c, v: c.staging.publish("w", 0, v), NO_MANY),
@@ -92,11 +84,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("the label 'team'", lambda c, v: c.create_queue("new", labels={"team": v}), NO_TEXT),
     ("the label 'team'", lambda c, v: c.update_queue("jobs", labels={"team": v}), [5, "\ud800"]),
     *(
-        (
-            setting,
-            lambda c, v, setting=setting: c.create_queue("new", **{setting: v}),
-            no,
-        )
+        (setting, lambda c, v, setting=setting: c.create_queue("new", **{setting: v}), no)
         for setting, no in {
             "visibility_timeout": NO_SPANS,
             "delivery_delay": NO_SPANS,
@@ -125,43 +113,23 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("delay", lambda c, v: c.batch().send_to("jobs", "a", delay=v), NO_SPANS),
     # A queue.
     ("body", lambda c, v: c.queue("jobs").send(v), NO_BODIES),
-    (
-        "attribute",
-        lambda c, v: c.queue("jobs").send("a", attributes=v),
-        NO_ATTRIBUTES,
-    ),
+    ("attribute", lambda c, v: c.queue("jobs").send("a", attributes=v), NO_ATTRIBUTES),
     ("delay", lambda c, v: c.queue("jobs").send("a", delay=v), NO_SPANS),
     (
         "deliver_at",
         lambda c, v: c.queue("jobs").send("a", deliver_at=v),
         [5, "2026-12-24", datetime(2026, 12, 24), object()],
     ),
-    (
-        "deduplication_id",
-        lambda c, v: c.queue("jobs").send("a", deduplication_id=v),
-        NO_TEXT,
-    ),
+    ("deduplication_id", lambda c, v: c.queue("jobs").send("a", deduplication_id=v), NO_TEXT),
     ("messages", lambda c, v: c.queue("jobs").send_many(v), NO_MANY),
     ("message", lambda c, v: c.queue("jobs").send_many(["a", v]), NO_BODIES),
-    (
-        "delay",
-        lambda c, v: c.queue("jobs").send_many([Outgoing(body="a", delay=v)]),
-        NO_SPANS,
-    ),
+    ("delay", lambda c, v: c.queue("jobs").send_many([Outgoing(body="a", delay=v)]), NO_SPANS),
     ("max_messages", lambda c, v: c.queue("jobs").receive(v), [*FROM_1, 1_001]),
     ("wait", lambda c, v: c.queue("jobs").receive(wait=v), [*NO_SPANS, None]),
-    (
-        "visibility_timeout",
-        lambda c, v: c.queue("jobs").receive(visibility_timeout=v),
-        [*NO_SPANS, 0],
-    ),
+    ("visibility_timeout", lambda c, v: c.queue("jobs").receive(visibility_timeout=v), [*NO_SPANS, 0]),
     ("stream", lambda c, v: c.queue("jobs").reserve(v, 0), NO_TEXT),
     ("sequence_number", lambda c, v: c.queue("jobs").reserve("r", v), FROM_0),
-    (
-        "max_messages",
-        lambda c, v: c.queue("jobs").reserve("r", 0, max_messages=v),
-        FROM_1,
-    ),
+    ("max_messages", lambda c, v: c.queue("jobs").reserve("r", 0, max_messages=v), FROM_1),
     ("max_bytes", lambda c, v: c.queue("jobs").reserve("r", 0, max_bytes=v), FROM_1),
     (
         "visibility_timeout",
@@ -174,11 +142,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
         lambda c, v: c.queue("jobs").messages(max_in_flight=v),
         [*FROM_1, 10**12, 10_001],
     ),
-    (
-        "visibility_timeout",
-        lambda c, v: c.queue("jobs").messages(visibility_timeout=v),
-        [*NO_SPANS, 0],
-    ),
+    ("visibility_timeout", lambda c, v: c.queue("jobs").messages(visibility_timeout=v), [*NO_SPANS, 0]),
     ("timeout", lambda c, v: c.queue("jobs").messages(timeout=v), NO_SPANS),
     ("max_messages", lambda c, v: c.queue("jobs").messages().receive(v), FROM_1),
     ("wait", lambda c, v: c.queue("jobs").messages().receive(wait=v), NO_SPANS),
@@ -213,23 +177,11 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("id", lambda c, v: c.queue("jobs").get(v), NO_TEXT),
     ("states", lambda c, v: c.queue("jobs").peek(v), [5, None]),
     ("state", lambda c, v: c.queue("jobs").peek([v]), ["gone", 5, None]),
-    (
-        "max_body_bytes",
-        lambda c, v: c.queue("jobs").peek(max_body_bytes=v),
-        OPTIONAL_FROM_0,
-    ),
+    ("max_body_bytes", lambda c, v: c.queue("jobs").peek(max_body_bytes=v), OPTIONAL_FROM_0),
     ("limit", lambda c, v: c.queue("jobs").peek(limit=v), OPTIONAL_FROM_0),
     ("handler", lambda c, v: c.queue("jobs").worker(v), NO_FUNCTIONS),
-    (
-        "on_error",
-        lambda c, v: c.queue("jobs").worker(print, on_error=v),
-        NO_FUNCTIONS,
-    ),
-    (
-        "concurrency",
-        lambda c, v: c.queue("jobs").worker(print, concurrency=v),
-        [*FROM_1, 5_001],
-    ),
+    ("on_error", lambda c, v: c.queue("jobs").worker(print, on_error=v), NO_FUNCTIONS),
+    ("concurrency", lambda c, v: c.queue("jobs").worker(print, concurrency=v), [*FROM_1, 5_001]),
     (
         "prefetch",
         lambda c, v: c.queue("jobs").worker(print, concurrency=1, prefetch=v),

@@ -17,9 +17,9 @@ from spoolrack.errors import (
     StageNotFound,
 )
 
-from tests.client.client_rig import until
 from tests.client.contract.conftest import World
 from tests.support import MIB
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs("stages")
 

@@ -15,8 +15,8 @@ from spoolrack.errors import (
     VersionMismatch,
 )
 
-from tests.client.client_rig import until
 from tests.client.contract.conftest import World
+from tests.support.waiting import until
 
 
 @pytest.mark.needs("settings", "several queues")

@@ -8,15 +8,11 @@ from dataclasses import asdict, fields
 import pytest
 import spoolrack
 from spoolrack import Client, Redrive, RedriveState, aio
-from spoolrack.errors import (
-    InvalidRequest,
-    QueueNotFound,
-    RedriveNotFound,
-    RedriveRunning,
-)
+from spoolrack.errors import InvalidRequest, QueueNotFound, RedriveNotFound, RedriveRunning
 
-from tests.client.client_rig import LOOKS, until
+from tests.client.client_rig import LOOKS
 from tests.client.contract.conftest import World
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs("dead letters")
 

@@ -11,8 +11,8 @@ import spoolrack
 from spoolrack import Client, Queue, Reject, Retry, aio
 from spoolrack.errors import NoDeadLetterQueue, StaleReceipt
 
-from tests.client.client_rig import until
 from tests.client.contract.conftest import World
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.needs("dead letters")
 

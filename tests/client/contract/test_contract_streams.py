@@ -12,8 +12,8 @@ import spoolrack
 from spoolrack import Backoff, Client, MessageStream, Queue, Retry, Worker
 from spoolrack.errors import ClientClosed, InvalidRequest, StaleReceipt
 
-from tests.client.client_rig import until
 from tests.client.contract.conftest import World
+from tests.support.waiting import until
 
 
 def take(stream: MessageStream, count: int) -> list[spoolrack.Message]:

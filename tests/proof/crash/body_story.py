@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -96,16 +95,3 @@ class BodyStory(Story):
 
     def _unsent(self) -> list[str]:
         return [each.name for each in self.disk.scan("new") if each.name.endswith(BODY)]
-
-
-def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int, int]:
-    """Run stories; return how many written bodies were sent, how many never were, and how many crashes
-    there were."""
-    written = unsent = crashes = 0
-    for seed in seeds:
-        story = BodyStory(seed, model, **rest)
-        story.run(120)
-        written += story.written
-        unsent += story.unsent
-        crashes += story.crashes
-    return written, unsent, crashes

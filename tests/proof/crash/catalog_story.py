@@ -11,7 +11,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-from spoolrack_store.engine.engine import Engine, Work
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.names import parse
@@ -27,8 +27,8 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.engine_story import Broken, Clock
-from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
+from tests.support.engine_story import Broken, History
+from tests.support.linked_disk import Died, reap
 from tests.support.power_disk import Model
 
 NAMES = ("a", "b")
@@ -36,39 +36,19 @@ Known = tuple[QueueSettings, str, Mapping[str, str]] | None
 """A queue's settings, its salt and its labels; None: there is none."""
 
 
-class CatalogStory:
+class CatalogStory(History):
     """One history, made from a seed."""
 
     def __init__(
         self, seed: int, model: Model, *, processes: int = 1, can_sync_all: bool = True
     ) -> None:
-        self.random = Random(seed)
+        super().__init__(seed, model, can_sync_all=can_sync_all, processes=processes)
         self.reaping = Random(seed)
-        self.starts = Random(seed + 2)
-        """When a process dies as it starts."""
-        self.clock = Clock()
-        self.disk = made((), can_sync_all=can_sync_all, model=model)
-        self.processes = processes
-        self.told: list[str] = []
-        self.at = 0
         self.may: dict[str, list[tuple[int, Known]]] = {name: [(0, None)] for name in NAMES}
         self.sent: dict[str, tuple[str, str]] = {}
         """Messages that were answered, with their queues and salts."""
-        self.engines: dict[str, Engine] = {}
-        self.flying: dict[str, list[tuple[int, Work, list[Any]]]] = {}
-        self.crashes = self.deleted = 0
+        self.deleted = 0
         self._start()
-
-    def run(self, steps: int) -> None:
-        try:
-            for _ in range(steps):
-                self._step()
-            self._power_cut(Cut(Keep.ALL))
-            self._end()
-        except AttributeError:
-            raise
-        except Exception as error:
-            raise Broken("\n".join([*self.told[-30:], repr(error)])) from error
 
     def _step(self) -> None:
         chance = self.random.random()
@@ -196,7 +176,6 @@ class CatalogStory:
                         self.sent[id] = request.queue, bytes(request.bodies[0]).decode()
 
     def _die(self, owner: str) -> None:
-        self.crashes += 1
         requests = self._requests()
         self.at += 1
         self.told.append(f"{owner} dies in commit {self.at}: {requests}")
@@ -204,10 +183,7 @@ class CatalogStory:
         with suppress(Died):
             self.engines[owner].apply(requests, tick=self.random.random() < 0.3)
         self.disk.steps_left = None
-        del self.engines[owner], self.flying[owner]
-        self.disk.free_locks()
-        if not self.engines:
-            self._start()
+        self._remove(owner)
         survivor = next(iter(self.engines.values()))
         work = survivor.apply([], tick=True)
         assert work is not None
@@ -217,17 +193,7 @@ class CatalogStory:
         self._all_there(survivor)
 
     def _power_cut(self, cut: Cut) -> None:
-        self.crashes += 1
-        self.told.append(f"cut {cut}")
-        found = self.disk.cut(cut)
-        assert isinstance(found, LinkedDisk)
-        found.changes = self.disk.changes
-        found.forget_changes(self.random)
-        self.disk = found
-        self.engines.clear()
-        self.flying.clear()
-        self._start()
-        (engine,) = self.engines.values()
+        engine = self._restart(cut)
         for name in NAMES:
             now = self._known(engine, name)
             if now not in [known for _, known in self.may[name]]:
@@ -254,38 +220,9 @@ class CatalogStory:
                 if known is not None and not body.startswith(known[1].encode()):
                     raise Broken(f"{entry} is in the queue {known}, and is {body!r}")
 
-    def _start(self) -> None:
-        owner = f"p{self.random.getrandbits(30)}"
-        engine = Engine(
-            self.disk,
-            Memory(self.disk),
-            clock=self.clock,
-            random=Random(self.random.getrandbits(30)),
-            owner=owner,
-            is_living=lambda owner: owner in self.engines,
-        )
-        self.at += 1
-        self.told.append(f"{owner} starts at {self.at}")
-        if self.starts.random() < 0.1:
-            self.disk.steps_left = self.starts.randint(0, 8)
-        try:
-            assert engine.open(), "no process holds the lock"
-            has_died = False
-        except Died:
-            has_died = True
-        self.disk.steps_left = None
-        if has_died:
-            self.told.append(f"{owner} dies as it starts")
-            self.crashes += 1
-            self.disk.free_locks()
-            self._start()
-            return
-        if engine.catalog.reset:
-            raise Broken(f"the settings of {engine.catalog.reset} are lost")
-        self.engines[owner], self.flying[owner] = engine, []
-
     def _end(self) -> None:
         """Check that all deletions come to their end, and that each name is free again."""
+        self._power_cut(Cut(Keep.ALL))
         (engine,) = self.engines.values()
         there = {name for name in NAMES if self._known(engine, name) is not None}
         asked = [DeleteQueue(name=name) for name in there]

@@ -56,9 +56,9 @@ from spoolrack_store.model.transitions import State
 
 from tests.proof.crash.set_story import ids_of
 from tests.proof.crash.troubled_story import CODES, TroubledDisk
-from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.engine_story import DELAY, HOLD, Broken, Clock, parse, purge_of, unpacked_by
-from tests.support.linked_disk import Died, Memory, made
+from tests.support.cuts import Cut, Keep
+from tests.support.engine_story import DELAY, HOLD, Broken, History, parse, purge_of, unpacked_by
+from tests.support.linked_disk import Died
 from tests.support.power_disk import Model
 from tests.support.recount import drifts, paths_in
 
@@ -94,9 +94,11 @@ class Flight:
     published: set[bytes] = field(default_factory=set)
 
 
-class EverythingStory:
+class EverythingStory(History):
     """One history, made from a seed."""
 
+    disk: TroubledDisk
+    disk_kind = TroubledDisk
     settings: ClassVar[Mapping[str, QueueSettings]] = SETTINGS
     kinds = KINDS
     """The kinds of requests, each as often as it is asked for."""
@@ -110,9 +112,9 @@ class EverythingStory:
         processes: int = 1,
         cache_bytes: int = 0,
     ) -> None:
-        self.random = Random(seed)
-        self.starts = Random(seed + 2)
-        """When a process dies as it starts."""
+        super().__init__(
+            seed, model, can_sync_all=can_sync_all, processes=processes, cache_bytes=cache_bytes
+        )
         self.flows = Random(seed + 3) if seed % 2 == 0 else None
         """When a queue is paused or resumed; in every other story none is."""
         self.purges = Random(seed + 4)
@@ -124,15 +126,6 @@ class EverythingStory:
         self.heard: dict[bytes, int] = {}
         """The steps in which sends to it were answered."""
         self.steps = self.grouped = 0
-        self.clock = Clock()
-        disk = made((), can_sync_all=can_sync_all, model=model, kind=TroubledDisk)
-        assert isinstance(disk, TroubledDisk)
-        self.disk = disk
-        self.processes = processes
-        self.cache_bytes = cache_bytes
-        self.told: list[str] = []
-        self.engines: dict[str, Engine] = {}
-        self.flying: dict[str, list[Flight]] = {}
         self.sent = 0
         self.answered: set[bytes] = set()
         self.staged: dict[bytes, tuple[str, int]] = {}
@@ -151,21 +144,11 @@ class EverythingStory:
         """Of each process the requests that go on in its next commit."""
         self.slices = self.next_set = 0
         self.next_epoch = 0
-        self.crashes = self.refused = self.ended = self.paused = 0
+        self.refused = self.ended = self.paused = 0
         self._start()
 
-    def run(self, steps: int) -> None:
-        try:
-            self._ask(next(iter(self.engines)), self._creations())
-            for _ in range(steps):
-                self._step()
-            if self.random.random() < 0.5:
-                self._cut_power(Cut(Keep.ALL))
-            self._end()
-        except AttributeError:
-            raise
-        except Exception as error:
-            raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
+    def _begin(self) -> None:
+        self._ask(next(iter(self.engines)), self._creations())
 
     # The steps of a story.
 
@@ -177,8 +160,7 @@ class EverythingStory:
         if chance < 0.05:
             self._ask(owner, self._requests(), dies=True)
         elif chance < 0.1:
-            contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
-            self._cut_power(Cut(Keep.SOME, (self.random.getrandbits(30),), contents))
+            self._power_cut(self._cut())
         elif chance < 0.13 and len(self.engines) > 1:
             self.told.append(f"{owner} is killed")
             self._bury(owner)
@@ -286,63 +268,24 @@ class EverythingStory:
             self.receipts[request.queue] += delivery.receipts
 
     def _bury(self, owner: str) -> None:
-        self.crashes += 1
-        del self.engines[owner], self.flying[owner]
         self.unfinished.pop(owner, None)
-        self.disk.free_locks()
-        if not self.engines:
-            self._start()
+        self._remove(owner)
         survivor = self.random.choice(list(self.engines))
         work = self.engines[survivor].apply([], tick=True)
         assert work is not None
         self.flying[survivor].append(Flight(work, [], set()))
         self._look(self._excuse(self.engines[survivor], (), set()))
 
-    def _cut_power(self, cut: Cut) -> None:
-        self.told.append(f"cut {cut}")
-        self.crashes += 1
-        found = self.disk.cut(cut)
-        assert isinstance(found, TroubledDisk)
-        found.changes = self.disk.changes
-        found.forget_changes(self.random)
-        self.disk = found
-        self.engines.clear()
-        self.flying.clear()
+    def _power_cut(self, cut: Cut) -> None:
         self.unfinished.clear()
         self.contents.clear()  # Later writes may be torn.
-        self._start()
+        self._restart(cut)
 
-    def _start(self) -> None:
-        owner = f"p{self.random.getrandbits(30)}"
-        engine = Engine(
-            self.disk,
-            Memory(self.disk),
-            clock=self.clock,
-            random=Random(self.random.getrandbits(30)),
-            owner=owner,
-            is_living=lambda owner: owner in self.engines,
-            cache_bytes=self.cache_bytes,
-        )
-        engine.index.unpacked = unpacked_by(owner)
+    def _prepare(self, engine: Engine) -> None:
+        engine.index.unpacked = unpacked_by(engine.moves.owner)
         engine.moves.effort.files = self.effort
-        self.told.append(f"{owner} starts")
-        if self.starts.random() < 0.1:
-            self.disk.steps_left = self.starts.randint(0, 8)
-        try:
-            assert engine.open(), "no process holds the lock"
-            has_died = False
-        except Died:
-            has_died = True
-        self.disk.steps_left = None
-        if has_died:
-            self.told.append(f"{owner} dies as it starts")
-            self.crashes += 1
-            self.disk.free_locks()
-            self._start()
-            return
-        if engine.catalog.reset:
-            raise Broken(f"the settings of {engine.catalog.reset} are lost")
-        self.engines[owner], self.flying[owner] = engine, []
+
+    def _has_started(self, engine: Engine) -> None:
         self._look(self._excuse(engine, (), set()))
 
     def _heal(self) -> None:
@@ -356,8 +299,7 @@ class EverythingStory:
         order = "fair" if self.ranks is None else "strict"
         return [
             CreateQueue(
-                name=name,
-                settings=replace(settings, group_order=order) if name == STRICT else settings,
+                name=name, settings=replace(settings, group_order=order) if name == STRICT else settings
             )
             for name, settings in self.settings.items()
         ]
@@ -669,6 +611,8 @@ class EverythingStory:
 
     def _end(self) -> None:
         """Keep one process, without requests."""
+        if self.random.random() < 0.5:
+            self._power_cut(Cut(Keep.ALL))
         while len(self.engines) > 1:
             self._bury(next(iter(self.engines)))
         (owner,) = self.engines
@@ -711,7 +655,7 @@ class EverythingStory:
             raise Broken(f"{self._unfinished(engine)} takes {MOST_COMMITS} commits")
         self._is_at_rest(engine)
         self.ended += 1
-        self._cut_power(Cut(Keep.ALL))
+        self._power_cut(Cut(Keep.ALL))
 
     def _unfinished(self, engine: Engine) -> list[str]:
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle, product
 from typing import Any, ClassVar, Final
@@ -41,14 +41,9 @@ class GroupStory(Story):
         """The requests that are made, at the end of a story."""
         super().__init__(seed, model, **rest)
 
-    def run(self, steps: int) -> None:
-        super().run(steps)
-        try:
-            self._drain()
-        except AttributeError:
-            raise
-        except Exception as error:
-            raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
+    def _end(self) -> None:
+        super()._end()
+        self._drain()
 
     def _drain(self) -> None:
         """In the end every message is received and deleted: no group is stuck."""
@@ -159,16 +154,3 @@ class GroupStory(Story):
             for index in indexes(name.members)
         }
         return {id for id in held if self.queue_of.get(id, queue) != queue}
-
-
-def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int, int]:
-    """Run stories; return how many receives passed over a blocked group, how many got several messages
-    of one, and how many crashes there were."""
-    blocked = shared = crashes = 0
-    for seed in seeds:
-        story = GroupStory(seed, model, **rest)
-        story.run(120)
-        blocked += story.blocked
-        shared += story.shared
-        crashes += story.crashes
-    return blocked, shared, crashes

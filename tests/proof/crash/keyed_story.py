@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -104,16 +103,3 @@ class KeyedStory(Story):
                 if key is not None:
                     self.keys[id] = key
                 return
-
-
-def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int, int]:
-    """Run stories; return how many repetitions were answered, how many ids were stored again after
-    their window, and how many crashes there were."""
-    repetitions = again = crashes = 0
-    for seed in seeds:
-        story = KeyedStory(seed, model, **rest)
-        story.run(120)
-        repetitions += story.repetitions
-        again += story.again
-        crashes += story.crashes
-    return repetitions, again, crashes

@@ -160,14 +160,3 @@ class LastReceiveStory(Story):
                     id = request.receipts[last_at].partition(":")[2][:36]
                     maybe[id].append(("leased", last.receives, end))
         return maybe
-
-
-def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int]:
-    """Run stories; return how many leases that were over were deleted or extended, and the crashes."""
-    late = crashes = 0
-    for seed in seeds:
-        story = LastReceiveStory(seed, model, **rest)
-        story.run(120)
-        late += story.late
-        crashes += story.crashes
-    return late, crashes

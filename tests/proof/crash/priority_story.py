@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
@@ -68,15 +67,3 @@ class PriorityStory(GroupStory):
             return id
         aging, priority = AGING[queue], self.priorities[id]
         return (sent_at(id) - priority * aging if aging else -priority), id
-
-
-def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int]:
-    """Run stories; return how many receives got a message before an older one, and how many crashes
-    there were."""
-    overtaken = crashes = 0
-    for seed in seeds:
-        story = PriorityStory(seed, model, **rest)
-        story.run(120)
-        overtaken += story.overtaken
-        crashes += story.crashes
-    return overtaken, crashes

@@ -44,14 +44,9 @@ class RedriveStory(Story):
         self.redriven = 0
         super().__init__(*arguments, **options)
 
-    def run(self, steps: int) -> None:
-        super().run(steps)
-        try:
-            self._end_all()
-        except AttributeError:
-            raise
-        except Exception as error:
-            raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
+    def _end(self) -> None:
+        super()._end()
+        self._end_all()
 
     def _end_all(self) -> None:
         """Run the commits until every redrive ends."""

@@ -3,20 +3,13 @@ and expired leases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.backoff import pause
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import NoDeadLetterQueue
-from spoolrack_store.model.operations import (
-    Delivery,
-    Receive,
-    RejectMessages,
-    ReleaseMessages,
-    Request,
-)
+from spoolrack_store.model.operations import Delivery, Receive, RejectMessages, ReleaseMessages, Request
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.engine_story import DEAD, DELAY, Broken, Seen, Story
@@ -157,17 +150,3 @@ class RetryStory(Story):
 
 def _id_of(receipt: str) -> str:
     return receipt.partition(":")[2][:36]
-
-
-def tell(seeds: Sequence[int], model: Model, **rest: Any) -> tuple[int, int, int, int]:
-    """Run stories; return how many messages were hidden, were rejected, and told why they died, and the
-    crashes."""
-    hidden = rejected = told_why = crashes = 0
-    for seed in seeds:
-        story = RetryStory(seed, model, **rest)
-        story.run(120)
-        hidden += story.hidden
-        rejected += story.rejected
-        told_why += story.told_why
-        crashes += story.crashes
-    return hidden, rejected, told_why, crashes

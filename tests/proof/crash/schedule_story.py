@@ -8,10 +8,8 @@ unless its queue was deleted. Nothing is sent after the answer to a delete or a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from random import Random
 from typing import Any, Final
 
 from spoolrack_store.engine.engine import Engine, Work
@@ -29,9 +27,9 @@ from spoolrack_store.model.schedule_requests import (
 )
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.engine_story import HOLD, Broken, Clock
-from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
+from tests.support.cuts import Cut, Keep
+from tests.support.engine_story import HOLD, Broken, History
+from tests.support.linked_disk import Died, reap
 from tests.support.power_disk import Model
 
 QUEUE: Final = "q"
@@ -57,19 +55,15 @@ class Flight:
     """Ticks that were asked for again, and had been sent."""
 
 
-class ScheduleStory:
+class ScheduleStory(History):
     """One history, made from a seed."""
+
+    start_deaths = 0.0
 
     def __init__(
         self, seed: int, model: Model, *, can_sync_all: bool = True, processes: int = 1
     ) -> None:
-        self.random = Random(seed)
-        self.clock = Clock()
-        self.disk = made((), can_sync_all=can_sync_all, model=model, kind=LinkedDisk)
-        self.processes = processes
-        self.told: list[str] = []
-        self.engines: dict[str, Engine] = {}
-        self.flying: dict[str, list[Flight]] = {}
+        super().__init__(seed, model, can_sync_all=can_sync_all, processes=processes)
         self.bodies: dict[str, bytes] = {}
         """Of each schedule that was seen, by its token."""
         self.ticks: dict[str, list[int]] = {}
@@ -83,18 +77,8 @@ class ScheduleStory:
         self.receipts: list[str] = []
         self.excused: set[bytes] = set()
         """Bodies of schedules whose queue a request has deleted."""
-        self.made = self.crashes = self.repeated = 0
+        self.made = self.repeated = 0
         self._start()
-
-    def run(self, steps: int) -> None:
-        try:
-            for _ in range(steps):
-                self._step()
-            self._drain()
-        except AttributeError:
-            raise
-        except Exception as error:
-            raise Broken("\n".join([*self.told[-200:], repr(error)])) from error
 
     # The steps of a story.
 
@@ -107,8 +91,7 @@ class ScheduleStory:
         if chance < 0.05:
             self._die(owner)
         elif chance < 0.11:
-            contents = tuple(self.random.choice(list(Bytes)) for _ in range(3))
-            self._power_cut(Cut(Keep.SOME, (self.random.getrandbits(30),), contents))
+            self._restart(self._cut())
         elif len(self.engines) < self.processes and chance < 0.2:
             self._start()
         elif flying and (chance > 0.6 or len(flying) > 2):
@@ -154,43 +137,11 @@ class ScheduleStory:
         except Died:
             self.told.append("in mid-commit")
         self.disk.steps_left = None
-        self.crashes += 1
-        del self.engines[owner], self.flying[owner]
-        self.disk.free_locks()
-        if not self.engines:
-            self._start()
+        self._remove(owner)
 
-    def _power_cut(self, cut: Cut) -> None:
-        self.told.append(f"cut {cut}")
-        self.crashes += 1
-        found = self.disk.cut(cut)
-        assert isinstance(found, LinkedDisk)
-        found.changes = self.disk.changes
-        found.forget_changes(self.random)
-        self.disk = found
-        self.engines.clear()
-        self.flying.clear()
-        self._start()
-
-    def _start(self) -> None:
-        owner = f"p{self.random.getrandbits(30)}"
-        engine = Engine(
-            self.disk,
-            Memory(self.disk),
-            clock=self.clock,
-            random=Random(self.random.getrandbits(30)),
-            owner=owner,
-            is_living=lambda owner: owner in self.engines,
-        )
-        self.told.append(f"{owner} starts")
-        assert engine.open()
-        self.engines[owner], self.flying[owner] = engine, []
-        self._note(engine)
-
-    def _drain(self) -> None:
+    def _end(self) -> None:
         """Bring all that is under way to its end in one process, and receive what is left."""
-        self._power_cut(Cut(Keep.ALL))
-        (owner,) = self.engines
+        owner = self._restart(Cut(Keep.ALL)).moves.owner
         in_vain = 0
         while in_vain < IN_VAIN:
             self.clock.now += 3_600_000
@@ -203,6 +154,7 @@ class ScheduleStory:
             self._sync(owner)
             in_vain = in_vain + 1 if len(self.received) == before else 0
         lost = {tick for tick in self.promised - self.received.keys() if tick[0] not in self.excused}
+        self.ticks_sent, self.ticks_received = len(self.sent), len(self.received)
         if lost:
             raise Broken(f"sent and never received: {lost}")
 
@@ -210,6 +162,9 @@ class ScheduleStory:
 
     def _known(self, engine: Engine) -> list[QueuedSchedule]:
         return engine.schedules.listed("", ("", ""), 99)
+
+    def _has_started(self, engine: Engine) -> None:
+        self._note(engine)
 
     def _note(self, engine: Engine) -> None:
         for each in self._known(engine):
@@ -309,25 +264,3 @@ class ScheduleStory:
 
 def _unix(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp())
-
-
-@dataclass
-class Told:
-    """Counts of events in stories."""
-
-    crashes: int = 0
-    sent: int = 0
-    received: int = 0
-    repeated: int = 0
-
-
-def tell(seeds: Sequence[int], model: Model, **named: Any) -> Told:
-    told = Told()
-    for seed in seeds:
-        story = ScheduleStory(seed, model, **named)
-        story.run(120)
-        told.crashes += story.crashes
-        told.sent += len(story.sent)
-        told.received += len(story.received)
-        told.repeated += story.repeated
-    return told

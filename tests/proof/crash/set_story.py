@@ -138,14 +138,9 @@ class SetStory(Story):
         self.made = self.lost = self.done = self.taken_back = 0
         super().__init__(*arguments, **named)
 
-    def run(self, steps: int) -> None:
-        super().run(steps)
-        try:
-            self._finish_all()
-        except AttributeError:
-            raise
-        except Exception as error:
-            raise Broken("\n".join([*self.told[-40:], repr(error)])) from error
+    def _end(self) -> None:
+        super()._end()
+        self._finish_all()
 
     def _finish_all(self) -> None:
         """Check that begun work is finished, if no crash comes between."""
@@ -202,6 +197,7 @@ class SetStory(Story):
             ]
 
     def _prepare(self, engine: Engine) -> None:
+        super()._prepare(engine)
         engine.reservations.effort = _Slices(self.effort)
 
     def _histories(self) -> list[list[Any]]:
@@ -210,12 +206,9 @@ class SetStory(Story):
             histories += [fate.may, fate.reads]
         return histories
 
-    def _start(self) -> None:
-        super()._start()
-        if self.is_cut:
-            return
+    def _has_started(self, engine: Engine) -> None:
         # It has made durable what it found.
-        for history in self._histories():
+        for history in self._histories() if not self.is_cut else ():
             del history[:-1]
 
     def _power_cut(self, cut: Cut) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from tests.proof.crash.catalog_story import CatalogStory
-from tests.support.engine_story import seeds_of_run
+from tests.support.engine_story import seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(10)
@@ -19,11 +19,5 @@ SEEDS: Final = seeds_of_run(10)
 def test_queues_are_found_as_they_were_promised(
     model: Model, processes: int, can_sync_all: bool
 ) -> None:
-    deleted = crashes = 0
-    for seed in SEEDS:
-        story = CatalogStory(seed, model, processes=processes, can_sync_all=can_sync_all)
-        story.run(100)
-        deleted += story.deleted
-        crashes += story.crashes
-    assert deleted > len(SEEDS)
-    assert crashes > len(SEEDS)
+    told = tell(CatalogStory, SEEDS, model, steps=100, processes=processes, can_sync_all=can_sync_all)
+    assert told.least("deleted", "crashes") > len(SEEDS)

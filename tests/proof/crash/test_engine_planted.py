@@ -16,7 +16,8 @@ from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.files import changes
 from spoolrack_store.files.changes import Change, Changes
 
-from tests.support.engine_story import Broken, Story, seeds_from
+from tests.proof.crash.planted import Bug, expect_broken
+from tests.support.engine_story import Story
 from tests.support.power_disk import Model
 
 MOST_STORIES = 400
@@ -47,51 +48,32 @@ def _published_unsynced(self: Sender) -> None:
 _publish = Sender.advance
 
 
-PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "an answer before its sync": (Engine, "_needs_sync", lambda self, requests, outcomes: False),
-    "an answer that rests on unsynced moves of others": (
-        Sharing,
-        "_built_on_others",
-        lambda self: None,
+PLANTED: Final[dict[str, Bug]] = {
+    "an answer before its sync": Bug(Engine, "_needs_sync", lambda self, requests, outcomes: False),
+    "an answer that rests on unsynced moves of others": Bug(
+        Sharing, "_built_on_others", lambda self: None
     ),
-    "a move in doubt taken for made": (Changes, "in_doubt", lambda self: self.decide(True)),
-    "a move in doubt taken for not made": (Changes, "in_doubt", lambda self: self.decide(False)),
-    "a move marked as made with its record": (Changes, "intend", _marked_at_once),
-    "a process that is alone isn't told of another": (
-        Changes,
-        "is_shared",
-        property(lambda self: False),
-    ),  # type: ignore[dict-item]
-    "a torn file published": (recovery, "_is_whole", lambda moves, batch: True),
-    "a file published before it is durable": (Sender, "advance", _published_unsynced),
-    "a commit taken for synced when its sync begins": (Moves, "begin_sync", _synced_too_early),
-    "a lease answered before other processes can find it": (
-        Leaser,
-        "hand_out",
-        lambda self, leased: None,
+    "a move in doubt taken for made": Bug(Changes, "in_doubt", lambda self: self.decide(True)),
+    "a move in doubt taken for not made": Bug(Changes, "in_doubt", lambda self: self.decide(False)),
+    "a move marked as made with its record": Bug(Changes, "intend", _marked_at_once, first=14),
+    "a process that is alone isn't told of another": Bug(
+        Changes, "is_shared", property(lambda self: False)
     ),
-    "the dead's sends left in new/": (sharing, "listed_orphans", lambda moves, dead: []),
+    "a torn file published": Bug(recovery, "_is_whole", lambda moves, batch: True),
+    "a file published before it is durable": Bug(Sender, "advance", _published_unsynced, first=8),
+    "a commit taken for synced when its sync begins": Bug(
+        Moves, "begin_sync", _synced_too_early, first=8
+    ),
+    "a lease answered before other processes can find it": Bug(
+        Leaser, "hand_out", lambda self, leased: None
+    ),
+    "the dead's sends left in new/": Bug(sharing, "listed_orphans", lambda moves, dead: []),
 }
-
-
-STARTS: Final = {
-    "a file published before it is durable": 8,
-    "a commit taken for synced when its sync begins": 8,
-}
-"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, broken = PLANTED[planted]
-    monkeypatch.setattr(owner, name, broken)
-    with pytest.raises(Broken):
-        _tell(STARTS.get(planted, 0))
-
-
-def _tell(first: int) -> None:
-    for seed in seeds_from(first, MOST_STORIES):
-        Story(seed, Model.ANY_SUBSET, processes=2).run(120)
+    expect_broken(monkeypatch, PLANTED[planted], Story, MOST_STORIES, processes=2)
 
 
 @pytest.mark.parametrize("ring", [1_600, 2_000])

@@ -13,8 +13,9 @@ from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.sharing import Sharing
 
+from tests.proof.crash.planted import Bug, expect_broken
 from tests.proof.crash.troubled_story import TroubledStory
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.support.engine_story import seeds_of_run
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(5)
@@ -44,9 +45,9 @@ def _untold(self: Leaser, leased: Sequence[Entry]) -> list[Entry]:
 
 _hand_out = Leaser.hand_out
 
-PLANTED: dict[str, tuple[object, str, object]] = {
-    "a refused move that other processes take for made": (Moves, "_give_up", lambda self: None),
-    "a name listed and replayed taken for two": (
+PLANTED: Final[dict[str, Bug]] = {
+    "a refused move that other processes take for made": Bug(Moves, "_give_up", lambda self: None),
+    "a name listed and replayed taken for two": Bug(
         recovery,
         "appear",
         lambda moves, name: moves.index.appear(
@@ -56,37 +57,24 @@ PLANTED: dict[str, tuple[object, str, object]] = {
             if name.due is None
             else moves.clock.monotonic() + max(0, name.due - moves.clock.wall()),
         ),
+        first=307,
     ),
-    "a lease delivered that was not handed out": (Leaser, "hand_out", _untold),
-    "a move in doubt marked as made, as the lock can't be kept": (
-        Sharing,
-        "_release",
-        lambda self: (self._changes.finish(), _release(self)),
+    "a lease delivered that was not handed out": Bug(Leaser, "hand_out", _untold, first=33),
+    "a move in doubt marked as made, as the lock can't be kept": Bug(
+        Sharing, "_release", lambda self: (self._changes.finish(), _release(self)), first=307
     ),
 }
 _release = Sharing._release
 
 
 MOST_STORIES: Final = 400
-STARTS: Final = {
-    "a name listed and replayed taken for two": 91,
-    "a lease delivered that was not handed out": 33,
-    "a move in doubt marked as made, as the lock can't be kept": 307,
-    "a burial that is over and still counts": 307,
-}
-"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed_on_a_disk_that_refuses(
     planted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, name, broken = PLANTED[planted]
-    monkeypatch.setattr(owner, name, broken)
-    with pytest.raises(Broken):
-        _tell(STARTS.get(planted, 0))
+    def of(seed: int, model: Model) -> TroubledStory:
+        return TroubledStory(seed, model, processes=1 + seed % 2)
 
-
-def _tell(first: int) -> None:
-    for seed in seeds_from(first, MOST_STORIES):
-        TroubledStory(seed, Model.ANY_SUBSET, processes=1 + seed % 2).run(120)
+    expect_broken(monkeypatch, PLANTED[planted], of, MOST_STORIES)

@@ -9,7 +9,7 @@ import pytest
 from spoolrack_store.engine.index import _Group
 
 from tests.proof.crash.everything_story import CrowdedStory, EverythingStory
-from tests.support.engine_story import Broken, seeds_of_run
+from tests.support.engine_story import Broken, caching, seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(2)
@@ -20,21 +20,17 @@ SEEDS: Final = seeds_of_run(2)
 def test_all_features_together_keep_what_was_answered_and_come_to_rest(
     model: Model, processes: int, can_sync_all: bool
 ) -> None:
-    crashes = refused = ended = paused = 0
-    for seed in SEEDS:
-        story = EverythingStory(
-            seed,
-            model,
-            processes=processes,
-            can_sync_all=can_sync_all,
-            cache_bytes=10_000 * (seed % 2),
-        )
-        story.run(100)
-        crashes, refused = crashes + story.crashes, refused + story.refused
-        ended, paused = ended + story.ended, paused + story.paused
-    assert min(crashes, refused) > len(SEEDS)
-    assert ended == len(SEEDS)
-    assert paused or len(SEEDS) < 20
+    told = tell(
+        caching(EverythingStory),
+        SEEDS,
+        model,
+        steps=100,
+        processes=processes,
+        can_sync_all=can_sync_all,
+    )
+    assert told.least("crashes", "refused") > len(SEEDS)
+    assert told["ended"] == len(SEEDS)
+    assert told["paused"] or len(SEEDS) < 20
 
 
 @pytest.mark.parametrize(("processes", "can_sync_all"), [(1, False), (2, True)])
@@ -42,10 +38,8 @@ def test_all_features_together_keep_what_was_answered_and_come_to_rest(
 def test_groups_priorities_back_offs_and_limits_stand_in_no_other_ones_way(
     model: Model, processes: int, can_sync_all: bool
 ) -> None:
-    for seed in SEEDS:
-        story = CrowdedStory(seed, model, processes=processes, can_sync_all=can_sync_all)
-        story.run(120)
-        assert story.ended
+    told = tell(CrowdedStory, SEEDS, model, processes=processes, can_sync_all=can_sync_all)
+    assert told["ended"] == len(SEEDS)
 
 
 @pytest.mark.parametrize("model", [Model.ORDERED, Model.ANY_SUBSET], ids=lambda model: model.value)
@@ -61,11 +55,8 @@ def test_groups_priorities_back_offs_and_limits_stand_in_no_other_ones_way(
 def test_histories_that_have_found_faults_are_told_again(
     model: Model, seed: int, processes: int
 ) -> None:
-    story = EverythingStory(
-        seed, model, processes=processes, can_sync_all=True, cache_bytes=10_000 * (seed % 2)
-    )
-    story.run(100)
-    assert story.ended
+    told = tell(caching(EverythingStory), [seed], model, steps=100, processes=processes)
+    assert told["ended"]
 
 
 def test_a_strict_group_that_a_lease_does_not_block_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

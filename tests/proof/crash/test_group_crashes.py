@@ -12,8 +12,9 @@ from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.sender import Sender
 from spoolrack_store.model.transitions import State
 
-from tests.proof.crash.group_story import tell
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.proof.crash.group_story import GroupStory
+from tests.proof.crash.planted import Bug, expect_broken
+from tests.support.engine_story import Broken, seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(10)
@@ -22,17 +23,17 @@ SEEDS: Final = seeds_of_run(10)
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_groups_keep_their_order_through_crashes(model: Model, can_sync_all: bool) -> None:
-    blocked, shared, crashes = tell(SEEDS, model, can_sync_all=can_sync_all)
-    assert min(blocked, crashes) > len(SEEDS)
-    assert shared
+    told = tell(GroupStory, SEEDS, model, can_sync_all=can_sync_all)
+    assert told.least("blocked", "crashes") > len(SEEDS)
+    assert told["shared"]
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_share_its_groups(model: Model, processes: int) -> None:
-    blocked, shared, crashes = tell(SEEDS, model, processes=processes)
-    assert min(blocked, crashes) > len(SEEDS)
-    assert shared
+    told = tell(GroupStory, SEEDS, model, processes=processes)
+    assert told.least("blocked", "crashes") > len(SEEDS)
+    assert told["shared"]
 
 
 def _first_in(state: State) -> property:
@@ -54,33 +55,37 @@ def _without_claims(self: GroupOrder, room: int, but: Any, commit: int) -> Any:
 _runs = GroupOrder.runs
 
 
-PLANTED: dict[str, tuple[object, str, object]] = {
-    "a lease blocks nothing": (_Group, "end", _first_in(State.DELAYED)),
-    "a delay blocks nothing": (_Group, "end", _first_in(State.LEASED)),
-    "a hidden message ends no receive": (index_module, "_before", lambda _, members, end: members),
-    "receives of a commit share a group": (GroupOrder, "runs", _without_claims),
-    "groups of other processes are not read": (Leaser, "_read_groups", lambda self: None),
+PLANTED: Final[dict[str, Bug]] = {
+    "a lease blocks nothing": Bug(_Group, "end", _first_in(State.DELAYED)),
+    "a delay blocks nothing": Bug(_Group, "end", _first_in(State.LEASED), first=12),
+    "a hidden message ends no receive": Bug(
+        index_module, "_before", lambda _, members, end: members, first=16
+    ),
+    "receives of a commit share a group": Bug(GroupOrder, "runs", _without_claims),
+    "groups of other processes are not read": Bug(Leaser, "_read_groups", lambda self: None),
 }
 
 
 MOST_STORIES: Final = 400
-STARTS: Final[dict[str, int]] = {}
-"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_group_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind, name, broken = PLANTED[planted]
-    monkeypatch.setattr(kind, name, broken)
-    with pytest.raises(Broken, match=r"received behind|received before|nothing is received"):
-        tell(seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET, processes=2)
+    expect_broken(
+        monkeypatch,
+        PLANTED[planted],
+        GroupStory,
+        MOST_STORIES,
+        match=r"received behind|received before|nothing is received",
+        processes=2,
+    )
 
 
 def test_a_message_of_a_strict_group_is_in_its_queue_before_it_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calm = {"processes": 2, "plot": (0.02, 0.01)}
-    tell(range(40), Model.ANY_SUBSET, **calm)
+    tell(GroupStory, range(40), Model.ANY_SUBSET, **calm)
     monkeypatch.setattr(Sender, "publish", lambda self, ordered: [])
     with pytest.raises(Broken, match=r"stands before them|are received before"):
-        tell(range(40), Model.ANY_SUBSET, **calm)
+        tell(GroupStory, range(40), Model.ANY_SUBSET, **calm)

@@ -9,7 +9,7 @@ from spoolrack_store.fsck.inspection import KNOWN, inspect
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import Record, encode
 
-from tests.support.engine_story import QUEUES, SETTINGS, Story, seeds_of_run
+from tests.support.engine_story import QUEUES, SETTINGS, Story, seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(10)
@@ -48,9 +48,5 @@ class InspectedStory(Story):
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("model", list(Model))
 def test_no_crash_leaves_a_problem(model: Model, processes: int) -> None:
-    inspected = 0
-    for seed in SEEDS:
-        story = InspectedStory(seed, model, processes=processes)
-        story.run(40)
-        inspected += story.inspected
-    assert inspected > 10 * len(SEEDS)
+    told = tell(InspectedStory, SEEDS, model, steps=40, processes=processes)
+    assert told["inspected"] > 10 * len(SEEDS)

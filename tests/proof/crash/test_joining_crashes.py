@@ -9,7 +9,7 @@ from spoolrack_store.engine.sharing import Sharing
 from spoolrack_store.files import changes
 
 from tests.proof.crash.joining_story import JoiningStory
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.support.engine_story import Broken, seeds_of_run, tell
 from tests.support.power_disk import Model
 
 MOST_STORIES = 200
@@ -26,12 +26,7 @@ def test_a_process_that_joins_beside_others_knows_what_they_moved(
     ring: int, model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes, "RING", ring)
-    visited = 0
-    for seed in seeds_of_run(8):
-        story = JoiningStory(seed, model, processes=3)
-        story.run(100)
-        visited += story.visited
-    assert visited
+    assert tell(JoiningStory, seeds_of_run(8), model, steps=100, processes=3)["visited"]
 
 
 def _noted_after_the_listing(self: Sharing) -> None:
@@ -46,9 +41,4 @@ _list = Sharing._list
 def test_the_head_of_the_log_is_noted_before_the_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sharing, "_list", _noted_after_the_listing)
     with pytest.raises(Broken):
-        _tell(MOST_STORIES)
-
-
-def _tell(most: int) -> None:
-    for seed in seeds_from(0, most):
-        JoiningStory(seed, Model.ANY_SUBSET, processes=3).run(100)
+        tell(JoiningStory, range(MOST_STORIES), Model.ANY_SUBSET, steps=100, processes=3)

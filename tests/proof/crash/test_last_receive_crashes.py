@@ -11,8 +11,8 @@ from spoolrack_store.model.names import Name
 from spoolrack_store.model.operations import LastReceive
 from spoolrack_store.model.transitions import State
 
-from tests.proof.crash.last_receive_story import tell
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.proof.crash.last_receive_story import LastReceiveStory
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(10)
@@ -23,8 +23,8 @@ SEEDS: Final = seeds_of_run(10)
 def test_the_last_receive_deletes_and_extends_through_crashes(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
-    late, crashes = tell(SEEDS, model, can_sync_all=can_sync_all, processes=processes)
-    assert min(late, crashes) > len(SEEDS)
+    told = tell(LastReceiveStory, SEEDS, model, can_sync_all=can_sync_all, processes=processes)
+    assert told.least("late", "crashes") > len(SEEDS)
 
 
 def _any_receive(name: Name, queue: str, last: LastReceive | None) -> bool:
@@ -39,9 +39,7 @@ PLANTED = {"any receive is the last": _any_receive, "only a lease has a last rec
 
 
 MOST_STORIES: Final = 100
-STARTS: Final = {
-    "any receive is the last": 17,
-}
+STARTS: Final = {"any receive is the last": 17}
 """The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
@@ -51,4 +49,4 @@ def test_each_condition_of_a_last_receive_is_needed(
 ) -> None:
     monkeypatch.setattr(leaser, "_is_last", PLANTED[planted])
     with pytest.raises(Broken, match=r"was refused|was taken"):
-        tell(seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET)
+        tell(LastReceiveStory, seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET)

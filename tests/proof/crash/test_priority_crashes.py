@@ -13,8 +13,8 @@ from spoolrack_store.engine.index import GroupOrder, PriorityOrder
 from spoolrack_store.model.batch_file import stem_of
 from spoolrack_store.model.names import Stem
 
-from tests.proof.crash.priority_story import tell
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.proof.crash.priority_story import PriorityStory
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(10)
@@ -25,8 +25,8 @@ SEEDS: Final = seeds_of_run(10)
 def test_priorities_keep_their_order_through_crashes(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
-    overtaken, crashes = tell(SEEDS, model, can_sync_all=can_sync_all, processes=processes)
-    assert min(overtaken, crashes) > len(SEEDS)
+    told = tell(PriorityStory, SEEDS, model, can_sync_all=can_sync_all, processes=processes)
+    assert told.least("overtaken", "crashes") > len(SEEDS)
 
 
 def _without_priority(*arguments: object, **more: object) -> Stem:
@@ -71,9 +71,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 
 
 MOST_STORIES: Final = 100
-STARTS: Final = {
-    "dead letters lose their priority": 79,
-}
+STARTS: Final = {"dead letters lose their priority": 79}
 """The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
@@ -81,4 +79,4 @@ STARTS: Final = {
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[planted](monkeypatch)
     with pytest.raises(Broken):
-        tell(seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET)
+        tell(PriorityStory, seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET)

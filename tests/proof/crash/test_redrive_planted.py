@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import pytest
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.redriver import Redriver
 
+from tests.proof.crash.planted import Bug, expect_broken
 from tests.proof.crash.redrive_story import RedriveStory
-from tests.support.engine_story import Broken, seeds_from
-from tests.support.power_disk import Model
 
 MOST_STORIES = 400
 
@@ -31,21 +29,15 @@ def _ended_early(self: Redriver, drive: object, most: int, allowed: int) -> obje
 _pick = Redriver._pick
 _candidates = Redriver._candidates
 
-PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
-    "a record that is renamed before its content is durable": (
-        Moves,
-        "create_file",
-        _created_unsynced,
-        False,
+PLANTED: Final[dict[str, Bug]] = {
+    "a record that is renamed before its content is durable": Bug(
+        Moves, "create_file", _created_unsynced, first=71, is_alone=True
     ),
-    "a redrive of another process not heard of": (
-        Redriver,
-        "path_changed",
-        lambda self, path: None,
-        True,
+    "a redrive of another process not heard of": Bug(
+        Redriver, "path_changed", lambda self, path: None, first=4
     ),
-    "a redrive that no start knows": (Redriver, "recover", lambda self: None, True),
-    "all messages of a file moved, whichever are selected": (
+    "a redrive that no start knows": Bug(Redriver, "recover", lambda self: None),
+    "all messages of a file moved, whichever are selected": Bug(
         Redriver,
         "_candidates",
         lambda self, drive: (
@@ -53,28 +45,13 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
             for entry, _, at, after in _candidates(self, drive)
             if entry.name.queue == drive.order.queue
         ),
-        True,
     ),
-    "a pass that ends with its first portion": (Redriver, "_pick", _ended_early, True),
+    "a pass that ends with its first portion": Bug(Redriver, "_pick", _ended_early),
 }
-
-
-STARTS: Final = {
-    "a record that is renamed before its content is durable": 43,
-}
-"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_redrive_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, broken, can_sync_all = PLANTED[planted]
-    monkeypatch.setattr(owner, name, broken)
-    with pytest.raises(Broken):
-        _tell(STARTS.get(planted, 0), can_sync_all)
-
-
-def _tell(first: int, can_sync_all: bool) -> None:
-    processes = 2 if can_sync_all else 1
-    for seed in seeds_from(first, MOST_STORIES):
-        story = RedriveStory(seed, Model.ANY_SUBSET, processes=processes, can_sync_all=can_sync_all)
-        story.run(120)
+    bug = PLANTED[planted]
+    how = {"processes": 1, "can_sync_all": False} if bug.is_alone else {"processes": 2}
+    expect_broken(monkeypatch, bug, RedriveStory, MOST_STORIES, **how)

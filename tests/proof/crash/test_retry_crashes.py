@@ -11,8 +11,8 @@ from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
 
-from tests.proof.crash.retry_story import tell
-from tests.support.engine_story import Broken, seeds_of_run
+from tests.proof.crash.retry_story import RetryStory
+from tests.support.engine_story import Broken, seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(10)
@@ -23,11 +23,9 @@ SEEDS: Final = seeds_of_run(10)
 def test_released_and_rejected_messages_stay_as_answered_through_crashes(
     model: Model, can_sync_all: bool, processes: int
 ) -> None:
-    hidden, rejected, told_why, crashes = tell(
-        SEEDS, model, can_sync_all=can_sync_all, processes=processes
-    )
-    assert min(hidden, rejected, crashes) > len(SEEDS)
-    assert told_why
+    told = tell(RetryStory, SEEDS, model, can_sync_all=can_sync_all, processes=processes)
+    assert told.least("hidden", "rejected", "crashes") > len(SEEDS)
+    assert told["told_why"]
 
 
 def _draws(patched: pytest.MonkeyPatch) -> None:
@@ -79,4 +77,4 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 def test_a_planted_bug_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[planted](monkeypatch)
     with pytest.raises(Broken):
-        tell(range(100), Model.ANY_SUBSET)
+        tell(RetryStory, range(100), Model.ANY_SUBSET)

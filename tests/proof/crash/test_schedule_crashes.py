@@ -3,7 +3,6 @@ other processes; and each condition of it is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -14,8 +13,9 @@ from spoolrack_store.engine.stages import Stages, _End
 from spoolrack_store.model.schedule_requests import Fire
 from spoolrack_store.model.stage_requests import Publish
 
-from tests.proof.crash.schedule_story import tell
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.proof.crash.planted import Bug, expect_broken
+from tests.proof.crash.schedule_story import ScheduleStory
+from tests.support.engine_story import seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(25)
@@ -25,15 +25,15 @@ MOST_STORIES = 600
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_a_tick_is_sent_once(model: Model, can_sync_all: bool) -> None:
-    told = tell(SEEDS, model, can_sync_all=can_sync_all)
-    assert min(told.crashes, told.sent, told.received, told.repeated) >= len(SEEDS)
+    told = tell(ScheduleStory, SEEDS, model, can_sync_all=can_sync_all)
+    assert told.least("crashes", "ticks_sent", "ticks_received", "repeated") >= len(SEEDS)
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_send_a_tick_once(model: Model, processes: int) -> None:
-    told = tell(SEEDS, model, processes=processes)
-    assert min(told.crashes, told.sent, told.received, told.repeated) >= len(SEEDS)
+    told = tell(ScheduleStory, SEEDS, model, processes=processes)
+    assert told.least("crashes", "ticks_sent", "ticks_received", "repeated") >= len(SEEDS)
 
 
 def _forgotten_with_its_schedule_not_durably_gone(self: Catalog, writer: str) -> bool:
@@ -73,36 +73,19 @@ def _resumed(record: QueueRecord, name: str) -> QueueRecord:
 _stage = ScheduleCatalog._stage
 
 BESIDE_OTHERS = "the tick before is forgotten before the last one is durable"
-PLANTED: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "its last tick is forgotten before its end is durable": (
-        Catalog,
-        "has_writer",
-        _forgotten_with_its_schedule_not_durably_gone,
+PLANTED: Final[dict[str, Bug]] = {
+    "its last tick is forgotten before its end is durable": Bug(
+        Catalog, "has_writer", _forgotten_with_its_schedule_not_durably_gone, first=374
     ),
-    "its last tick is forgotten in time": (Catalog, "has_writer", _forgotten_in_time),
-    BESIDE_OTHERS: (
-        Stages,
-        "_is_to_be_forgotten",
-        _an_older_one_forgotten_in_time,
-    ),
-    "a manifest before its chunk": (Stages, "_sync", _not_synced),
-    "a pause that stops nothing": (ScheduleCatalog, "_stage", _staged_although_it_is_paused),
+    "its last tick is forgotten in time": Bug(Catalog, "has_writer", _forgotten_in_time),
+    BESIDE_OTHERS: Bug(Stages, "_is_to_be_forgotten", _an_older_one_forgotten_in_time, first=538),
+    "a manifest before its chunk": Bug(Stages, "_sync", _not_synced, first=136),
+    "a pause that stops nothing": Bug(ScheduleCatalog, "_stage", _staged_although_it_is_paused),
 }
-
-
-STARTS: Final = {
-    "its last tick is forgotten before its end is durable": 374,
-    "the tick before is forgotten before the last one is durable": 60,
-    "a manifest before its chunk": 136,
-}
-"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(monkeypatch: pytest.MonkeyPatch, planted: str) -> None:
     # One process alone meets that in one story of 600.
     processes = 3 if planted == BESIDE_OTHERS else 1
-    owner, name, broken = PLANTED[planted]
-    monkeypatch.setattr(owner, name, broken)
-    with pytest.raises(Broken):
-        tell(seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET, processes=processes)
+    expect_broken(monkeypatch, PLANTED[planted], ScheduleStory, MOST_STORIES, processes=processes)

@@ -9,15 +9,14 @@ import pytest
 from spoolrack_store.engine import leaser, reserver, sharing
 from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.engine.part import FILES
 from spoolrack_store.engine.reservation_index import HeldSet, ReservationIndex, SetState, StreamCommit
 from spoolrack_store.engine.reserver import Reserver
 from spoolrack_store.files import changes
 from spoolrack_store.model.reservation_names import ReservationName
 from spoolrack_store.model.transitions import State
 
+from tests.proof.crash.planted import Bug, expect_broken
 from tests.proof.crash.set_story import SetStory
-from tests.support.engine_story import Broken, seeds_from
 from tests.support.power_disk import Model
 
 MOST_STORIES = 600
@@ -90,131 +89,72 @@ def _counted(self: Reserver, entry: Entry) -> None:
     self._moves.move(entry, entry.held, State.READY)
 
 
-PLANTED: dict[str, tuple[object, str, Callable[..., object], bool]] = {
-    "a set's leases that end by the due in their names": (
-        leaser,
-        "is_set_token",
-        lambda token: False,
-        True,
+PLANTED: Final[dict[str, Bug]] = {
+    "a set's leases that end by the due in their names": Bug(
+        leaser, "is_set_token", lambda token: False
     ),
-    "messages that come back before the loss is durable": (
-        Reserver,
-        "_finish",
-        _back_before_the_loss_is_durable,
-        True,
+    "messages that come back before the loss is durable": Bug(
+        Reserver, "_finish", _back_before_the_loss_is_durable
     ),
-    "messages deleted before the marker is durable": (
-        Reserver,
-        "_finish",
-        _deleted_before_the_marker_is_durable,
-        True,
+    "messages deleted before the marker is durable": Bug(
+        Reserver, "_finish", _deleted_before_the_marker_is_durable, first=8
     ),
-    "a record unlinked with the deletes of its messages": (
-        Reserver,
-        "_finish",
-        _record_unlinked_with_the_deletes,
-        True,
+    "a record unlinked with the deletes of its messages": Bug(
+        Reserver, "_finish", _record_unlinked_with_the_deletes, first=38
     ),
-    "an old marker unlinked before the new one is durable": (
-        Reserver,
-        "_unlink_stale",
-        _markers_unlinked_too_early,
-        True,
+    "an old marker unlinked before the new one is durable": Bug(
+        Reserver, "_unlink_stale", _markers_unlinked_too_early, first=17
     ),
-    "a part of a set taken for the set": (Reserver, "_has_slipped", lambda self, held: False, True),
-    "leases without a record that stay": (Reserver, "_undo_unnamed", lambda self: None, True),
-    "an undone set that is counted": (Reserver, "_unlease", _counted, True),
-    "a lost set that is committed with the others": (
-        ReservationIndex,
-        "mark",
-        _mark_with_the_lost_ones,
-        True,
+    "a part of a set taken for the set": Bug(Reserver, "_has_slipped", lambda self, held: False),
+    "leases without a record that stay": Bug(Reserver, "_undo_unnamed", lambda self: None, first=5),
+    "an undone set that is counted": Bug(Reserver, "_unlease", _counted),
+    "a lost set that is committed with the others": Bug(
+        ReservationIndex, "mark", _mark_with_the_lost_ones, first=11
     ),
-    "messages of a lost set that stay ready while its commit is written": (
-        Reserver,
-        "_lease_again",
-        lambda self, held: None,
-        True,
+    "messages of a lost set that stay ready while its commit is written": Bug(
+        Reserver, "_lease_again", lambda self, held: None, first=9
     ),
-    "messages of a committed set that a power cut has made ready": (
-        Reserver,
-        "_lease_again",
-        _leased_again_but_not_after_a_cut,
-        True,
+    "messages of a committed set that a power cut has made ready": Bug(
+        Reserver, "_lease_again", _leased_again_but_not_after_a_cut, first=358
     ),
-    "records of other processes that are not read": (
-        Reserver,
-        "path_changed",
-        lambda self, path: None,
-        True,
+    "records of other processes that are not read": Bug(
+        Reserver, "path_changed", lambda self, path: None
     ),
-    "a record renamed before it is durable, without syncfs": (
-        Reserver,
-        "_rename",
-        _renamed_before_it_is_durable,
-        False,
+    "a record renamed before it is durable, without syncfs": Bug(
+        Reserver, "_rename", _renamed_before_it_is_durable, is_alone=True
     ),
 }
-
-
-STARTS: Final = {
-    "messages of a committed set that a power cut has made ready": 347,
-    "a record unlinked with the deletes of its messages": 22,
-}
-"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, broken, can_sync_all = PLANTED[planted]
-    monkeypatch.setattr(owner, name, broken)
-    processes = 2 if can_sync_all else 1
-    with pytest.raises(Broken):
-        _tell(STARTS.get(planted, 0), processes, can_sync_all)
+    bug = PLANTED[planted]
+    how = {"processes": 1, "can_sync_all": False} if bug.is_alone else {"processes": 2}
+    expect_broken(monkeypatch, bug, SetStory, MOST_STORIES, **how)
 
 
-def _tell(first: int, processes: int, can_sync_all: bool, effort: int = FILES) -> None:
-    for seed in seeds_from(first, MOST_STORIES):
-        SetStory(
-            seed,
-            Model.ANY_SUBSET,
-            processes=processes,
-            can_sync_all=can_sync_all,
-            effort=effort,
-        ).run(120)
-
-
-PLANTED_IN_SLICES: Final[dict[str, tuple[object, str, Callable[..., object]]]] = {
-    "slices of a living process that another one undoes": (reserver, "mark_in", lambda token: ""),
-    "a set that has what was deleted between its slices": (
-        Reserver,
-        "_leave_out_unleased",
-        lambda self, partial_set: None,
+PLANTED_IN_SLICES: Final[dict[str, Bug]] = {
+    "slices of a living process that another one undoes": Bug(reserver, "mark_in", lambda token: ""),
+    "a set that has what was deleted between its slices": Bug(
+        Reserver, "_leave_out_unleased", lambda self, partial_set: None, first=11
     ),
-    "slices that are counted as receives when they are undone": (Reserver, "_unlease", _counted),
-    "a record unlinked while messages of its set are to be deleted": (
-        Reserver,
-        "_finish",
-        _record_unlinked_after_the_first_slice,
+    "slices that are counted as receives when they are undone": Bug(Reserver, "_unlease", _counted),
+    "a record unlinked while messages of its set are to be deleted": Bug(
+        Reserver, "_finish", _record_unlinked_after_the_first_slice
     ),
-    "messages of a set that come back before its loss is durable": (
-        Reserver,
-        "_finish",
-        _back_before_the_loss_is_durable,
+    "messages of a set that come back before its loss is durable": Bug(
+        Reserver, "_finish", _back_before_the_loss_is_durable
     ),
 }
 
 
 @pytest.mark.parametrize("planted", PLANTED_IN_SLICES)
 def test_each_condition_of_the_slices_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(*PLANTED_IN_SLICES[planted])
-    with pytest.raises(Broken):
-        _tell(0, 2, True, effort=1)
+    bug = PLANTED_IN_SLICES[planted]
+    expect_broken(monkeypatch, bug, SetStory, MOST_STORIES, processes=2, effort=1)
 
 
-def test_a_process_that_others_overtook_reads_all_records(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_process_that_others_overtook_reads_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "RING", 2_000)
     relisted: list[int] = []
     relist = sharing.list_root

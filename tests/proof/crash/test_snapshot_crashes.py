@@ -15,7 +15,7 @@ from spoolrack_store.files.disk import Lock
 from spoolrack_store.files.removed import Removed
 
 from tests.proof.crash.snapshot_story import SnapshotStory
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.support.engine_story import Broken, seeds_from, seeds_of_run, tell
 from tests.support.power_disk import Model, PowerDisk
 
 SEEDS: Final = seeds_of_run(8)
@@ -24,16 +24,11 @@ SEEDS: Final = seeds_of_run(8)
 @pytest.mark.parametrize("processes", [1, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_a_snapshot_between_any_two_steps_is_a_consistent_root(model: Model, processes: int) -> None:
-    taken = meanwhile = crashes = 0
-    for seed in SEEDS:
-        story = SnapshotStory(
-            seed, model, can_sync_all=processes > 1 or seed % 2 == 0, processes=processes
-        )
-        story.run(120)
-        taken += story.taken
-        meanwhile += story.meanwhile
-        crashes += story.crashes
-    assert min(taken, meanwhile, crashes) > len(SEEDS)
+    def of(seed: int, model: Model) -> SnapshotStory:
+        can_sync_all = processes > 1 or seed % 2 == 0
+        return SnapshotStory(seed, model, can_sync_all=can_sync_all, processes=processes)
+
+    assert tell(of, SEEDS, model).least("taken", "meanwhile", "crashes") > len(SEEDS)
 
 
 def _links_without_the_lock(patched: pytest.MonkeyPatch) -> None:

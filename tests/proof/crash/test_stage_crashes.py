@@ -3,7 +3,6 @@ and beside other processes; and each condition of it is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -14,39 +13,31 @@ from spoolrack_store.files import changes
 from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.stage_requests import Publish, Published
 
+from tests.proof.crash.planted import Bug, expect_broken
 from tests.proof.crash.stage_story import StageStory
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run
+from tests.support.engine_story import caching, seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(10)
 MOST_STORIES = 400
 
 
-def _tell(seeds: range, model: Model, **named: bool | int) -> None:
-    crashes = arrived = dropped = published = repeated = taken = 0
-    for seed in seeds:
-        story = StageStory(seed, model, cache_bytes=10_000 * (seed % 2), **named)
-        story.run(100)
-        crashes += story.crashes
-        arrived += story.arrived
-        dropped += story.dropped
-        published += story.published
-        repeated += story.repeated
-        taken += story.taken
-    assert min(crashes, arrived, dropped, published, repeated) >= len(seeds)
-    assert taken
+def _tell(model: Model, **named: bool | int) -> None:
+    told = tell(caching(StageStory), SEEDS, model, steps=100, **named)
+    assert told.least("crashes", "arrived", "dropped", "published", "repeated") >= len(SEEDS)
+    assert told["taken"]
 
 
 @pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_a_publication_is_whole_or_nothing(model: Model, can_sync_all: bool) -> None:
-    _tell(SEEDS, model, can_sync_all=can_sync_all)
+    _tell(model, can_sync_all=can_sync_all)
 
 
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
 def test_processes_that_share_a_root_share_its_stages(model: Model, processes: int) -> None:
-    _tell(SEEDS, model, processes=processes)
+    _tell(model, processes=processes)
 
 
 @pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
@@ -122,47 +113,36 @@ def _owned_by_this_process(request: Publish, last: Manifest, last_epoch: int) ->
     return _owns(request, replace(last, owner=""), last_epoch)
 
 
-PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
-    "chunks moved before the manifest is durable": (Stages, "advance", _not_waiting_for_the_record),
-    "a record unlinked before its chunks are durably gone": (
-        Stages,
-        "_finish",
-        _not_waiting_for_the_moves,
+PLANTED: Final[dict[str, Bug]] = {
+    "chunks moved before the manifest is durable": Bug(
+        Stages, "advance", _not_waiting_for_the_record, first=9
     ),
-    "an epoch forgotten before the next is durable": (Stages, "publish", _older_first),
-    "a manifest made before its chunks are durable": (
-        Stages,
-        "_sync",
-        lambda self, stages: None,
+    "a record unlinked before its chunks are durably gone": Bug(
+        Stages, "_finish", _not_waiting_for_the_moves
     ),
-    "a chunk kept that a power cut has torn": (Stages, "_is_whole", lambda self, chunk: True),
-    "a chunk kept that a death has torn": (stages, "_is_short", lambda chunk, size: False),
-    "a stage that begins a life whose record may come back": (Stages, "_leave_end", _taken_at_once),
-    "another process's files not heard of": (Stages, "path_changed", lambda self, path: None),
-    "a stage dropped without a record": (Stages, "_drop", _unlinked_one_by_one),
-    "the younger of two stages kept": (Stages, "_drop_doubles", lambda self: None),
-    "an owner forgotten with the process": (stages, "_owns", _owned_by_this_process),
-    "a chunk not compared": (Stages, "_holds", lambda self, chunk, request: True),
+    "an epoch forgotten before the next is durable": Bug(Stages, "publish", _older_first),
+    "a manifest made before its chunks are durable": Bug(
+        Stages, "_sync", lambda self, stages: None, first=293
+    ),
+    "a chunk kept that a power cut has torn": Bug(
+        Stages, "_is_whole", lambda self, chunk: True, first=11
+    ),
+    "a chunk kept that a death has torn": Bug(stages, "_is_short", lambda chunk, size: False),
+    "a stage that begins a life whose record may come back": Bug(
+        Stages, "_leave_end", _taken_at_once, first=395
+    ),
+    "another process's files not heard of": Bug(Stages, "path_changed", lambda self, path: None),
+    "a stage dropped without a record": Bug(Stages, "_drop", _unlinked_one_by_one),
+    "the younger of two stages kept": Bug(Stages, "_drop_doubles", lambda self: None, first=284),
+    "an owner forgotten with the process": Bug(stages, "_owns", _owned_by_this_process),
+    "a chunk not compared": Bug(Stages, "_holds", lambda self, chunk, request: True),
 }
-
-
-STARTS: Final = {
-    "a manifest made before its chunks are durable": 293,
-    "a stage that begins a life whose record may come back": 395,
-    "the younger of two stages kept": 108,
-}
-"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, name, broken = PLANTED[planted]
-    monkeypatch.setattr(owner, name, broken)
-    with pytest.raises(Broken):
-        _tell_many(STARTS.get(planted, 0))
+    def of(seed: int, model: Model) -> StageStory:
+        StageStory(seed, model, processes=2).run(120)
+        return StageStory(seed, model, processes=1)
 
-
-def _tell_many(start: int) -> None:
-    for seed in seeds_from(start, MOST_STORIES):
-        for processes in (2, 1):
-            StageStory(seed, Model.ANY_SUBSET, processes=processes).run(120)
+    expect_broken(monkeypatch, PLANTED[planted], of, MOST_STORIES)

@@ -188,9 +188,7 @@ def test_deduplication_ids_are_taken_as_the_page_says(seed: int, tmp_path: Path)
     for queue in root.queues:
         answer = opened.do(
             Send(
-                queue=queue,
-                bodies=[b""] * count,
-                deduplication_ids=dict(enumerate(DEDUPLICATION_IDS)),
+                queue=queue, bodies=[b""] * count, deduplication_ids=dict(enumerate(DEDUPLICATION_IDS))
             )
         )
         found = [id if place in answer.duplicates else None for place, id in enumerate(answer.results)]

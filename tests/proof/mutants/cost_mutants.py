@@ -19,8 +19,8 @@ COST_MUTANTS: Final = (
         breaks="a send waits for the disk no more often than its promise needs",
         edits=edit(
             "engine/sender.py:Sender.send",
-            "        self._room.refresh()\n",
-            '        self._room.refresh()\n        self._moves.disk.sync_folder("new")\n',
+            "self._room.refresh()",
+            'self._room.refresh()\nself._moves.disk.sync_folder("new")',
         ),
         caught_by=_BUDGET,
     ),
@@ -30,8 +30,8 @@ COST_MUTANTS: Final = (
         edits=edit(
             "engine/moves.py:Moves.make",
             "partial(self.disk.create, path, parts, sync=False)",
-            'lambda: [self.disk.create(f"{path}+", parts, sync=False), '
-            'self.disk.rename_new(f"{path}+", path)][0]',
+            'lambda: [self.disk.create(f"{path}+", parts, sync=False),'
+            ' self.disk.rename_new(f"{path}+", path)][0]',
         ),
         caught_by=_BUDGET,
     ),
@@ -40,9 +40,8 @@ COST_MUTANTS: Final = (
         breaks="no operation lists a folder",
         edits=edit(
             "engine/leaser.py:Leaser.check",
-            "        visibility = request.visibility\n",
-            '        self._moves.disk.scan(f"queues/{record.name}")\n'
-            "        visibility = request.visibility\n",
+            "visibility = request.visibility",
+            'self._moves.disk.scan(f"queues/{record.name}")\nvisibility = request.visibility',
         ),
         caught_by=_BUDGET,
     ),
@@ -51,8 +50,8 @@ COST_MUTANTS: Final = (
         breaks="a message's attributes are asked for once",
         edits=edit(
             "files/local_disk.py:LocalDisk._open_file",
-            "        file = self._calls.open(",
-            "        self.facts(path)\n        file = self._calls.open(",
+            "file = self._calls.open(",
+            "self.facts(path)\nfile = self._calls.open(",
         ),
         caught_by=_BUDGET,
     ),
@@ -60,9 +59,7 @@ COST_MUTANTS: Final = (
         name="a-snapshot-looks-at-each-file",
         breaks="a snapshot asks for one link for each file",
         edits=edit(
-            "files/hard_links.py:Links._add",
-            "                    linked += 1\n",
-            "                    linked += entry.stat().st_nlink > 0\n",
+            "files/hard_links.py:Links._add", "linked += 1", "linked += entry.stat().st_nlink > 0"
         ),
         caught_by=_BUDGET,
     ),
@@ -77,8 +74,8 @@ COST_MUTANTS: Final = (
         breaks="a snapshot is on stable media when it is answered",
         edits=edit(
             "files/hard_links.py:Links.finish",
-            "            if disk.can_sync_all:\n                disk.sync_all()\n            else:",
-            "            if not disk.can_sync_all:",
+            "if disk.can_sync_all:\n    disk.sync_all()\nelse:",
+            "if not disk.can_sync_all:",
         ),
         caught_by=_BUDGET,
     ),
@@ -91,21 +88,15 @@ STEP_MUTANTS: Final = (
         breaks="a receive costs no more with more groups",
         edits=edit(
             "engine/index.py:GroupOrder.change",
-            "        groups = entry.batch.groups\n",
-            "        for group in self._groups.values():\n"
-            "            self._offer(group)\n"
-            "        groups = entry.batch.groups\n",
+            "groups = entry.batch.groups",
+            "for group in self._groups.values():\n    self._offer(group)\ngroups = entry.batch.groups",
         ),
         caught_by=_GROUPS,
     ),
     Mutant(
         name="a-blocked-group-has-turns",
         breaks="a receive costs no more with more blocked messages",
-        edits=edit(
-            "engine/index.py:GroupOrder._offer",
-            "        if not offered:\n",
-            "        if not group.waiting:\n",
-        ),
+        edits=edit("engine/index.py:GroupOrder._offer", "if not offered:", "if not group.waiting:"),
         caught_by=_GROUPS,
     ),
     Mutant(
@@ -113,9 +104,8 @@ STEP_MUTANTS: Final = (
         breaks="small groups wait no longer beside a large one",
         edits=edit(
             "engine/index.py:GroupOrder.runs",
-            "                        taken += got\n"
-            "                        self._turns.move_to_end(group)\n",
-            "                        taken += got\n",
+            "taken += got\nself._turns.move_to_end(group)",
+            "taken += got",
         ),
         caught_by=_GROUPS,
     ),
@@ -134,30 +124,21 @@ STEP_MUTANTS: Final = (
         breaks="a lone operation calls no more functions of the store than its ceiling",
         edits=edit(
             "committer.py:Committer._next_own_work",
-            "        waits, due = self._engine.next_work(now)\n",
-            "        waits, _ = self._engine.next_work(now)\n"
-            "        _, due = self._engine.next_work(now)\n",
+            "waits, due = self._engine.next_work(now)",
+            "waits, _ = self._engine.next_work(now)\n_, due = self._engine.next_work(now)",
         ),
         caught_by=_CALLS,
     ),
     Mutant(
         name="a-receive-waits-by-a-commit",
         breaks="a receive of a queue without ready messages takes no commit to wait",
-        edits=edit(
-            "committer.py:Committer.poll_work",
-            "                    self._park_idle()\n",
-            "                    pass\n",
-        ),
+        edits=edit("committer.py:Committer.poll_work", "self._park_idle()", "pass"),
         caught_by=_CALLS,
     ),
     Mutant(
         name="an-invalid-receive-waits",
         breaks="an invalid receive is refused, and doesn't wait for a message",
-        edits=edit(
-            "engine/engine.py:Engine.has_nothing_for",
-            "            self._leaser.check(request)\n",
-            "            pass\n",
-        ),
+        edits=edit("engine/engine.py:Engine.has_nothing_for", "self._leaser.check(request)", "pass"),
         caught_by=_CALLS,
     ),
     Mutant(
@@ -165,8 +146,8 @@ STEP_MUTANTS: Final = (
         breaks="waits that end together are answered in slices",
         edits=edit(
             "committer.py:Committer.cycle",
-            "                for waiter in islice(late, ENDED_WAITS):\n",
-            "                for waiter in late:\n",
+            "for waiter in islice(late, ENDED_WAITS):",
+            "for waiter in late:",
         ),
         caught_by=_CALLS,
     ),
@@ -175,14 +156,13 @@ STEP_MUTANTS: Final = (
         breaks="a look at waiting receives costs the same after thousands of queues have changed",
         edits=edit(
             "parking.py:Parking.worth_a_try",
-            "        looked_at, self._hopeful = self._hopeful, {}\n",
-            "        looked_at = self._hopeful\n",
+            "looked_at, self._hopeful = self._hopeful, {}",
+            "looked_at = self._hopeful",
         )
         + edit(
             "parking.py:Parking.worth_a_try",
-            "            if most is None or most > 0:\n                self._hopeful[queue] = None\n",
-            "            if most is not None and most <= 0:\n"
-            "                self._hopeful.pop(queue, None)\n",
+            "if most is None or most > 0:\n    self._hopeful[queue] = None",
+            "if most is not None and most <= 0:\n    self._hopeful.pop(queue, None)",
         ),
         caught_by=("tests/store/test_store_waiting.py",),
     ),

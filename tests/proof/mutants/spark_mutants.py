@@ -25,21 +25,13 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="a-call-names-no-root",
         breaks="a checkpoint of one server is refused by another",
-        edits=edit(
-            "_light_client.py:LightClient.to",
-            "replace(self, root=root)",
-            "self",
-        ),
+        edits=edit("_light_client.py:LightClient.to", "replace(self, root=root)", "self"),
         caught_by=(f"{_OTHER_ROOTS}::test_a_checkpoint_of_one_server_is_refused_by_another",),
     ),
     Mutant(
         name="a-batch-of-another-queue-has-the-name-of-this-one",
         breaks="rows have the name of the queue that they are from",
-        edits=edit(
-            "_queues_reader.py:QueuesReading.parts",
-            "queue=held[queue].queue",
-            "queue=queue",
-        ),
+        edits=edit("_queues_reader.py:QueuesReading.parts", "queue=held[queue].queue", "queue=queue"),
         caught_by=(
             f"{_OTHER_ROOTS}::test_a_checkpoint_of_another_queue_is_refused_and_an_old_one_is_labelled_right",
         ),
@@ -47,7 +39,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="a-paused-queue-ends-the-query",
         breaks="a paused output queue is waited for, as a full one is",
-        edits=edit("_light_client.py:may_repeat", " | SendingPaused", ""),
+        edits=edit("_light_client.py:may_repeat", "| SendingPaused", ""),
         caught_by=(f"{_CALLERS}::test_a_paused_queue_is_waited_for_as_a_full_one_is",),
     ),
     Mutant(
@@ -71,11 +63,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="a-batch-that-is-done-is-not-deleted",
         breaks="the messages of a batch are deleted when the query asks for the next one",
-        edits=edit(
-            "_queues_reader.py:QueuesReading.latest",
-            "        self.commit(start)\n",
-            "",
-        ),
+        edits=edit("_queues_reader.py:QueuesReading.latest", "self.commit(start)", ""),
         caught_by=(f"{_CALLS}::test_batches_follow_each_other_and_what_is_done_is_deleted",),
     ),
     Mutant(
@@ -83,8 +71,8 @@ SPARK_MUTANTS: Final = (
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
             "_queue_reader.py:StreamReading.latest",
-            "        self._extender.keep(end)\n        return end\n",
-            "        self.commit(end)\n        return end\n",
+            "self._extender.keep(end)\nreturn end",
+            "self.commit(end)\nreturn end",
         ),
         caught_by=(f"{_CALLS}::test_a_first_batch_is_done_again_from_a_new_beginning",),
     ),
@@ -93,25 +81,21 @@ SPARK_MUTANTS: Final = (
         breaks="a query that drains a queue also does what a planner that died had reserved",
         edits=edit(
             "_queue_reader.py:StreamReading._is_reserved",
-            "            one.sequence_number > start.sequence_number and",
-            "            one.sequence_number < start.sequence_number and",
+            "one.sequence_number > start.sequence_number and",
+            "one.sequence_number < start.sequence_number and",
         ),
         caught_by=(f"{_CALLS}::test_with_what_is_there_a_forgotten_reservation_comes_too",),
     ),
     Mutant(
         name="a-fresh-writer-each-time",
         breaks="a batch that is done again publishes nothing",
-        edits=edit(
-            "_sink.py:commit_rows",
-            "            written[0].writer,\n",
-            "            secrets.token_hex(16),\n",
-        ),
+        edits=edit("_sink.py:commit_rows", "written[0].writer,", "secrets.token_hex(16),"),
         caught_by=(_DEATHS,),
     ),
     Mutant(
         name="attempts-share-a-stage",
         breaks="attempts of one task don't mix what they write",
-        edits=edit("_row_sender.py:stage", "name = secrets.token_hex(16)\n", 'name = "one"\n'),
+        edits=edit("_row_sender.py:stage", "name = secrets.token_hex(16)", 'name = "one"'),
         caught_by=(f"{_QUERIES}::test_attempts_of_a_task_have_stages_of_their_own",),
     ),
     Mutant(
@@ -119,33 +103,25 @@ SPARK_MUTANTS: Final = (
         breaks="a task whose messages are with others fails, and is not done with a part of them",
         edits=edit(
             "_queue_reader.py:read_slice",
-            '    for frame in caller.frames("ReadReservation", rest):\n',
-            "    def until_it_breaks() -> Iterator[Any]:\n"
-            "        try:\n"
-            '            yield from caller.frames("ReadReservation", rest)\n'
-            "        except SpoolrackError as error:\n"
-            "            if error.reason not in GONE:\n"
-            "                raise\n\n"
-            "    for frame in until_it_breaks():\n",
+            'for frame in caller.frames("ReadReservation", rest):',
+            "def until_it_breaks() -> Iterator[Any]:\n    try:\n"
+            '        yield from caller.frames("ReadReservation", rest)\n'
+            "    except SpoolrackError as error:\n"
+            "        if error.reason not in GONE:\n            raise\n\n"
+            "for frame in until_it_breaks():",
         ),
         caught_by=(f"{_CALLS}::test_a_slice_whose_hold_is_over_fails_its_task",),
     ),
     Mutant(
         name="a-broken-read-begins-anew",
         breaks="a read that breaks is taken up where it was",
-        edits=edit(
-            "_queue_reader.py:read_slice",
-            "        begin = frame.next_index\n",
-            "",
-        ),
+        edits=edit("_queue_reader.py:read_slice", "begin = frame.next_index", ""),
         caught_by=(f"{_CALLS}::test_a_read_that_breaks_is_taken_up_where_it_was",),
     ),
     Mutant(
         name="bodies-by-column-have-other-checksums",
         breaks="a repeated batch is known by its rows, whichever form they are staged in",
-        edits=edit(
-            "_row_sender.py:_before_body", "    while size > 0x7F:\n", "    while size > 0xFF:\n"
-        ),
+        edits=edit("_row_sender.py:_before_body", "while size > 0x7F:", "while size > 0xFF:"),
         caught_by=("tests/spark/test_spark_columns.py",),
     ),
     Mutant(
@@ -209,9 +185,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="an-old-checkpoint-is-no-error-of-its-own",
         breaks="a batch from a checkpoint that was put back says so, and its rows stay staged",
-        edits=edit(
-            "_row_sender.py:publish", "        if error.reason == _PASSED:\n", "        if False:\n"
-        ),
+        edits=edit("_row_sender.py:publish", "if error.reason == _PASSED:", "if False:"),
         caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
     ),
     Mutant(
@@ -219,8 +193,8 @@ SPARK_MUTANTS: Final = (
         breaks="a write without rows is another one than a write with rows of the same name",
         edits=edit(
             "_sink.py:commit_rows",
-            "    if written and (is_staged or is_repeatable) and not options.is_direct:\n",
-            "    if written and is_staged and not options.is_direct:\n",
+            "if written and (is_staged or is_repeatable) and not options.is_direct:",
+            "if written and is_staged and not options.is_direct:",
         ),
         caught_by=(
             f"{_QUERIES}::test_a_write_without_rows_under_the_name_of_one_with_rows_fails_and_the_reverse",
@@ -235,13 +209,13 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="an-old-checkpoint-goes-unnoticed",
         breaks="a batch from a checkpoint that was put back fails and isn't passed over",
-        edits=edit("_row_sender.py:publish", "    if answer.last_epoch > epoch:\n", "    if False:\n"),
+        edits=edit("_row_sender.py:publish", "if answer.last_epoch > epoch:", "if False:"),
         caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
     ),
     Mutant(
         name="a-batch-with-other-rows-goes-unnoticed",
         breaks="a batch of a number that was published with other rows fails and isn't passed over",
-        edits=edit("_row_sender.py:publish", "    if not skips_different:\n", "    if False:\n"),
+        edits=edit("_row_sender.py:publish", "if not skips_different:", "if False:"),
         caught_by=(
             f"{_QUERIES}::test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged",
         ),
@@ -273,10 +247,9 @@ SPARK_MUTANTS: Final = (
         breaks="a chunk whose answer was lost is staged once",
         edits=edit(
             "_light_client.py:LightClient.call_each",
-            "                call, first = first or begin(request), None\n",
-            '                if first is None and hasattr(request, "chunk_number"):\n'
-            "                    request.chunk_number += 1_000_000\n"
-            "                call, first = first or begin(request), None\n",
+            "call, first = first or begin(request), None",
+            'if first is None and hasattr(request, "chunk_number"):\n'
+            "    request.chunk_number += 1_000_000\ncall, first = first or begin(request), None",
         ),
         caught_by=(f"{_CALLS}::test_a_stage_is_whole_whatever_call_breaks",),
     ),
@@ -284,28 +257,20 @@ SPARK_MUTANTS: Final = (
         name="a-dead-letter-file-is-not-read",
         breaks="a row tells how a message died, also if a file says it",
         edits=edit(
-            "_root_reader.py:_RangeReader._tell",
-            "records_of(name, content)",
-            "records_of(name)",
+            "_root_reader.py:_RangeReader._tell", "records_of(name, content)", "records_of(name)"
         ),
         caught_by=(f"{_ROOT}::test_each_message_of_a_batch_is_a_row_of_the_queue_that_it_died_into",),
     ),
     Mutant(
         name="a-message-that-moved-is-not-looked-for",
         breaks="a message that moves while a root is read is a row",
-        edits=edit(
-            "_root_reader.py:_RangeReader.batches", "        if moved:\n", "        if not moved:\n"
-        ),
+        edits=edit("_root_reader.py:_RangeReader.batches", "if moved:", "if not moved:"),
         caught_by=(f"{_ROOT}::test_a_message_that_moves_while_it_is_read_is_a_row",),
     ),
     Mutant(
         name="shares-of-a-look-overlap",
         breaks="each message is in one share of a batch read",
-        edits=edit(
-            "_queue_peek.py:_request",
-            "        sent_before=_timestamp(share.end),\n",
-            "",
-        ),
+        edits=edit("_queue_peek.py:_request", "sent_before=_timestamp(share.end),", ""),
         caught_by=("tests/client/test_spark_peek.py",),
     ),
 )

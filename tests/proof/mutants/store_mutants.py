@@ -40,7 +40,7 @@ _IDENTITY: Final = "tests/store/test_root_identity.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _WALKS: Final = "tests/store/test_bounded_walks.py"
 _BOUNDED: Final = "tests/store/test_bounded_work.py"
-_REQUESTS: Final = "tests/store/test_bounded_requests.py"
+_SLICED: Final = "tests/store/test_bounded_requests.py"
 _SETS_SLICED: Final = "tests/store/test_sets_sliced.py"
 _SET_READS: Final = "tests/store/test_set_reads.py"
 _MODEL: Final = "tests/store/test_store_model.py"
@@ -57,8 +57,8 @@ STORE_MUTANTS: Final = (
         breaks="no answer leaves before what it rests on is durable",
         edits=edit(
             "engine/engine.py:Engine._needs_sync",
-            "        if self.moves.syncer.is_in_doubt:\n            return True\n",
-            "        if requests:\n            return False\n",
+            "if self.moves.syncer.is_in_doubt:\n    return True",
+            "if requests:\n    return False",
         ),
         caught_by=(_STORIES, AUDIT),
         ancestor=_MQ,
@@ -68,14 +68,12 @@ STORE_MUTANTS: Final = (
         breaks="nothing leaves new/ before it is on stable media",
         edits=(
             *edit(
-                "engine/sender.py:Sender.advance",
-                "            if commit > self._moves.synced:\n",
-                "            if commit < 0:\n",
+                "engine/sender.py:Sender.advance", "if commit > self._moves.synced:", "if commit < 0:"
             ),
             *edit(
                 "engine/sender.py:Sender.send",
-                "        if self._coming:\n            self._answer_repeated()\n",
-                "        self.advance()\n",
+                "if self._coming:\n    self._answer_repeated()",
+                "self.advance()",
             ),
         ),
         caught_by=("tests/proof/crash/test_engine_planted.py", _STORIES, AUDIT),
@@ -94,9 +92,7 @@ STORE_MUTANTS: Final = (
         name="folders-are-not-synced",
         breaks="a name is durable before an answer rests on it",
         edits=edit(
-            "files/disk.py:Syncer.folder_changed",
-            "        self._dirty[folder] = None\n",
-            "        assert folder\n",
+            "files/disk.py:Syncer.folder_changed", "self._dirty[folder] = None", "assert folder"
         ),
         caught_by=(_STORIES,),
         ancestor=_VSQS,
@@ -104,11 +100,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-lone-file-is-not-synced",
         breaks="a message's content is durable before its send is answered",
-        edits=edit(
-            "files/disk.py:Syncer.lone_file_written",
-            "        self._files[path] = None\n",
-            "        assert path\n",
-        ),
+        edits=edit("files/disk.py:Syncer.lone_file_written", "self._files[path] = None", "assert path"),
         caught_by=(_STORIES,),
         ancestor=_VSQS,
     ),
@@ -117,8 +109,8 @@ STORE_MUTANTS: Final = (
         breaks="a start leaves alone the bodies that living processes write",
         edits=edit(
             "engine/recovery.py:_name_of",
-            "    if owner and (owner == moves.owner or moves.is_living(owner)):\n",
-            "    if owner == moves.owner:\n",
+            "if owner and (owner == moves.owner or moves.is_living(owner)):",
+            "if owner == moves.owner:",
         ),
         caught_by=(_BODIES,),
     ),
@@ -127,8 +119,8 @@ STORE_MUTANTS: Final = (
         breaks="bit rot in a body's own file is detected",
         edits=edit(
             "files/body_file.py:body_pieces",
-            "    if line.crcs[0] not in (None, crc):\n",
-            "    if line.crcs[0] not in (line.crcs[0], crc):\n",
+            "if line.crcs[0] not in (None, crc):",
+            "if line.crcs[0] not in (line.crcs[0], crc):",
         ),
         caught_by=("tests/store/test_external_bodies.py",),
     ),
@@ -147,8 +139,8 @@ STORE_MUTANTS: Final = (
         breaks="the content of all messages is durable before their send is answered",
         edits=edit(
             "files/disk.py:Syncer.file_written",
-            "        self._files_unsynced = True\n",
-            "        self._files_unsynced = False\n",
+            "self._files_unsynced = True",
+            "self._files_unsynced = False",
         ),
         caught_by=(_STORIES,),
     ),
@@ -156,9 +148,7 @@ STORE_MUTANTS: Final = (
         name="a-failed-sync-is-called-good",
         breaks="after a sync that failed nothing is answered with success",
         edits=edit(
-            "files/disk.py:Syncer._sync_now",
-            "            raise SyncFailed(str(error)) from error\n",
-            "            return\n",
+            "files/disk.py:Syncer._sync_now", "raise SyncFailed(str(error)) from error", "return"
         ),
         caught_by=(_FRONT, _HAND, _DISK),
         ancestor=_MQ,
@@ -168,25 +158,21 @@ STORE_MUTANTS: Final = (
         breaks="an answer waits for each sync of its commit, also if they run at once",
         edits=edit(
             "files/local_disk.py:LocalDisk.run_at_once",
-            "            if not other.cancel():\n",
-            "            if not (other.running() or other.cancel()):\n",
+            "if not other.cancel():",
+            "if not (other.running() or other.cancel()):",
         ),
         caught_by=(_AT_ONCE,),
     ),
     Mutant(
         name="a-sync-at-once-that-failed-is-called-good",
         breaks="a failed sync is one also if it runs beside others",
-        edits=edit(
-            "files/local_disk.py:LocalDisk.run_at_once",
-            "        if errors:\n",
-            "        if not syncs:\n",
-        ),
+        edits=edit("files/local_disk.py:LocalDisk.run_at_once", "if errors:", "if not syncs:"),
         caught_by=(_AT_ONCE,),
     ),
     Mutant(
         name="syncs-never-run-at-once",
         breaks="an answer waits for one sync where each costs the way to another host",
-        edits=edit("files/disk.py:Syncer._sync_now", "= OFTEN, AT_ONCE\n", "= OFTEN, 0\n"),
+        edits=edit("files/disk.py:Syncer._sync_now", "= OFTEN, AT_ONCE", "= OFTEN, 0"),
         caught_by=(_IN_A_ROW,),
     ),
     Mutant(
@@ -234,11 +220,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="adopted-without-a-sync",
         breaks="from its adoption on the promises hold for a file that was moved in by hand",
-        edits=edit(
-            "engine/adoption.py:Adoption._adopt",
-            "            moves.disk.sync_file(path)\n",
-            "            assert path\n",
-        ),
+        edits=edit("engine/adoption.py:Adoption._adopt", "moves.disk.sync_file(path)", "assert path"),
         caught_by=(_HAND,),
     ),
     Mutant(
@@ -246,12 +228,9 @@ STORE_MUTANTS: Final = (
         breaks="a file is written once and unlinked once",
         edits=edit(
             "files/local_disk.py:LocalDisk.create",
-            "                for part in parts:\n"
-            "                    self._calls.write_all(file, part)\n",
-            "                for _ in range(2):\n"
-            "                    os.lseek(file, 0, os.SEEK_SET)\n"
-            "                    for part in parts:\n"
-            "                        self._calls.write_all(file, part)\n",
+            "for part in parts:\n    self._calls.write_all(file, part)",
+            "for _ in range(2):\n    os.lseek(file, 0, os.SEEK_SET)\n"
+            "    for part in parts:\n        self._calls.write_all(file, part)",
         ),
         caught_by=(AUDIT,),
     ),
@@ -260,20 +239,14 @@ STORE_MUTANTS: Final = (
         name="half-a-batch-is-delivered",
         breaks="the messages of one send appear all or not at all",
         edits=edit(
-            "engine/entries.py:BatchFile.was_sent",
-            "        return listed == self.stem.full\n",
-            "        return True\n",
+            "engine/entries.py:BatchFile.was_sent", "return listed == self.stem.full", "return True"
         ),
         caught_by=("tests/proof/crash/test_batch_rules.py", _STORIES),
     ),
     Mutant(
         name="new-is-stranded-by-a-restart",
         breaks="a message sent and not yet in its queue is delivered after a restart",
-        edits=edit(
-            "engine/recovery.py:_finish",
-            "        if entry.held:\n",
-            "        if not entry.held:\n",
-        ),
+        edits=edit("engine/recovery.py:_finish", "if entry.held:", "if not entry.held:"),
         caught_by=(_FRONT, _STORIES),
         ancestor=_MQ,
     ),
@@ -311,11 +284,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="ids-start-anew",
         breaks="new messages stand behind old ones after a restart, whatever the clock did",
-        edits=edit(
-            "model/message_ids.py:IdMaker.rise_above",
-            "        if id <= self._seen:\n",
-            "        if id:\n",
-        ),
+        edits=edit("model/message_ids.py:IdMaker.rise_above", "if id <= self._seen:", "if id:"),
         caught_by=(_CLOCKS,),
     ),
     Mutant(
@@ -334,9 +303,7 @@ STORE_MUTANTS: Final = (
         name="ids-fall-with-the-clock",
         breaks="ids rise, also when the clock steps back",
         edits=edit(
-            "model/message_ids.py:IdMaker.make",
-            "        if now > self._millis:",
-            "        if now != self._millis:",
+            "model/message_ids.py:IdMaker.make", "if now > self._millis:", "if now != self._millis:"
         ),
         caught_by=("tests/unit/test_ids.py",),
     ),
@@ -344,9 +311,7 @@ STORE_MUTANTS: Final = (
         name="requeued-at-the-end",
         breaks="a due message returns to its old place",
         edits=edit(
-            "engine/index.py:SortedNames.add",
-            "        chunk.insert(place, name)\n",
-            "        chunk.append(name)\n",
+            "engine/index.py:SortedNames.add", "chunk.insert(place, name)", "chunk.append(name)"
         ),
         caught_by=(_WORK,),
     ),
@@ -354,7 +319,7 @@ STORE_MUTANTS: Final = (
         name="checksums-are-not-compared",
         breaks="bit rot is detected on every read",
         edits=edit(
-            "model/batch_file.py:body", " or line.crcs[index] not in (None, zlib.crc32(found))", ""
+            "model/batch_file.py:body", "or line.crcs[index] not in (None, zlib.crc32(found))", ""
         ),
         caught_by=("tests/unit/test_content.py",),
     ),
@@ -363,8 +328,8 @@ STORE_MUTANTS: Final = (
         breaks="nothing is replaced by accident",
         edits=edit(
             "files/local_disk.py:LocalDisk.rename_new",
-            "os.fsencode(target), _NOREPLACE\n",
-            "os.fsencode(target), 0\n",
+            "os.fsencode(target), _NOREPLACE",
+            "os.fsencode(target), 0",
         ),
         caught_by=(_WORK,),
     ),
@@ -373,18 +338,14 @@ STORE_MUTANTS: Final = (
         name="any-receipt-of-the-message-will-do",
         breaks="a receipt of an older lease touches nothing",
         edits=edit(
-            "engine/leaser.py:Leaser.find",
-            "            or not receipts.fits(receipt, name.token, index)\n",
-            "",
+            "engine/leaser.py:Leaser.find", "or not receipts.fits(receipt, name.token, index)", ""
         ),
         caught_by=(_REQUESTS,),
     ),
     Mutant(
         name="any-receive-of-the-message-is-its-last",
         breaks="a lease that is over is deleted by its last receive, and by no earlier one",
-        edits=edit(
-            "engine/leaser.py:_is_last", "        and (name.receives, name.first) == last\n", ""
-        ),
+        edits=edit("engine/leaser.py:_is_last", "and (name.receives, name.first) == last", ""),
         caught_by=("tests/proof/crash/test_last_receive_crashes.py",),
     ),
     Mutant(
@@ -412,7 +373,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-paused-schedule-sends",
         breaks="ticks of a pause are not sent",
-        edits=edit("engine/schedule_catalog.py:ScheduleCatalog._stage", "there.is_paused or ", ""),
+        edits=edit("engine/schedule_catalog.py:ScheduleCatalog._stage", "there.is_paused or", ""),
         caught_by=(_SCHEDULES,),
     ),
     Mutant(
@@ -429,7 +390,7 @@ STORE_MUTANTS: Final = (
         name="a-schedule-of-the-same-name-sends-the-ticks-of-the-one-before",
         breaks="nothing is sent for a schedule that is deleted",
         edits=edit(
-            "engine/schedule_catalog.py:ScheduleCatalog._stage", " or there.token != request.token", ""
+            "engine/schedule_catalog.py:ScheduleCatalog._stage", "or there.token != request.token", ""
         ),
         caught_by=(_SCHEDULES,),
     ),
@@ -454,8 +415,8 @@ STORE_MUTANTS: Final = (
         breaks="a step of the clock neither expires nor freezes a lease",
         edits=edit(
             "engine/leaser.py:Leaser.advance",
-            "        now = self._clock.monotonic()\n",
-            "        now = Millis(self._clock.wall() - 1_600_000_000_000)\n",
+            "now = self._clock.monotonic()",
+            "now = Millis(self._clock.wall() - 1_600_000_000_000)",
         ),
         caught_by=(_CLOCKS,),
     ),
@@ -463,9 +424,7 @@ STORE_MUTANTS: Final = (
         name="an-uncounted-release-counts",
         breaks="a release may say that the receive doesn't count",
         edits=edit(
-            "engine/leaser.py:Leaser.release",
-            "                        count = max(0, count - 1)\n",
-            "                        count = max(0, count)\n",
+            "engine/leaser.py:Leaser.release", "count = max(0, count - 1)", "count = max(0, count)"
         ),
         caught_by=(_RETRIES,),
     ),
@@ -474,8 +433,8 @@ STORE_MUTANTS: Final = (
         breaks="the back-off of an expired lease ends when its name and the settings say",
         edits=edit(
             "engine/leaser.py:Leaser._expire_lease",
-            "        until = Millis(name.due + pause), entry.due + pause\n",
-            "        until = Millis(self._clock.wall() + pause), self._clock.monotonic() + pause\n",
+            "until = Millis(name.due + pause), entry.due + pause",
+            "until = Millis(self._clock.wall() + pause), self._clock.monotonic() + pause",
         ),
         caught_by=(_RETRIES,),
     ),
@@ -483,9 +442,7 @@ STORE_MUTANTS: Final = (
         name="a-back-off-ends-with-its-lease",
         breaks="after a start a back-off counts from when the lease was over",
         edits=edit(
-            "engine/recovery.py:_monotonic",
-            "    left = max(-MAX_VISIBILITY, min(",
-            "    left = max(0, min(",
+            "engine/recovery.py:_monotonic", "left = max(-MAX_VISIBILITY, min(", "left = max(0, min("
         ),
         caught_by=("tests/store/test_retry_promises.py",),
     ),
@@ -507,9 +464,7 @@ STORE_MUTANTS: Final = (
         name="an-undone-lease-is-counted",
         breaks="a lease that no consumer has seen leaves no trace",
         edits=edit(
-            "engine/leaser.py:Leaser._uncount",
-            ", receives=max(0, entry.name.receives - 1)",
-            "",
+            "engine/leaser.py:Leaser._uncount", ", receives=max(0, entry.name.receives - 1)", ""
         ),
         caught_by=(_FRONT, _PREFETCHED),
     ),
@@ -518,21 +473,16 @@ STORE_MUTANTS: Final = (
         breaks="messages of a process are received by others once it has closed the root",
         edits=edit(
             "engine/engine.py:Engine.close",
-            "self._guarded(self._sender.advance)\n"
-            "            self._guarded(self.redrives.count_moved)\n"
-            "            if not self._sender.has_durable:\n",
-            "if True:\n",
+            "self._guarded(self._sender.advance)\nself._guarded(self.redrives.count_moved)\n"
+            "if not self._sender.has_durable:",
+            "if True:",
         ),
         caught_by=(_CLOSE,),
     ),
     Mutant(
         name="a-process-that-could-not-publish-leaves-the-members",
         breaks="messages of a process are received by others once it has closed the root",
-        edits=edit(
-            "engine/engine.py:Engine.close",
-            "            if not self._sender.has_durable:\n",
-            "            if True:\n",
-        ),
+        edits=edit("engine/engine.py:Engine.close", "if not self._sender.has_durable:", "if True:"),
         caught_by=(_CLOSE,),
     ),
     Mutant(
@@ -540,35 +490,27 @@ STORE_MUTANTS: Final = (
         breaks="a refusal of the disk to one part of the engine stops no other part and no request",
         edits=edit(
             "engine/engine.py:Engine._guarded",
-            "        except StoreError as error:\n",
-            "        except ZeroDivisionError as error:\n",
+            "except StoreError as error:",
+            "except ZeroDivisionError as error:",
         ),
         caught_by=(_DISK,),
     ),
     Mutant(
         name="a-damaged-message-is-not-put-aside",
         breaks="a damaged message goes to quarantine, and is delivered no more",
-        edits=edit(
-            "engine/leaser.py:Leaser._deliver_of",
-            "                self._quarantine(entry, index, body)\n",
-            "",
-        ),
+        edits=edit("engine/leaser.py:Leaser._deliver_of", "self._quarantine(entry, index, body)", ""),
         caught_by=(_DISK,),
     ),
     Mutant(
         name="a-lease-of-what-cannot-be-handed-out-is-told",
         breaks="a consumer hears only of a lease that other processes can find",
-        edits=edit(
-            "engine/leaser.py:Leaser.hand_out",
-            "                    refused.append(entry)\n",
-            "",
-        ),
+        edits=edit("engine/leaser.py:Leaser.hand_out", "refused.append(entry)", ""),
         caught_by=(_AWAITED, _DISK),
     ),
     Mutant(
         name="what-was-moved-away-is-delivered",
         breaks="a message taken out of a queue by hand is not delivered",
-        edits=edit("engine/moves.py:Moves._make_name", "            raise\n", ""),
+        edits=edit("engine/moves.py:Moves._make_name", "raise", ""),
         caught_by=(_DISK,),
         ancestor=_MQ,
     ),
@@ -576,11 +518,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-delete-that-finds-no-lease-does-nothing",
         breaks="a delete that has not deleted says so",
-        edits=edit(
-            "engine/leaser.py:Leaser.find",
-            "            raise StaleReceipt(id=receipt.id)\n",
-            "            return None\n",
-        ),
+        edits=edit("engine/leaser.py:Leaser.find", "raise StaleReceipt(id=receipt.id)", "return None"),
         caught_by=(_REQUESTS,),
         ancestor=_VSQS,
     ),
@@ -637,11 +575,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-purge-by-state-takes-what-is-on-its-way-to-another",
         breaks="a purge by state takes no message of another state",
-        edits=edit(
-            "engine/remover.py:_state_to_be",
-            "    if name.due is None:\n",
-            "    if name:\n",
-        ),
+        edits=edit("engine/remover.py:_state_to_be", "if name.due is None:", "if name:"),
         caught_by=(_REQUESTS,),
     ),
     Mutant(
@@ -649,8 +583,8 @@ STORE_MUTANTS: Final = (
         breaks="a purge by state takes no message of another state",
         edits=edit(
             "engine/remover.py:Remover._purge",
-            "request.matches(_state_to_be(entry.name), ",
-            "request.matches(State.READY, ",
+            "request.matches(_state_to_be(entry.name),",
+            "request.matches(State.READY,",
         ),
         caught_by=(_STORIES, _REQUESTS),
     ),
@@ -659,8 +593,8 @@ STORE_MUTANTS: Final = (
         breaks="a purge takes leased and delayed messages, too",
         edits=edit(
             "engine/remover.py:Remover._purge",
-            "        held = entry.held\n",
-            "        held = 0 if entry.due else entry.held\n",
+            "held = entry.held",
+            "held = 0 if entry.due else entry.held",
         ),
         caught_by=(_REQUESTS,),
     ),
@@ -668,9 +602,7 @@ STORE_MUTANTS: Final = (
         name="what-another-process-sends-is-called-missing",
         breaks="a delete by id never says of a message that was sent that there is none",
         edits=edit(
-            "engine/remover.py:Remover._find",
-            "        if self._is_being_sent(queue, id):\n",
-            "        if not id:\n",
+            "engine/remover.py:Remover._find", "if self._is_being_sent(queue, id):", "if not id:"
         ),
         caught_by=("tests/store/test_store_processes.py",),
     ),
@@ -680,7 +612,7 @@ STORE_MUTANTS: Final = (
         breaks="create says retry until a deleted queue's messages are put away",
         edits=edit(
             "engine/catalog.py:Catalog.create",
-            "        if name in self._tombstones:\n            raise QueueBeingDeleted(queue=name)\n",
+            "if name in self._tombstones:\n    raise QueueBeingDeleted(queue=name)",
             "",
         ),
         caught_by=(_CATALOG,),
@@ -690,9 +622,8 @@ STORE_MUTANTS: Final = (
         breaks="a receive costs the same with one message waiting and with a million",
         edits=edit(
             "engine/leaser.py:Leaser.check",
-            "        visibility = request.visibility\n",
-            '        self._moves.disk.scan(f"queues/{record.name}")\n'
-            "        visibility = request.visibility\n",
+            "visibility = request.visibility",
+            'self._moves.disk.scan(f"queues/{record.name}")\nvisibility = request.visibility',
         ),
         caught_by=(_QUEUES,),
         ancestor=_VSQS,
@@ -702,8 +633,8 @@ STORE_MUTANTS: Final = (
         breaks="a send costs the same with one message waiting and with a million",
         edits=edit(
             "engine/sender.py:Sender._write",
-            "        count = len(file.bodies)\n",
-            '        self._moves.disk.scan(f"queues/{file.queue}")\n        count = len(file.bodies)\n',
+            "count = len(file.bodies)",
+            'self._moves.disk.scan(f"queues/{file.queue}")\ncount = len(file.bodies)',
         ),
         caught_by=(_QUEUES,),
         ancestor=_VSQS,
@@ -722,11 +653,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-repetition-is-answered-undurable",
         breaks="a repetition is answered only once the first message is on stable media",
-        edits=edit(
-            "engine/deduplication.py:Deduplication.find",
-            "            self._make_durable(key)\n",
-            "",
-        ),
+        edits=edit("engine/deduplication.py:Deduplication.find", "self._make_durable(key)", ""),
         caught_by=(_DEDUPLICATION, "tests/proof/crash/test_deduplication_crashes.py"),
     ),
     # Stages.
@@ -735,8 +662,8 @@ STORE_MUTANTS: Final = (
         breaks="a chunk that is there already is not stored again",
         edits=edit(
             "engine/stages.py:Stages.stage",
-            "        if stage is None or there is None:\n",
-            "        if stage is None or request.chunk >= 0:\n",
+            "if stage is None or there is None:",
+            "if stage is None or request.chunk >= 0:",
         ),
         caught_by=(_STAGES,),
     ),
@@ -745,8 +672,8 @@ STORE_MUTANTS: Final = (
         breaks="an epoch that is not above the writer's last publishes nothing",
         edits=edit(
             "engine/stages.py:Stages.publish",
-            "request.epoch <= last.epoch:\n",
-            "request.epoch == last.epoch:\n",
+            "request.epoch <= last.epoch:",
+            "request.epoch == last.epoch:",
         ),
         caught_by=(_STAGES,),
     ),
@@ -755,25 +682,21 @@ STORE_MUTANTS: Final = (
         breaks="an epoch that was published with other messages is refused",
         edits=edit(
             "engine/stages.py:Stages.publish",
-            'and known and request.digest not in ("", known):\n',
-            "and request.digest is None:\n",
+            'and known and request.digest not in ("", known):',
+            "and request.digest is None:",
         ),
         caught_by=(_STAGES,),
     ),
     Mutant(
         name="a-digest-is-forgotten-by-a-start",
         breaks="the digest of an epoch is remembered as long as the epoch",
-        edits=edit(
-            "model/manifest.py:decode",
-            '            digest=str(parts["digest"]),\n',
-            '            digest="",\n',
-        ),
+        edits=edit("model/manifest.py:decode", 'digest=str(parts["digest"]),', 'digest="",'),
         caught_by=(_STAGES,),
     ),
     Mutant(
         name="another-chunk-counts-as-a-repetition",
         breaks="a chunk counts as repeated only if it is the same",
-        edits=edit("engine/stages.py:Stages.stage", "not self._holds(there, request):\n", "False:\n"),
+        edits=edit("engine/stages.py:Stages.stage", "not self._holds(there, request):", "False:"),
         caught_by=(_NAMES, "tests/proof/crash/test_stage_crashes.py"),
     ),
     Mutant(
@@ -781,15 +704,15 @@ STORE_MUTANTS: Final = (
         breaks="a chunk counts as repeated only if it is the same",
         edits=edit(
             "engine/stages.py:Stages._holds",
-            'content[: line.starts[-1]] == b"".join(request.bodies)\n',
-            "list(line.crcs) == list(again.crcs)\n",
+            'content[: line.starts[-1]] == b"".join(request.bodies)',
+            "list(line.crcs) == list(again.crcs)",
         ),
         caught_by=(_NAMES,),
     ),
     Mutant(
         name="a-foreign-chunk-is-taken",
         breaks="a stage with messages for a queue that isn't allowed is another caller's",
-        edits=edit("engine/stages.py:Stages._find", "not stage.is_within(allowed):\n", "False:\n"),
+        edits=edit("engine/stages.py:Stages._find", "not stage.is_within(allowed):", "False:"),
         caught_by=(_NAMES,),
     ),
     Mutant(
@@ -797,8 +720,8 @@ STORE_MUTANTS: Final = (
         breaks="an epoch is answered as published only to a caller that could have published it",
         edits=edit(
             "engine/stages.py:Stages.publish",
-            "if not _owns(request, before, last.epoch):\n",
-            "if request.epoch < 0:\n",
+            "if not _owns(request, before, last.epoch):",
+            "if request.epoch < 0:",
         ),
         caught_by=(_NAMES,),
     ),
@@ -806,14 +729,14 @@ STORE_MUTANTS: Final = (
         name="another-identity-s-epoch-needs-no-digest",
         breaks="an epoch of another identity is answered as published only by its digest",
         edits=edit(
-            "engine/stages.py:_owns", "(is_same or not last.owner)\n", "(is_same or bool(last.owner))\n"
+            "engine/stages.py:_owns", "(is_same or not last.owner)", "(is_same or bool(last.owner))"
         ),
         caught_by=(_NAMES,),
     ),
     Mutant(
         name="an-owner-is-forgotten-by-a-start",
         breaks="the owner of a writer is remembered as long as its epoch",
-        edits=edit("model/manifest.py:decode", 'owner=str(parts.get("owner", "")),\n', 'owner="",\n'),
+        edits=edit("model/manifest.py:decode", 'owner=str(parts.get("owner", "")),', 'owner="",'),
         caught_by=(_NAMES,),
     ),
     Mutant(
@@ -821,8 +744,8 @@ STORE_MUTANTS: Final = (
         breaks="a writer belongs to the queues of its last messages",
         edits=edit(
             "engine/stages.py:Stages.publish",
-            "            or (before.queues if before is not None else {}),\n",
-            "            or {},\n",
+            "or (before.queues if before is not None else {}),",
+            "or {},",
         ),
         caught_by=(_NAMES,),
     ),
@@ -831,8 +754,8 @@ STORE_MUTANTS: Final = (
         breaks="an epoch with a digest is answered as published only if these messages were",
         edits=edit(
             "engine/stages.py:Stages.publish",
-            "if request.epoch < last.epoch and request.digest:\n",
-            "if request.epoch < 0:\n",
+            "if request.epoch < last.epoch and request.digest:",
+            "if request.epoch < 0:",
         ),
         caught_by=(_NAMES,),
     ),
@@ -859,11 +782,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-torn-chunk-is-kept",
         breaks="a chunk is stored whole or not at all",
-        edits=edit(
-            "engine/stages.py:_is_short",
-            "    return size != chunk.stem.length\n",
-            "    return False\n",
-        ),
+        edits=edit("engine/stages.py:_is_short", "return size != chunk.stem.length", "return False"),
         caught_by=(_STAGES_ENDS, "tests/proof/crash/test_stage_crashes.py"),
     ),
     # Reservations.
@@ -872,21 +791,21 @@ STORE_MUTANTS: Final = (
         breaks="a stream belongs to the queues of its sets",
         edits=edit(
             "engine/reserver.py:Reserver._require_own",
-            "if not all(map(allowed, queues.union(self._queues_of(stream)))):\n",
-            "if not all(map(allowed, self._queues_of(stream))):\n",
+            "if not all(map(allowed, queues.union(self._queues_of(stream)))):",
+            "if not all(map(allowed, self._queues_of(stream))):",
         ),
         caught_by=(_NAMES,),
     ),
     Mutant(
         name="a-committed-stream-is-free",
         breaks="a stream belongs to the queues of its last commit",
-        edits=edit("model/reservation_names.py:Marker.decode", "queues=tuple(queues), ", ""),
+        edits=edit("model/reservation_names.py:Marker.decode", "queues=tuple(queues),", ""),
         caught_by=(_NAMES,),
     ),
     Mutant(
         name="a-commit-without-sets-frees-its-stream",
         breaks="a stream belongs to the queues of its last commit that had sets",
-        edits=edit("engine/reserver.py:Reserver._commit", " or self._queues_of(stream)\n", " or ()\n"),
+        edits=edit("engine/reserver.py:Reserver._commit", "or self._queues_of(stream)", "or ()"),
         caught_by=(_NAMES,),
     ),
     Mutant(
@@ -900,11 +819,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-commit-deletes-what-others-have-leased-since",
         breaks="a commit of a lost set leaves the messages that other readers have leased since",
-        edits=edit(
-            "engine/reserver.py:Reserver._untouched",
-            "                    and name.receives == receives\n",
-            "",
-        ),
+        edits=edit("engine/reserver.py:Reserver._untouched", "and name.receives == receives", ""),
         caught_by=(_SETS,),
     ),
     Mutant(
@@ -912,8 +827,8 @@ STORE_MUTANTS: Final = (
         breaks="each message of a set is read, page by page",
         edits=edit(
             "engine/set_reader.py:SetReader.page",
-            "page.following = place + below(members, unread).bit_count()\n",
-            "page.following = min(place + count, end)\n",
+            "page.following = place + below(members, unread).bit_count()",
+            "page.following = min(place + count, end)",
         ),
         caught_by=(_SET_READS,),
     ),
@@ -930,11 +845,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="an-overtaken-process-goes-on-without-a-folder",
         breaks="a process that others have overtaken lists the whole root before it goes on",
-        edits=edit(
-            "engine/sharing.py:Sharing._catch_up",
-            "            self._is_listed = False\n",
-            "            pass\n",
-        ),
+        edits=edit("engine/sharing.py:Sharing._catch_up", "self._is_listed = False", "pass"),
         caught_by=(_SETS,),
     ),
     Mutant(
@@ -942,41 +853,29 @@ STORE_MUTANTS: Final = (
         breaks="a process that lists the root beside others knows what they moved meanwhile",
         edits=edit(
             "engine/sharing.py:Sharing._list",
-            "        self._is_listed = True\n",
-            "        self._is_listed = True\n"
-            "        self._changes.read_header()\n"
-            "        self._changes.skip()\n",
+            "self._is_listed = True",
+            "self._is_listed = True\nself._changes.read_header()\nself._changes.skip()",
         ),
         caught_by=("tests/proof/crash/test_joining_crashes.py",),
     ),
     Mutant(
         name="a-name-seen-twice-is-indexed-twice",
         breaks="a move that a listing has seen already is replayed without harm",
-        edits=edit(
-            "engine/sharing.py:Sharing._replay",
-            "if index.entry_at(name) is None:",
-            "if True:",
-        ),
+        edits=edit("engine/sharing.py:Sharing._replay", "if index.entry_at(name) is None:", "if True:"),
         caught_by=("tests/proof/crash/test_joining_crashes.py",),
     ),
     Mutant(
         name="a-hold-ends-while-the-marker-cannot-be-read",
         breaks="committed messages stay deleted, also while the record of the commit can't be read",
         edits=edit(
-            "engine/reserver.py:Reserver._attempt",
-            "            self._moves.require_read(self.folders)\n",
-            "",
+            "engine/reserver.py:Reserver._attempt", "self._moves.require_read(self.folders)", ""
         ),
         caught_by=(_SETS,),
     ),
     Mutant(
         name="a-committed-set-is-reserved-again",
         breaks="a set committed under a name is not reserved under it again",
-        edits=edit(
-            "engine/reserver.py:Reserver._refuse_committed",
-            "        if ",
-            "        if False and ",
-        ),
+        edits=edit("engine/reserver.py:Reserver._refuse_committed", "if", "if False and"),
         caught_by=(_SETS,),
     ),
     Mutant(
@@ -988,7 +887,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-snapshot-has-another-identity",
         breaks="a snapshot has the identity of its root",
-        edits=edit("snapshot.py:take_snapshot", " if id else {}", " if False else {}"),
+        edits=edit("snapshot.py:take_snapshot", "if id else {}", "if False else {}"),
         caught_by=(_IDENTITY,),
     ),
     Mutant(
@@ -1030,7 +929,7 @@ STORE_MUTANTS: Final = (
         breaks="a set of a queue that was deleted is lost, also if its name is another queue's",
         edits=edit(
             "engine/reserver.py:Reserver._is_queue_gone",
-            " or (created_at is not None and created_at != record.created_at)",
+            "or (created_at is not None and created_at != record.created_at)",
             "",
         ),
         caught_by=(_SETS,),
@@ -1038,11 +937,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-large-set-is-leased-in-one-commit",
         breaks="other callers are answered while a large set is leased",
-        edits=edit(
-            "engine/reserver.py:Reserver._lease_slice",
-            "min(left, rest)",
-            "left",
-        ),
+        edits=edit("engine/reserver.py:Reserver._lease_slice", "min(left, rest)", "left"),
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
@@ -1058,17 +953,13 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="slices-of-a-living-process-are-undone",
         breaks="leases that a living process is about to name are its own",
-        edits=edit(
-            "engine/reserver.py:Reserver._find_unnamed",
-            " if mark_in(token) not in others",
-            "",
-        ),
+        edits=edit("engine/reserver.py:Reserver._find_unnamed", "if mark_in(token) not in others", ""),
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
         name="slices-of-a-dead-process-stay-leased",
         breaks="leases of a dead process that are of no set are undone",
-        edits=edit("engine/reserver.py:Reserver.tick", "        self._find_unnamed()\n", ""),
+        edits=edit("engine/reserver.py:Reserver.tick", "self._find_unnamed()", ""),
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
@@ -1084,11 +975,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="slices-keep-the-lock-from-other-processes",
         breaks="a process that shares a root leaves the lock to others between two slices",
-        edits=edit(
-            "committer.py:Committer._finish",
-            " and self._engine.sharing.is_shared",
-            " and False",
-        ),
+        edits=edit("committer.py:Committer._finish", "and self._engine.sharing.is_shared", "and False"),
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(
@@ -1096,7 +983,7 @@ STORE_MUTANTS: Final = (
         breaks="a set of a strict queue is leased at once: its groups are blocked from then on",
         edits=edit(
             "engine/reserver.py:Reserver._lease_slice",
-            'left if queue.settings.group_order == "strict" else ',
+            'left if queue.settings.group_order == "strict" else',
             "",
         ),
         caught_by=(_SETS_SLICED,),
@@ -1105,9 +992,7 @@ STORE_MUTANTS: Final = (
         name="a-large-commit-deletes-all-at-once",
         breaks="other callers are answered while the messages of a large set are deleted",
         edits=edit(
-            "engine/reserver.py:Reserver._finish",
-            "in self._slice(leases):",
-            "in list(leases):",
+            "engine/reserver.py:Reserver._finish", "in self._slice(leases):", "in list(leases):"
         ),
         caught_by=(_SETS_SLICED,),
     ),
@@ -1120,7 +1005,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-retention-goes-on-with-the-next-tick-only",
         breaks="a retention deletes in one commit after the other",
-        edits=edit("engine/leaser.py:Leaser.next_due", " or self._expiring", ""),
+        edits=edit("engine/leaser.py:Leaser.next_due", "or self._expiring", ""),
         caught_by=(_BOUNDED,),
     ),
     Mutant(
@@ -1168,16 +1053,14 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="holds-that-end-together-are-noted-at-once",
         breaks="other callers are answered while many holds end",
-        edits=edit("engine/reserver.py:Reserver._end_holds", "self._left > 0 and ", ""),
+        edits=edit("engine/reserver.py:Reserver._end_holds", "self._left > 0 and", ""),
         caught_by=("tests/store/test_set_costs.py",),
     ),
     Mutant(
         name="a-queue-that-expires-is-looked-at-once",
         breaks="an idle queue is removed whenever it has expired",
         edits=edit(
-            "engine/expiry.py:Expiry._look",
-            "        self._looks.set(name, Millis(now + _pause(record)))\n",
-            "",
+            "engine/expiry.py:Expiry._look", "self._looks.set(name, Millis(now + _pause(record)))", ""
         ),
         caught_by=(_EXPIRY,),
     ),
@@ -1197,9 +1080,7 @@ STORE_MUTANTS: Final = (
         name="older-settings-outlive-a-deleted-queue",
         breaks="a deleted queue doesn't come back with its older settings",
         edits=edit(
-            "engine/catalog.py:Catalog._older",
-            "range(tombstone.oldest, tombstone.version)",
-            "range(0)",
+            "engine/catalog.py:Catalog._older", "range(tombstone.oldest, tombstone.version)", "range(0)"
         ),
         caught_by=(_BOUNDED,),
     ),
@@ -1261,8 +1142,8 @@ STORE_MUTANTS: Final = (
         breaks="the oldest lease of a queue is known",
         edits=edit(
             "engine/index.py:EntryOrder._remove",
-            "        if doubles is None:\n            self.names.remove(first)\n",
-            "        if doubles is None:\n            self.names.remove(first[:-1])\n",
+            "if doubles is None:\n    self.names.remove(first)",
+            "if doubles is None:\n    self.names.remove(first[:-1])",
         ),
         caught_by=(_STORIES,),
     ),
@@ -1290,11 +1171,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-packed-message-is-not-found-by-its-id",
         breaks="a message that waits is found by its id",
-        edits=edit(
-            "engine/index.py:Index.batch",
-            "        if id in self._packed:\n            self.unpack(id)\n",
-            "",
-        ),
+        edits=edit("engine/index.py:Index.batch", "if id in self._packed:\n    self.unpack(id)", ""),
         caught_by=(_PACKED,),
     ),
     Mutant(
@@ -1302,7 +1179,7 @@ STORE_MUTANTS: Final = (
         breaks="a message is in one state, whichever process has moved it",
         edits=edit(
             "engine/index.py:Index.appear",
-            "        if name.stem.id in self._packed:\n            self.unpack(name.stem.id)\n",
+            "if name.stem.id in self._packed:\n    self.unpack(name.stem.id)",
             "",
         ),
         caught_by=(_PACKED,),
@@ -1312,20 +1189,20 @@ STORE_MUTANTS: Final = (
         breaks="the messages of a queue are in the order of the requests, whatever files these need",
         edits=edit(
             "engine/sender.py:Sender._admit",
-            "        if begun is not None and begun[0] is not request:\n            return UNFINISHED",
-            "        if begun is not None and begun[0] is not request:\n            begun = None",
+            "if begun is not None and begun[0] is not request:\n    return UNFINISHED",
+            "if begun is not None and begun[0] is not request:\n    begun = None",
         ),
-        caught_by=(_REQUESTS,),
+        caught_by=(_SLICED,),
     ),
     Mutant(
         name="a-full-queue-forgets-what-is-still-to-be-written",
         breaks="a queue holds no more messages than max_messages",
         edits=edit(
             "engine/sender.py:Sender._admit",
-            "            entering[request.queue] = self.written(request.queue)\n",
+            "entering[request.queue] = self.written(request.queue)",
             "",
         ),
-        caught_by=(_REQUESTS,),
+        caught_by=(_SLICED,),
     ),
     Mutant(
         name="unfinished-requests-stand-behind-those-that-came-meanwhile",
@@ -1335,19 +1212,19 @@ STORE_MUTANTS: Final = (
             "self._waiting[:0] = unfinished",
             "self._waiting += unfinished",
         ),
-        caught_by=(_REQUESTS,),
+        caught_by=(_SLICED,),
     ),
     Mutant(
         name="requests-for-many-messages-have-no-bound",
         breaks="a commit does a bounded part of what is asked",
         edits=edit("engine/part.py:run_in", "if left and effort.left <= least", "if False"),
-        caught_by=(_REQUESTS,),
+        caught_by=(_SLICED,),
     ),
     Mutant(
         name="a-small-request-overtakes-one-of-its-queue",
         breaks="requests on a queue are done in their order",
-        edits=edit("engine/part.py:_few", "request.queue in queues or ", ""),
-        caught_by=(_REQUESTS,),
+        edits=edit("engine/part.py:_few", "request.queue in queues or", ""),
+        caught_by=(_SLICED,),
     ),
     Mutant(
         name="a-purge-goes-on-with-what-is-sent",
@@ -1359,9 +1236,7 @@ STORE_MUTANTS: Final = (
         name="a-purge-looks-for-a-batch-by-its-first-message",
         breaks="a purge deletes what was there when it began",
         edits=edit(
-            "engine/remover.py:Remover.purge",
-            'last[:-INDEX_DIGITS] + "f" * INDEX_DIGITS',
-            "last",
+            "engine/remover.py:Remover.purge", 'last[:-INDEX_DIGITS] + "f" * INDEX_DIGITS', "last"
         ),
         caught_by=(_BOUNDED,),
     ),
@@ -1390,17 +1265,13 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="packs-what-waits-for-its-group",
         breaks="a message waits until its group is known",
-        edits=edit(
-            "engine/index.py:Index._is_its_name",
-            "            and batch not in self.grouped\n",
-            "",
-        ),
+        edits=edit("engine/index.py:Index._is_its_name", "and batch not in self.grouped", ""),
         caught_by=(_PACKED,),
     ),
     Mutant(
         name="a-packed-message-loses-its-consumer",
         breaks="a queue says which consumers hold its oldest leases",
-        edits=edit("engine/index.py:Index._pack", "self._consumers[id] = ", "_ = "),
+        edits=edit("engine/index.py:Index._pack", "self._consumers[id] =", "_ ="),
         caught_by=(_PACKED,),
     ),
     Mutant(
@@ -1416,29 +1287,19 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="groups-and-priorities-forget-what-a-start-packs",
         breaks="a message without a group or a priority is received beside others",
-        edits=edit(
-            "engine/index.py:QueueIndex.extend",
-            "                self.plain.extend(ids)\n",
-            "                pass\n",
-        ),
+        edits=edit("engine/index.py:QueueIndex.extend", "self.plain.extend(ids)", "pass"),
         caught_by=(_PACKED,),
     ),
     Mutant(
         name="ids-may-fall-below-those-of-packed-messages",
         breaks="a send after a restart stands behind all that waits, though the clock went back",
-        edits=edit(
-            "engine/recovery.py:_pack", "        if moves.ids.rise_above(id):\n", "        if id:\n"
-        ),
+        edits=edit("engine/recovery.py:_pack", "if moves.ids.rise_above(id):", "if id:"),
         caught_by=(_PACKED,),
     ),
     Mutant(
         name="a-queue-is-listed-without-its-first-schedule",
         breaks="a list of schedules has the schedules of all queues",
-        edits=edit(
-            "engine/catalog.py:Catalog._keep",
-            "            self.scheduled.add(record.name)\n",
-            "            pass\n",
-        ),
+        edits=edit("engine/catalog.py:Catalog._keep", "self.scheduled.add(record.name)", "pass"),
         caught_by=(_SCHEDULES,),
     ),
     Mutant(
@@ -1446,7 +1307,7 @@ STORE_MUTANTS: Final = (
         breaks="a deduplication id is remembered for the longest window of a queue",
         edits=edit(
             "engine/catalog.py:Catalog._keep",
-            "        self.windows[record.settings.deduplication_window] += 1\n",
+            "self.windows[record.settings.deduplication_window] += 1",
             "",
         ),
         caught_by=(_DEDUPLICATION,),
@@ -1454,7 +1315,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-deleted-queue-stays-the-source-of-its-dead-letter-queue",
         breaks="the sources of a dead-letter queue are the queues that name it",
-        edits=edit("engine/catalog.py:Catalog._drop_indexes", "        sources.pop(name, None)\n", ""),
+        edits=edit("engine/catalog.py:Catalog._drop_indexes", "sources.pop(name, None)", ""),
         caught_by=("tests/store/test_question_costs.py",),
     ),
     Mutant(
@@ -1471,16 +1332,14 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="reaps-before-all-names-are-durably-gone",
         breaks="a deleted message stays deleted after a power cut",
-        edits=edit("engine/entries.py:BatchFile.reapable", "self.changed > synced or ", ""),
+        edits=edit("engine/entries.py:BatchFile.reapable", "self.changed > synced or", ""),
         caught_by=(_REAPER,),
     ),
     Mutant(
         name="reaps-what-another-process-has-in-new",
         breaks="a deleted message stays deleted when the process that sent it dies",
         edits=edit(
-            "engine/reaper.py:Reaper.hand_over",
-            "        reapable = self._without_sent_by_others(reapable)\n",
-            "",
+            "engine/reaper.py:Reaper.hand_over", "reapable = self._without_sent_by_others(reapable)", ""
         ),
         caught_by=(
             f"{_REAPER}::test_a_message_leased_as_it_was_sent_stays_deleted_when_its_sender_dies",
@@ -1489,11 +1348,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="reaps-before-a-name-of-another-process-is-durably-gone",
         breaks="a deleted message stays deleted after a power cut",
-        edits=edit(
-            "engine/index.py:Index.unknown_disappears",
-            "            batch.changed = commit\n",
-            "",
-        ),
+        edits=edit("engine/index.py:Index.unknown_disappears", "batch.changed = commit", ""),
         caught_by=(f"{_REAPER}::test_a_message_leased_as_it_was_sent_stays_deleted_after_power_loss",),
     ),
     # Dead letters and redrives.
@@ -1501,9 +1356,7 @@ STORE_MUTANTS: Final = (
         name="a-cancelled-redrive-moves-on",
         breaks="a redrive that was cancelled moves nothing more",
         edits=edit(
-            "engine/redriver.py:Redriver.cancel",
-            "            self._end(drive, is_cancelled=True)\n",
-            "            assert drive\n",
+            "engine/redriver.py:Redriver.cancel", "self._end(drive, is_cancelled=True)", "assert drive"
         ),
         caught_by=(_REDRIVES,),
     ),
@@ -1512,8 +1365,8 @@ STORE_MUTANTS: Final = (
         breaks="a redrive of a queue that was deleted moves nothing of the queue that has its name now",
         edits=edit(
             "engine/redriver.py:Redriver._advance",
-            "if record is None or record.created_at != drive.order.queue_created_at:\n",
-            "if record is None:\n",
+            "if record is None or record.created_at != drive.order.queue_created_at:",
+            "if record is None:",
         ),
         caught_by=(_REDRIVES,),
     ),
@@ -1522,8 +1375,8 @@ STORE_MUTANTS: Final = (
         breaks="a redrive that is done has no moves that a power cut may undo",
         edits=edit(
             "engine/redriver.py:Redriver._advance",
-            "            if drive.since <= self._moves.synced and not drive.unsynced:\n",
-            "            if drive.is_through:\n",
+            "if drive.since <= self._moves.synced and not drive.unsynced:",
+            "if drive.is_through:",
         ),
         caught_by=(_REDRIVES,),
     ),
@@ -1532,7 +1385,7 @@ STORE_MUTANTS: Final = (
         breaks="a redrive moves only messages that died before it was started",
         edits=edit(
             "engine/redriver.py:Redriver._judge",
-            "        if order.started_at < since <= wall:\n            return None\n",
+            "if order.started_at < since <= wall:\n    return None",
             "",
         ),
         caught_by=(_REDRIVES,),
@@ -1540,17 +1393,13 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="an-older-death-is-forgotten",
         breaks="a second death is told after the first",
-        edits=edit(
-            "engine/dead_letters.py:DeadLetters._death",
-            "(*before, record)",
-            "(record,)",
-        ),
+        edits=edit("engine/dead_letters.py:DeadLetters._death", "(*before, record)", "(record,)"),
         caught_by=(_REDRIVES,),
     ),
     Mutant(
         name="a-dead-letter-keeps-its-receives",
         breaks="the receives of a dead letter begin anew",
-        edits=edit("engine/dead_letters.py:DeadLetters.bury", "receives=0, ", ""),
+        edits=edit("engine/dead_letters.py:DeadLetters.bury", "receives=0,", ""),
         caught_by=(_DEATHS,),
     ),
     Mutant(
@@ -1570,7 +1419,7 @@ STORE_MUTANTS: Final = (
         breaks="a dead-letter file goes with the last name that refers to it",
         edits=edit(
             "engine/index.py:Index._leave_untold",
-            "        self.untold[dead_letter_path(batch.stem.id, file)] = commit\n",
+            "self.untold[dead_letter_path(batch.stem.id, file)] = commit",
             "",
         ),
         caught_by=(_DEATHS,),
@@ -1589,33 +1438,20 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-leased-message-does-not-block-its-group",
         breaks="nothing of a strict group is leased behind what is leased or delayed",
-        edits=edit(
-            "engine/index.py:_Group.end",
-            "        return self.hidden.first()\n",
-            "        return None\n",
-        ),
-        caught_by=(
-            "tests/store/test_group_promises.py",
-            "tests/store/test_killed_group_consumers.py",
-        ),
+        edits=edit("engine/index.py:_Group.end", "return self.hidden.first()", "return None"),
+        caught_by=("tests/store/test_group_promises.py", "tests/store/test_killed_group_consumers.py"),
     ),
     Mutant(
         name="strict-groups-share-a-receive",
         breaks="a receive takes what it can of one strict group, then of the next",
-        edits=edit(
-            "engine/index.py:GroupOrder.runs",
-            "room if self._is_strict else ",
-            "",
-        ),
+        edits=edit("engine/index.py:GroupOrder.runs", "room if self._is_strict else", ""),
         caught_by=("tests/store/test_group_promises.py",),
     ),
     Mutant(
         name="a-strict-group-is-answered-before-its-place",
         breaks="a strict group has the order of the answered sends, whichever process answered them",
         edits=edit(
-            "engine/engine.py:Engine.finish",
-            "        if work.assigned or work.ordered:\n",
-            "        if work.assigned:\n",
+            "engine/engine.py:Engine.finish", "if work.assigned or work.ordered:", "if work.assigned:"
         ),
         caught_by=(_GROUP_ORDER, "tests/proof/crash/test_group_crashes.py"),
     ),
@@ -1628,40 +1464,26 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-repetition-is-answered-before-its-place",
         breaks="a repeated send of a strict group is in its queue once it is answered",
-        edits=edit(
-            "engine/sender.py:Sender._is_repeated",
-            "            self._order_first(id)\n",
-            "            pass\n",
-        ),
+        edits=edit("engine/sender.py:Sender._is_repeated", "self._order_first(id)", "pass"),
         caught_by=(_GROUP_ORDER,),
     ),
     Mutant(
         name="what-is-not-in-its-place-is-answered-as-sent",
         breaks="a send of a strict group that the disk keeps in new/ is not answered as sent",
-        edits=edit(
-            "engine/sender.py:Sender.publish", "                    refused.append(entry)\n", ""
-        ),
+        edits=edit("engine/sender.py:Sender.publish", "refused.append(entry)", ""),
         caught_by=(_GROUP_ORDER,),
     ),
     # Pauses.
     Mutant(
         name="a-paused-queue-takes-sends",
         breaks="a send to a queue whose sending is paused stores nothing",
-        edits=edit(
-            "engine/sender.py:Sender._check",
-            "        record.require_sending()\n",
-            "",
-        ),
+        edits=edit("engine/sender.py:Sender._check", "record.require_sending()", ""),
         caught_by=(_PAUSES,),
     ),
     Mutant(
         name="a-paused-queue-takes-publications",
         breaks="a publication into a queue whose sending is paused publishes nothing",
-        edits=edit(
-            "engine/stages.py:Stages.publish",
-            "            record.require_sending()\n",
-            "",
-        ),
+        edits=edit("engine/stages.py:Stages.publish", "record.require_sending()", ""),
         caught_by=(_PAUSES,),
     ),
     Mutant(
@@ -1669,7 +1491,7 @@ STORE_MUTANTS: Final = (
         breaks="a queue whose receiving is paused hands out nothing, neither ready nor just sent",
         edits=edit(
             "engine/leaser.py:Leaser.pick",
-            '        if record.settings.receiving == "paused":\n            return []\n',
+            'if record.settings.receiving == "paused":\n    return []',
             "",
         ),
         caught_by=(_PAUSES,),
@@ -1678,9 +1500,7 @@ STORE_MUTANTS: Final = (
         name="inodes-have-no-watermark",
         breaks="sends stop at the watermark of the disk's files, too",
         edits=edit(
-            "files/disk.py:Space.is_below",
-            "        return few_files or self.bytes",
-            "        return self.bytes",
+            "files/disk.py:Space.is_below", "return few_files or self.bytes", "return self.bytes"
         ),
         caught_by=("tests/store/test_disk_watermarks.py",),
     ),
@@ -1689,7 +1509,7 @@ STORE_MUTANTS: Final = (
         breaks="sends stop at the watermark of the disk's bytes",
         edits=edit(
             "files/disk.py:Space.is_below",
-            " or self.bytes < size + max(watermark.bytes, KEPT_BYTES)",
+            "or self.bytes < size + max(watermark.bytes, KEPT_BYTES)",
             "",
         ),
         caught_by=("tests/store/test_disk_watermarks.py",),
@@ -1719,11 +1539,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-full-queue-takes-bytes",
         breaks="a queue holds no more bytes than max_bytes",
-        edits=edit(
-            "engine/sender.py:Sender._require_room",
-            "bytes), (1, size))",
-            "bytes), (1, 0))",
-        ),
+        edits=edit("engine/sender.py:Sender._require_room", "bytes), (1, size))", "bytes), (1, 0))"),
         caught_by=(_MODEL,),
     ),
     Mutant(
@@ -1731,7 +1547,7 @@ STORE_MUTANTS: Final = (
         breaks="sends that share a commit hold no more messages together than max_messages",
         edits=edit(
             "engine/sender.py:Sender._require_room",
-            "        entering[record.name] = messages + 1, bytes + size\n",
+            "entering[record.name] = messages + 1, bytes + size",
             "",
         ),
         caught_by=(_MODEL,),
@@ -1739,11 +1555,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-publication-passes-the-limit",
         breaks="a publication puts no more into a queue than its limits",
-        edits=edit(
-            "engine/stages.py:Stages.publish",
-            "            self._require_room(record, chunks)\n",
-            "",
-        ),
+        edits=edit("engine/stages.py:Stages.publish", "self._require_room(record, chunks)", ""),
         caught_by=(_STAGES,),
     ),
     # The archive.
@@ -1760,11 +1572,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-day-leaves-the-archive-at-its-end",
         breaks="a day of the archive is kept for the retention after its end",
-        edits=edit(
-            "engine/archive.py:Archive._days_over",
-            "end + retention <= wall",
-            "end <= wall",
-        ),
+        edits=edit("engine/archive.py:Archive._days_over", "end + retention <= wall", "end <= wall"),
         caught_by=("tests/store/test_archive.py",),
     ),
     Mutant(
@@ -1776,32 +1584,20 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-replay-compares-no-checksum-of-a-large-body",
         breaks="a replay leaves out a damaged body, whatever its size",
-        edits=edit(
-            "archive_reader.py:_external_body",
-            "    for _ in pieces:\n        pass\n",
-            "",
-        ),
+        edits=edit("archive_reader.py:_external_body", "for _ in pieces:\n    pass", ""),
         caught_by=("tests/cli/test_cli_large_bodies.py",),
     ),
     # Snapshots.
     Mutant(
         name="a-snapshot-reads-the-archive-before-the-bodies",
         breaks="a snapshot has the body of each archived message, though the reaper moves it meanwhile",
-        edits=edit(
-            "snapshot.py:link_root",
-            "for each in _LINKED",
-            "for each in sorted(_LINKED)",
-        ),
+        edits=edit("snapshot.py:link_root", "for each in _LINKED", "for each in sorted(_LINKED)"),
         caught_by=("tests/proof/crash/test_snapshot_crashes.py",),
     ),
     Mutant(
         name="a-snapshot-links-what-is-not-adopted",
         breaks="a file that was put in by hand is adopted after a snapshot, too",
-        edits=edit(
-            "snapshot.py:link_root",
-            "_is_message if each == layout.NEW else None",
-            "None",
-        ),
+        edits=edit("snapshot.py:link_root", "_is_message if each == layout.NEW else None", "None"),
         caught_by=("tests/store/test_snapshots.py",),
     ),
     # Consumers of leases.
@@ -1850,9 +1646,7 @@ STORE_MUTANTS: Final = (
         name="a-use-is-shown-to-no-other-process",
         breaks="a queue expires only if it is idle in all processes",
         edits=edit(
-            "engine/expiry.py:Expiry._count",
-            '            self._moves.disk.touch(f"queues/{record.name}")\n',
-            "",
+            "engine/expiry.py:Expiry._count", 'self._moves.disk.touch(f"queues/{record.name}")', ""
         ),
         caught_by=(_EXPIRY,),
     ),
@@ -1886,7 +1680,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-silent-consumer-gets-more",
         breaks="a consumer whose prefetched leases expire gets nothing new until it answers",
-        edits=edit("model/credits.py:Credits.free", "self.is_silent or ", ""),
+        edits=edit("model/credits.py:Credits.free", "self.is_silent or", ""),
         caught_by=(_PREFETCHED,),
     ),
     Mutant(
@@ -1904,9 +1698,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="what-reached-no-consumer-is-numbered",
         breaks="a report counts the messages that have reached the consumer",
-        edits=edit(
-            "engine/leaser.py:Leaser.give_back", "                _undeliver(entry, members)\n", ""
-        ),
+        edits=edit("engine/leaser.py:Leaser.give_back", "_undeliver(entry, members)", ""),
         caught_by=(_PREFETCHED,),
     ),
     Mutant(

@@ -107,12 +107,7 @@ def run(campaign: Campaign, seconds: float, seed: int, summary: Summary) -> None
         *("--seconds", f"{seconds:g}", "--seed", str(seed)),
     ]
     done = subprocess.run(
-        command,
-        cwd=CHECKOUT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
+        command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=False
     )
     last = done.stdout.splitlines()[-1:]
     if last and last[0].startswith("{"):

@@ -1,0 +1,52 @@
+"""Engines for tests: how one starts on a disk, and commits that are synced at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.files.layout import CONFIG
+from spoolrack_store.model.settings import QueueSettings, Record, encode, settings_path
+
+
+def start(
+    disk: Any,
+    changes: Any,
+    *,
+    clock: Any,
+    owner: str = "p1",
+    random: Random | None = None,
+    is_living: Callable[[str], bool] = lambda owner: False,
+    queues: Mapping[str, QueueSettings] | None = None,
+    **more: Any,
+) -> Engine:
+    """Return an engine that has opened the root and knows the queues."""
+    random = random or Random(owner)
+    engine = Engine(disk, changes, clock=clock, random=random, owner=owner, is_living=is_living, **more)
+    for queue, settings in (queues or {}).items():
+        declare(engine, queue, settings)
+    assert engine.open()
+    return engine
+
+
+def commit(engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
+    """Return the answers of a commit of `requests` that is synced at once."""
+    work = engine.apply(requests, tick=tick)
+    assert work is not None, "no process holds the lock"
+    if work.commit is not None:
+        work.commit.sync()
+    outcomes = engine.finish(work)
+    assert outcomes is not None, "no process holds the lock"
+    return list(outcomes)
+
+
+def declare(engine: Engine, name: str, settings: QueueSettings, salt: str = "") -> None:
+    """Write a queue's settings before `engine` opens, unless some are there."""
+    disk, clock = engine.moves.disk, engine.moves.clock
+    if any(each.name.startswith(f"{name}.") for each in disk.scan(CONFIG)):
+        return
+    record = Record(settings=settings, created_at=clock.wall(), salt=salt)
+    disk.create(settings_path(name, 1), [encode(record)], sync=True)
+    disk.sync_folder(CONFIG)
