@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from spoolrack_server.process.garbage import STEP, collect_as_memory_grows, frozen_afterwards
+from spoolrack_server.process.garbage import STEP, WHOLE, collect_as_memory_grows, frozen_afterwards
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.store import Store
 
@@ -58,6 +60,31 @@ async def test_what_lives_long_is_looked_at_once_and_only_as_memory_grows() -> N
     assert abs(frozen[5] - frozen[3]) < COUNT
     assert gc.get_freeze_count() > frozen[5] + COUNT, "and after it has grown again from less"
     assert gc.get_threshold() == before
+
+
+async def test_garbage_of_what_lived_long_is_freed_once_the_memory_has_doubled() -> None:
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    ended = weakref.ref(kept := type("Ended", (), {})())
+    cycle.append(kept)
+    sizes = [WHOLE, WHOLE + STEP, 2 * WHOLE - STEP, 2 * WHOLE, 2 * WHOLE]
+    alive: list[bool] = []
+    measured = asyncio.Event()
+
+    def measure() -> int:
+        nonlocal cycle, kept
+        alive.append(ended() is not None)
+        if len(alive) == 3:  # It is frozen.
+            cycle, kept = [], None
+        if len(alive) == len(sizes):
+            measured.set()
+        return sizes[min(len(alive), len(sizes)) - 1]
+
+    collecting = asyncio.create_task(collect_as_memory_grows(measure, every=0))
+    await measured.wait()
+    collecting.cancel()
+    await asyncio.gather(collecting, return_exceptions=True)
+    assert alive == [True] * 4 + [False]
 
 
 async def test_the_collector_stays_as_it_is_where_memory_cannot_be_measured() -> None:

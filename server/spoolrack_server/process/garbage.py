@@ -19,6 +19,8 @@ EVERY: Final = 0.1
 """Seconds between two looks at the memory."""
 STEP: Final = 8 * MIB
 """Growth of the memory after which new objects are looked at: for some 20 ms, if they are calls."""
+WHOLE: Final = 256 * MIB
+"""Growth of the memory after which all objects are looked at once more, if it has doubled as well."""
 _NEVER: Final = 1 << 30
 
 
@@ -41,20 +43,24 @@ def frozen_afterwards() -> Iterator[None]:
 async def collect_as_memory_grows(measure: Callable[[], int | None], every: float = EVERY) -> None:
     """Collect what lives long each time that the memory has grown by `STEP`, until cancelled.
 
-    What is alive then is kept out of all later collections. Most of it is freed without one: garbage in
-    cycles that comes of it later stays. `measure` returns bytes; None: nobody can tell, and the
-    collector stays as it is.
+    What is alive then is kept out of later collections. Most of it is freed without one. Garbage in
+    cycles that comes of it later stays until the memory has doubled, and grown by `WHOLE`: so it takes
+    no more than that. `measure` returns bytes; None: nobody can tell, and the collector stays as it is.
     """
     before, least = gc.get_threshold(), measure()
+    whole = least or 0
     try:
         while least is not None:
             gc.set_threshold(*before[:2], _NEVER)
             await asyncio.sleep(every)
             used = measure() or least
             if used >= least + STEP:
+                if used >= whole + max(whole, WHOLE):
+                    gc.unfreeze()
+                    whole = used
                 gc.collect()
                 gc.freeze()
                 least = used
-            least = min(least, used)
+            least, whole = min(least, used), min(whole, used)
     finally:
         gc.set_threshold(*before)
