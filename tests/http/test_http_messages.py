@@ -191,7 +191,7 @@ async def test_a_delete_after_the_lease_needs_the_last_receive(http: Http, clock
 async def test_a_delay_hides_a_message_for_so_long(http: Http, clock: ManualClock) -> None:
     await http.create("q", delivery_delay=60, visibility_timeout=3600)
     await http.send(b"a", **{"X-Message-Delay": "0"})
-    await http.send(b"b", **{"X-Message-Delay": "0.4991"})  # Rounded up.
+    await http.send(b"b", **{"X-Message-Delay": "0.49900000000000005"})  # Rounded up.
     await http.send(b"c")
     assert (await http.receive()).body == b"a"
     clock.advance(499)

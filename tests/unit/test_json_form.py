@@ -85,6 +85,8 @@ def test_a_query_has_its_numbers_spans_lists_and_flags_as_text() -> None:
     assert parsed({"mark_read": "true", "begin_index": "3"}, ReadReservationRequest).mark_read
     # Rounded up: a span of less than a millisecond must not become none.
     assert parsed({"wait": "0.0001"}, ReserveRequest).wait.ToMilliseconds() == 1
+    for wait in (9.999988984000083, "9.999988984000083"):
+        assert parsed({"wait": wait}, ReserveRequest).wait.ToMilliseconds() == 10_000
 
 
 @pytest.mark.parametrize(

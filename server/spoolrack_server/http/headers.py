@@ -15,8 +15,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
-from math import ceil
 from typing import Final, Protocol
 from urllib.parse import unquote
 
@@ -32,7 +30,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
 from ..app.bounds import MAX_DEDUPLICATION_ID, MAX_WAIT
-from ..wire.json_form import moment_in, time_text
+from ..wire.json_form import moment_in, span_in, time_text
 from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
@@ -63,7 +61,6 @@ _IN_VALUES: Final = frozenset(range(0x20, 0x7F)) - {ord("%")}
 _HEADER_VALUE: Final = re.compile(r"(?![ \t])[^\x00-\x08\x0a-\x1f\x7f]*(?<![ \t])")
 """Values that a header carries unencoded: no white space at the ends, which would be lost."""
 _PRIORITY: Final = re.compile(f"[0-{MAX_PRIORITY}]")
-_SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
 _VERSION: Final = re.compile(r'"(?P<version>[1-9][0-9]{0,14})"|\*')
 _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
@@ -278,10 +275,11 @@ def _span(fields: Fields, name: str, what: str, least: int, most: int) -> Millis
     if not values:
         return None
     rule = f"must be one number of seconds, from {least / 1_000:g} to {most // 1_000}"
-    if len(values) > 1 or not _SECONDS.fullmatch(values[0]):
-        raise InvalidRequest(what=what, value=", ".join(values), rule=rule)
-    # Rounded up: a span of less than a millisecond must not become none.
-    span = Millis(ceil(Decimal(values[0]) * 1_000))
+    try:
+        (text,) = values
+        span = span_in(text)
+    except ValueError as error:
+        raise InvalidRequest(what=what, value=", ".join(values), rule=rule) from error
     if not least <= span <= most:
         raise InvalidRequest(what=what, value=values[0], rule=rule)
     return span

@@ -29,7 +29,7 @@ from spoolrack_store.model.errors import InvalidRequest
 Request = TypeVar("Request", bound=Message)
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
-_SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+_SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,30})?")
 _FLAGS: Final[Mapping[bool | str, bool]] = {True: True, False: False, "true": True, "false": False}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TOO_LARGE: Final = "sequence_number"
@@ -54,6 +54,19 @@ def moment_in(text: str) -> Millis:
         raise ValueError(text)
     # Rounded up: a message must not appear before its time.
     return Millis(-((_EPOCH - found) // timedelta(milliseconds=1)))
+
+
+def span_in(text: str) -> Millis:
+    """Return the milliseconds of a text in seconds, with as many decimals as a float has; raise
+    `ValueError`."""
+    if not _SECONDS.fullmatch(text):
+        raise ValueError(text)
+    return _rounded_up(Decimal(text))
+
+
+def _rounded_up(seconds: Decimal) -> Millis:
+    # A span of less than a millisecond must not become none.
+    return Millis(ceil(seconds * 1_000))
 
 
 def _object(message: Message, without: Collection[str], *, is_part: bool) -> dict[str, Any]:
@@ -234,10 +247,7 @@ def _whole(value: Any) -> int:
 def _duration(value: Any) -> Duration:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
-    if isinstance(value, str) and not _SECONDS.fullmatch(value):
-        raise ValueError
-    # Rounded up: a span of less than a millisecond must not become none.
-    millis = ceil(Decimal(str(value)) * 1_000)
+    millis = span_in(value) if isinstance(value, str) else _rounded_up(Decimal(str(value)))
     return Duration(seconds=millis // 1_000, nanos=millis % 1_000 * 1_000_000)
 
 
