@@ -55,6 +55,7 @@ def test_a_chunk_that_is_there_is_answered_and_not_stored_again(rig: Rig) -> Non
     again = rig.stage("s", 7, b"a", b"b")
 
     assert again == Staged(messages=2, is_repeated=True, expires_at=first.expires_at)
+    assert len(list(rig.disk.scan("staged"))) == 1
     assert rig.publish("w", 0, "s").messages == 2
     assert rig.receive() == [b"a", b"b"]
 
