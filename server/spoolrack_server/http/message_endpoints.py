@@ -22,7 +22,6 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     MessageNotFound,
     QueueFull,
-    QueueNotFound,
     StoreError,
 )
 from spoolrack_store.model.message_ids import sent_at
@@ -83,11 +82,8 @@ class MessageEndpoints:
         deliver_at = headers.deliver_at(request.headers)
         limit = SMALL
         if request.content_length is None or request.content_length > SMALL:
-            try:
-                settings = self._access.store.settings(queue)
-            except QueueNotFound:  # Another process may have created it just now.
-                settings = (await self._app.queues.find(queue)).settings
-            limit = settings.max_message_size
+            found = await self._app.queues.find(queue)
+            limit = found.settings.max_message_size
         async with AsyncExitStack() as stack:
             share = stack.enter_context(self._context.upload_memory.share())
             body, written = await self._received_body(request, queue, limit, share, stack)
