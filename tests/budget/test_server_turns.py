@@ -47,7 +47,7 @@ CEILINGS: Final = {
     "send": Counts(6.9, 7.5, 66),
     "send, receive": Counts(10.9, 8.5, 134),
     "delete": Counts(6.9, 7.5, 63),
-    "unary send": Counts(18.9, 16.5, 68),
+    "unary send": Counts(18.9, 16.5, 70),
     "unary receive": Counts(22.9, 20.5, 115),
     "unary delete": Counts(18.9, 16.5, 57),
     "joined sends": Counts(0.3, 0.4, 41),
