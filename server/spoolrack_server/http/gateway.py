@@ -9,7 +9,6 @@ address.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -26,7 +25,6 @@ from ..dashboard.assets import dashboard_routes
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
-from ..system.limits import Limits
 from ..system.logs import Log
 from ..system.request_ids import HEADER
 from ..wire.status import LONGEST_MESSAGE
@@ -73,6 +71,7 @@ class Gateway:
         self._context = HttpContext(app, clock, log, http_limits, memory)
         application = self._application((*routes(self._context, health, observer), *dashboard_routes()))
         self._listener = HttpListener(application, self._context.http_limits, log, self._refuse_head)
+        self.start = self._listener.start
 
     def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])
@@ -85,18 +84,6 @@ class Gateway:
         return application
 
     # Start and stop.
-
-    async def start(
-        self,
-        host: str,
-        port: int,
-        *,
-        shares_port: bool = False,
-        tls: ssl.SSLContext | None = None,
-        limits: Limits | None = None,
-    ) -> int:
-        """Start serving: see `HttpListener.start`."""
-        return await self._listener.start(host, port, shares_port=shares_port, tls=tls, limits=limits)
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions."""

@@ -10,7 +10,6 @@ without its client. Starting raises `OSError` for an unusable address.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -33,7 +32,6 @@ from ..http.http_listener import HttpListener, expect_nothing
 from ..http.request_bodies import HttpLimits
 from ..http.request_checks import consumer_of_request, require_own_name, require_own_origin
 from ..metrics.instrumentation import Instrumentation
-from ..system.limits import Limits
 from ..system.logs import Log
 from ..system.request_ids import HEADER
 from ..wire.status import LONGEST_MESSAGE
@@ -106,7 +104,7 @@ class SqsEndpoint:
         self._log = log
         self._watch = watch
         self._authenticator = authenticator
-        self._guard = access_control
+        self._access_control = access_control
         self._url = url
         self._operations = SqsOperations(app, memory, clock)
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
@@ -118,20 +116,9 @@ class SqsEndpoint:
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=expect_nothing)
         self._listener = HttpListener(application, context.http_limits, log, self._refuse_head)
+        self.start = self._listener.start
 
     # Start and stop.
-
-    async def start(
-        self,
-        host: str,
-        port: int,
-        *,
-        shares_port: bool = False,
-        tls: ssl.SSLContext | None = None,
-        limits: Limits | None = None,
-    ) -> int:
-        """Start serving: see `HttpListener.start`."""
-        return await self._listener.start(host, port, shares_port=shares_port, tls=tls, limits=limits)
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions: end the long polls whose callers have lost theirs."""
@@ -254,14 +241,14 @@ class SqsEndpoint:
             return
 
         def check() -> None:
-            caller = Caller(self._authenticator.still_known(request), self._guard)
+            caller = Caller(self._authenticator.still_known(request), self._access_control)
             caller.require(Permission.RECEIVE, queue_of_url(queue))
 
         self._receiving[task] = check
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
     def _caller(self, request: web.Request, asked: _SqsRequest) -> SqsCaller:
-        caller = Caller(asked.claim.identity, self._guard)
+        caller = Caller(asked.claim.identity, self._access_control)
         return SqsCaller(
             caller.identity,
             caller.access,
