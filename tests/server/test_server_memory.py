@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import resource
 import weakref
 from collections.abc import AsyncIterator
 from mmap import ACCESS_READ, MAP_ANONYMOUS, MAP_PRIVATE, PAGESIZE, mmap
@@ -222,6 +224,18 @@ async def test_a_budget_is_shared_by_connections_and_given_back() -> None:
     assert budget.used == 0
     # Or else it could never be sent.
     assert budget.fits("a", 300 * MIB)
+
+
+def test_memory_is_measured_where_no_descriptor_is_left() -> None:
+    assert anonymous()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.open("/proc/self/statm", os.O_RDONLY)
+        assert anonymous()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_anonymous_memory_is_measured_and_mapped_files_are_not(tmp_path: Path) -> None:

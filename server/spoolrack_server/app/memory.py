@@ -338,13 +338,23 @@ def default_watermark(part: float, processes: int) -> int:
 
 def anonymous() -> int | None:
     """Return the bytes of this process that are no mapped files; None: the system doesn't tell, or not
-    now, without a descriptor."""
+    now, without a descriptor.
+
+    The file stays open: the event loop reads it ten times a second, also where no descriptor is left.
+    """
+    process = os.getpid()
     try:
-        with open("/proc/self/statm", "rb", buffering=0) as file:
-            _, resident, files, *_ = file.read(200).split()
+        file = _STATM.get(process)
+        if file is None:
+            file = _STATM[process] = os.open("/proc/self/statm", os.O_RDONLY)
+        _, resident, files, *_ = os.pread(file, 200, 0).split()
     except OSError:
         return None
     return (int(resident) - int(files)) * _PAGE
+
+
+_STATM: Final[dict[int, int]] = {}
+"""The descriptor of a process: one that was forked reads its own."""
 
 
 def trim() -> None:
