@@ -11,7 +11,7 @@ from .._client_context import ClientContext
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Threads, run
-from .._transports.url import open_transport
+from .._transports.url import Routing, open_transport
 from .._values import Seconds
 from ..aio._client import ClientState
 from .batch import Batch
@@ -25,11 +25,16 @@ def connect(
     *,
     timeout: Seconds = 30.0,
     retry: RetryPolicy | None = None,
+    routing: Routing | None = None,
     **credentials: Unpack[CredentialOptions],
 ) -> Client:
     """Return a client of the server at `url`: `host:port` or `grpc://host:port`, with TLS
     `grpcs://host:port`; or, without a server, of the root `file:///the/root` or the vsqs folder
     `vsqs:///queue/folder`.
+
+    The servers of all shards are named in order, with commas: `a:50051,b:50051,c:50051`. Each queue's
+    calls go to its shard; a shard that is away fails the calls on its own queues. `routing="header"` is
+    for a proxy that routes by queues: each call carries the tag of its queue as `x-spoolrack-queue`.
 
     No connection is made here: the first call connects, or opens the root. `timeout` bounds each call
     that has none of its own, all retries included. `token`, `ca`, `certificate` and `key` identify the
@@ -37,7 +42,7 @@ def connect(
     or with `insecure=True`. Raises `InvalidUrl` and `InvalidCredentials`.
     """
     runtime = Threads()
-    transport = open_transport(url, runtime, **credentials)
+    transport = open_transport(url, runtime, routing, **credentials)
     client = Client(transport, runtime, timeout=timeout, retry=retry)
     _left_open.add(client._context)
     return client

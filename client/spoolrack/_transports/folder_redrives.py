@@ -45,7 +45,7 @@ class FolderRedrives:
         )
         return _redrive(await self._calls.submit(request, timeout))
 
-    async def get(self, id: str, *, timeout: float) -> Redrive:
+    async def get(self, id: str, *, queue: str, timeout: float) -> Redrive:
         return _redrive(await self._calls.query(lambda store: store.redrive(id.lower()), timeout))
 
     async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
@@ -56,7 +56,7 @@ class FolderRedrives:
             timeout,
         )
 
-    async def cancel(self, id: str, *, timeout: float) -> Redrive:
+    async def cancel(self, id: str, *, queue: str, timeout: float) -> Redrive:
         return _redrive(await self._calls.submit(ops.CancelRedrive(id=id.lower()), timeout))
 
 

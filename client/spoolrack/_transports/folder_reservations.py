@@ -76,7 +76,13 @@ class FolderReservations:
         return None if made is None else _reservation(made)
 
     async def extend(
-        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
+        self,
+        stream: str,
+        sequence_number: int,
+        *,
+        queue: str,
+        visibility_timeout: float | None,
+        timeout: float,
     ) -> Reservation:
         request = ops.ExtendReservation(
             stream=stream,
@@ -85,20 +91,26 @@ class FolderReservations:
         )
         return _reservation(await self._calls.submit(request, timeout))
 
-    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> FolderPages:
+    def read(
+        self, stream: str, sequence_number: int, *, queue: str, begin: int, end: int
+    ) -> FolderPages:
         return FolderPages(self._calls, stream, sequence_number, begin, end)
 
-    async def commit(self, stream: str, last_sequence_number: int, *, timeout: float) -> CommitResult:
+    async def commit(
+        self, stream: str, last_sequence_number: int, *, queue: str, timeout: float
+    ) -> CommitResult:
         request = ops.CommitReservations(stream=stream, last_sequence_number=last_sequence_number)
         committed = await self._calls.submit(request, timeout)
         return CommitResult(
             deleted_count=committed.messages, lost_sequence_numbers=tuple(committed.lost)
         )
 
-    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
+    async def release(self, stream: str, sequence_number: int, *, queue: str, timeout: float) -> None:
         await self._calls.submit(ops.Release(stream=stream, sequence_number=sequence_number), timeout)
 
-    async def get(self, stream: str, sequence_number: int, *, timeout: float) -> Reservation:
+    async def get(
+        self, stream: str, sequence_number: int, *, queue: str, timeout: float
+    ) -> Reservation:
         return _reservation(
             await self._calls.query(lambda store: store.reservation(stream, sequence_number), timeout)
         )

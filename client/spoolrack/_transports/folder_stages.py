@@ -47,6 +47,7 @@ class FolderStaging:
         epoch: int,
         stages: Sequence[str],
         *,
+        queue: str,
         epoch_retention: float | None,
         timeout: float,
     ) -> PublishResult:
@@ -63,10 +64,10 @@ class FolderStaging:
             last_epoch=published.last_epoch,
         )
 
-    async def abort(self, stage: str, *, timeout: float) -> int:
+    async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
         return await self._calls.submit(ops.Abort(stage=stage), timeout)
 
-    async def get(self, stage: str, *, timeout: float) -> StageInfo:
+    async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo:
         return _info(await self._calls.query(lambda store: store.stage(stage), timeout))
 
     async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:

@@ -46,7 +46,7 @@ class GrpcRedrives:
         )
         return _redrive(response.redrive)
 
-    async def get(self, id: str, *, timeout: float) -> Redrive:
+    async def get(self, id: str, *, queue: str, timeout: float) -> Redrive:
         response = await self._calls.unary(
             self._calls.stub.GetRedrive, pb.GetRedriveRequest(id=id), pb.GetRedriveResponse, timeout
         )
@@ -62,7 +62,7 @@ class GrpcRedrives:
             next_token=response.next_page_token,
         )
 
-    async def cancel(self, id: str, *, timeout: float) -> Redrive:
+    async def cancel(self, id: str, *, queue: str, timeout: float) -> Redrive:
         request = pb.CancelRedriveRequest(id=id)
         response = await self._calls.unary(
             self._calls.stub.CancelRedrive, request, pb.CancelRedriveResponse, timeout

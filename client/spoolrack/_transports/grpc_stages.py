@@ -47,6 +47,7 @@ class GrpcStaging:
         epoch: int,
         stages: Sequence[str],
         *,
+        queue: str,
         epoch_retention: float | None,
         timeout: float,
     ) -> PublishResult:
@@ -65,14 +66,14 @@ class GrpcStaging:
             last_epoch=response.last_epoch,
         )
 
-    async def abort(self, stage: str, *, timeout: float) -> int:
+    async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
         request = pb.AbortStageRequest(stage=stage)
         response = await self._calls.unary(
             self._calls.stub.AbortStage, request, pb.AbortStageResponse, timeout
         )
         return response.message_count
 
-    async def get(self, stage: str, *, timeout: float) -> StageInfo:
+    async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo:
         request = pb.GetStageRequest(stage=stage)
         response = await self._calls.unary(
             self._calls.stub.GetStage, request, pb.GetStageResponse, timeout

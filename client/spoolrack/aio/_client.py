@@ -16,7 +16,7 @@ from .._runtime import Runtime, Tasks
 from .._settings import Settings
 from .._stage_values import BatchOptions
 from .._transports import ClientTransport
-from .._transports.url import open_transport
+from .._transports.url import Routing, open_transport
 from .._values import QueueInfo, Seconds
 from ._batch import Batch
 from ._pagination import items
@@ -33,11 +33,14 @@ def connect(
     *,
     timeout: Seconds = 30.0,
     retry: RetryPolicy | None = None,
+    routing: Routing | None = None,
     **credentials: Unpack[CredentialOptions],
 ) -> Client:
     """Return a client of the server at `url`, for the running event loop: see `spoolrack.connect`."""
     runtime = Tasks()
-    return Client(open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry)
+    return Client(
+        open_transport(url, runtime, routing, **credentials), runtime, timeout=timeout, retry=retry
+    )
 
 
 class ClientState:

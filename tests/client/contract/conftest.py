@@ -43,6 +43,20 @@ def grpc_world() -> Iterator[World]:
 
 
 @contextlib.contextmanager
+def shards_world() -> Iterator[World]:
+    """Three servers, each with the queues of a shard."""
+    clock = manual_clock()
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(running_server(clock=clock)) for _ in range(3)]
+        url = ",".join(server.url for server in servers)
+        yield World(
+            connect=lambda: spoolrack.connect(url),
+            connect_aio=lambda: aio.connect(url),
+            advance_millis=clock.advance,
+        )
+
+
+@contextlib.contextmanager
 def folder_world() -> Iterator[World]:
     clock = manual_clock()
     with open_root(clock=clock) as root:
@@ -73,7 +87,7 @@ def vsqs_world() -> Iterator[World]:
         )
 
 
-WORLDS = {"grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
+WORLDS = {"grpc": grpc_world, "shards": shards_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
     "file": {"calls of limited size"},
     "vsqs": {
