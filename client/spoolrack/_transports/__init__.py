@@ -90,9 +90,11 @@ class StagingTransport(Protocol):
         stages: Sequence[str],
         *,
         queue: str,
+        message_count: int,
         epoch_retention: float | None,
         timeout: float,
-    ) -> PublishResult: ...
+    ) -> PublishResult:
+        """Publish stages. `message_count`: how many messages they must have; 0: not compared."""
 
     async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
         """Drop a stage; answers how many messages it had."""

@@ -48,6 +48,7 @@ class FolderStaging:
         stages: Sequence[str],
         *,
         queue: str,
+        message_count: int,
         epoch_retention: float | None,
         timeout: float,
     ) -> PublishResult:

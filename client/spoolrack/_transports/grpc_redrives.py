@@ -48,7 +48,10 @@ class GrpcRedrives:
 
     async def get(self, id: str, *, queue: str, timeout: float) -> Redrive:
         response = await self._calls.unary(
-            self._calls.stub.GetRedrive, pb.GetRedriveRequest(id=id), pb.GetRedriveResponse, timeout
+            self._calls.stub.GetRedrive,
+            pb.GetRedriveRequest(id=id, queue=queue),
+            pb.GetRedriveResponse,
+            timeout,
         )
         return _redrive(response.redrive)
 
@@ -63,7 +66,7 @@ class GrpcRedrives:
         )
 
     async def cancel(self, id: str, *, queue: str, timeout: float) -> Redrive:
-        request = pb.CancelRedriveRequest(id=id)
+        request = pb.CancelRedriveRequest(id=id, queue=queue)
         response = await self._calls.unary(
             self._calls.stub.CancelRedrive, request, pb.CancelRedriveResponse, timeout
         )

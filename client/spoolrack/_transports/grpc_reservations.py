@@ -77,6 +77,7 @@ class GrpcReservations:
     ) -> Reservation:
         request = pb.ExtendReservationRequest(
             stream=stream,
+            queue=queue,
             sequence_number=sequence_number,
             visibility_timeout=convert.optional_duration(visibility_timeout),
         )
@@ -87,14 +88,20 @@ class GrpcReservations:
 
     def read(self, stream: str, sequence_number: int, *, queue: str, begin: int, end: int) -> GrpcPages:
         request = pb.ReadReservationRequest(
-            stream=stream, sequence_number=sequence_number, begin_index=begin, end_index=end
+            stream=stream,
+            sequence_number=sequence_number,
+            queue=queue,
+            begin_index=begin,
+            end_index=end,
         )
         return GrpcPages(self._calls.frames(self._calls.stub.ReadReservation, request))
 
     async def commit(
         self, stream: str, last_sequence_number: int, *, queue: str, timeout: float
     ) -> CommitResult:
-        request = pb.CommitReservationsRequest(stream=stream, last_sequence_number=last_sequence_number)
+        request = pb.CommitReservationsRequest(
+            stream=stream, last_sequence_number=last_sequence_number, queue=queue
+        )
         response = await self._calls.unary(
             self._calls.stub.CommitReservations, request, pb.CommitReservationsResponse, timeout
         )
@@ -104,7 +111,9 @@ class GrpcReservations:
         )
 
     async def release(self, stream: str, sequence_number: int, *, queue: str, timeout: float) -> None:
-        request = pb.ReleaseReservationRequest(stream=stream, sequence_number=sequence_number)
+        request = pb.ReleaseReservationRequest(
+            stream=stream, sequence_number=sequence_number, queue=queue
+        )
         await self._calls.unary(
             self._calls.stub.ReleaseReservation, request, pb.ReleaseReservationResponse, timeout
         )
@@ -112,7 +121,7 @@ class GrpcReservations:
     async def get(
         self, stream: str, sequence_number: int, *, queue: str, timeout: float
     ) -> Reservation:
-        request = pb.GetReservationRequest(stream=stream, sequence_number=sequence_number)
+        request = pb.GetReservationRequest(stream=stream, sequence_number=sequence_number, queue=queue)
         response = await self._calls.unary(
             self._calls.stub.GetReservation, request, pb.GetReservationResponse, timeout
         )

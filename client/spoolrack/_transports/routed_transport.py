@@ -99,7 +99,8 @@ class ShardedTransport:
         """Return a page of a list over all shards, in the order of `key`, which is that of each shard.
 
         The token holds each shard's place: its own token, the last key that was returned, and whether
-        it didn't answer. Such a shard comes last: the others are listed before it fails the list.
+        it didn't answer. Such a shard comes last: the others are listed before it fails the list, or
+        before its own items, if it has come back.
         """
         shards = self.all
         places: list[Any] = json.loads(token) if token else [["", None, False] for _ in shards]
@@ -214,7 +215,11 @@ class _Reader:
         return getattr(self._reader, operation)
 
     async def next(self) -> Sequence[Envelope]:
-        return await self._shard.noted(self._reader.next(), self.connected)
+        return await self._shard.noted(self._reader.next(), self._is_connected)
+
+    def _is_connected(self) -> bool:
+        connected = getattr(self._reader, "connected", None)
+        return connected is not None and bool(connected())
 
 
 class _Part:
@@ -326,14 +331,11 @@ class _Staging(_ByQueue):
         queue = queue or (known[0] if known else "")
         for each in known:
             check_together(self._whole.home, queue, each)
-        if not queue and stages:
-            shard = await self._shard_of(stages, options["timeout"])
-            if shard is None:
-                # An epoch that was published has no stages any more, and is known where it was.
-                return await self._published(writer, epoch, stages, options)
-            staging = shard.staging
-        else:
-            staging = self.of(queue or writer)
+        shard = None if queue else await self._shard_of(stages, options["timeout"])
+        if not queue and shard is None:
+            # An epoch that was published has no stages any more, and is known where it was.
+            return await self._published(writer, epoch, stages, options)
+        staging = self.of(queue) if shard is None else shard.staging
         published: PublishResult = await staging.publish(writer, epoch, stages, queue=queue, **options)
         for stage in stages:
             self._queues.pop(stage, None)
@@ -363,8 +365,12 @@ class _Staging(_ByQueue):
         answers = await self._whole.together(
             lambda shard: shard.staging.publish(writer, epoch, stages, queue="", **options)
         )
-        published: PublishResult = _only(answers, StageNotFound)
-        return published
+        _only(answers, StageNotFound)
+        failed = [each for _, each in answers if isinstance(each, SpoolrackError) and not stages]
+        if failed:
+            raise _joined(failed)  # The epoch isn't remembered on all shards.
+        results = [each for _, each in answers if isinstance(each, PublishResult)]
+        return max(results, key=lambda result: (result.duplicate, result.last_epoch))
 
     async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
         queue = queue or self._queues.pop(stage, "")
@@ -396,7 +402,7 @@ class _Reservations(_ByQueue):
     def __init__(self, whole: ShardedTransport) -> None:
         super().__init__(whole, "reservations")
 
-    async def _at(self, queue: str, stream: str, timeout: float) -> Any:
+    async def at(self, queue: str, stream: str, timeout: float) -> Any:
         """Return the operations of the shard of a queue, or of the only one that knows the stream."""
         if queue:
             return self.of(queue)
@@ -414,7 +420,7 @@ class _Reservations(_ByQueue):
     async def _call(
         self, operation: str, stream: str, number: int, queue: str, timeout: float, **options: Any
     ) -> Any:
-        at = await self._at(queue, stream, timeout)
+        at = await self.at(queue, stream, timeout)
         if at is not None:
             call = getattr(at, operation)
             return await call(stream, number, queue=queue, timeout=timeout, **options)
@@ -471,9 +477,12 @@ class _SoughtPages:
 
     async def next(self) -> Sequence[Envelope]:
         if self._pages is None:
-            stream, number = self._which
-            found = await self._reservations._call("get", stream, number, queue="", timeout=PATIENCE)
-            self._pages = self._reservations.read(stream, number, queue=found.queue, **self._range)
+            at = await self._reservations.at("", self._which[0], PATIENCE)
+            if at is None:
+                # Committed or lost: the shard that it was on may tell.
+                found = await self._reservations._call("get", *self._which, queue="", timeout=PATIENCE)
+                at = self._reservations.of(found.queue)
+            self._pages = at.read(*self._which, queue="", **self._range)
         page: Sequence[Envelope] = await self._pages.next()
         return page
 
@@ -524,9 +533,9 @@ def _only(answers: Sequence[tuple[Any, Any]], missing: type[SpoolrackError]) -> 
 
 
 def _joined(errors: Sequence[SpoolrackError]) -> SpoolrackError:
-    """Return the first error, with a line for each."""
+    """Return the first error, with the texts of all in lines."""
     joined = copy.copy(errors[0])
-    joined.args = ("\n".join(map(str, errors)),)
+    joined.args = ("\n".join(dict.fromkeys(map(str, errors))),)
     return joined
 
 

@@ -256,6 +256,7 @@ class BatchState:
                     self.epoch,
                     stages,
                     queue=self._queue_of_all,
+                    message_count=self._messages,
                     epoch_retention=_OWN_RETENTION if self._writer is None else self._epoch_retention,
                     timeout=left,
                 ),

@@ -73,7 +73,13 @@ class Staging(Resource[Any]):
         staging = self._context.transport.staging
         return await self._context.call(
             lambda left: staging.publish(
-                writer, epoch, names, queue=queue, epoch_retention=retention, timeout=left
+                writer,
+                epoch,
+                names,
+                queue=queue,
+                message_count=0,
+                epoch_retention=retention,
+                timeout=left,
             ),
             timeout,
         )
