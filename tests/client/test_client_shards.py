@@ -27,7 +27,7 @@ from spoolrack.errors import (
     Unreachable,
     Unsupported,
 )
-from spoolrack.testing import RunningServer, running_server
+from spoolrack.testing import RunningServer, RunningShards, running_shards
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 from tests.client.odd_server import sent
@@ -39,13 +39,9 @@ OF = {shard: next(name for name in NAMES if shard_of(name, 3) == shard) for shar
 
 
 @pytest.fixture
-def servers() -> Iterator[list[RunningServer]]:
-    with contextlib.ExitStack() as stack:
-        yield [stack.enter_context(running_server()) for _ in range(3)]
-
-
-def url_of(servers: list[RunningServer]) -> str:
-    return ",".join(server.url for server in servers)
+def shards() -> Iterator[RunningShards]:
+    with running_shards(3) as shards:
+        yield shards
 
 
 @contextlib.contextmanager
@@ -80,24 +76,24 @@ def listed(client: spoolrack.Client) -> tuple[list[str], SpoolrackError | None]:
 
 
 async def test_each_queue_is_on_its_shard_and_lists_are_merged_in_order(
-    servers: list[RunningServer],
+    shards: RunningShards,
 ) -> None:
-    async with aio.connect(url_of(servers)) as client:
+    async with aio.connect(shards.url) as client:
         for name in NAMES:
             await client.create_queue(name)
         assert [queue.name async for queue in client.list_queues()] == sorted(NAMES)
         mail = [queue.name async for queue in client.list_queues("mail")]
         assert mail == sorted(name for name in NAMES if name.startswith("mail"))
-    with spoolrack.connect(url_of(servers)) as blocking:
+    with shards.client() as blocking:
         assert [queue.name for queue in blocking.list_queues()] == sorted(NAMES)
-    for number, server in enumerate(servers):
+    for number, server in enumerate(shards.servers):
         assert queues_of(server) == sorted(name for name in NAMES if shard_of(name, 3) == number)
 
 
 def test_a_batch_over_two_shards_is_refused_before_anything_is_sent(
-    servers: list[RunningServer],
+    shards: RunningShards,
 ) -> None:
-    with spoolrack.connect(url_of(servers)) as client:
+    with shards.client() as client:
         for name in (OF[0], OF[1], f"{OF[0]}--audit"):
             client.create_queue(name)
         words = rf"{OF[0]} \(tag {OF[0]}\) is on shard 0/3 .* {OF[1]} \(tag {OF[1]}\) is on shard 1/3"
@@ -114,8 +110,8 @@ def test_a_batch_over_two_shards_is_refused_before_anything_is_sent(
         assert [client.queue(name).info().counts.ready_count for name in (OF[0], OF[1])] == [1, 0]
 
 
-def test_stages_of_two_shards_are_not_published_by_halves(servers: list[RunningServer]) -> None:
-    with spoolrack.connect(url_of(servers)) as client, spoolrack.connect(url_of(servers)) as other:
+def test_stages_of_two_shards_are_not_published_by_halves(shards: RunningShards) -> None:
+    with shards.client() as client, shards.client() as other:
         for shard in (0, 1):
             client.create_queue(OF[shard])
             client.staging.stage(f"s{shard}", 0, OF[shard], ["a"])
@@ -127,9 +123,9 @@ def test_stages_of_two_shards_are_not_published_by_halves(servers: list[RunningS
 
 
 def test_a_call_by_an_id_finds_its_shard_with_its_queue_and_without(
-    servers: list[RunningServer],
+    shards: RunningShards,
 ) -> None:
-    with spoolrack.connect(url_of(servers)) as client, spoolrack.connect(url_of(servers)) as other:
+    with shards.client() as client, shards.client() as other:
         for name in OF.values():
             client.create_queue(name)
             client.queue(name).send_many(["a", "b"])
@@ -155,8 +151,8 @@ def test_a_call_by_an_id_finds_its_shard_with_its_queue_and_without(
                 call()
 
 
-def test_a_stream_that_two_shards_know_needs_its_queue(servers: list[RunningServer]) -> None:
-    with spoolrack.connect(url_of(servers)) as client:
+def test_a_stream_that_two_shards_know_needs_its_queue(shards: RunningShards) -> None:
+    with shards.client() as client:
         for shard in (0, 2):
             client.create_queue(OF[shard])
             client.queue(OF[shard]).send("a")
@@ -168,18 +164,18 @@ def test_a_stream_that_two_shards_know_needs_its_queue(servers: list[RunningServ
 
 
 def test_a_shard_that_is_away_fails_its_own_queues_alone_and_says_which_it_is(
-    servers: list[RunningServer],
+    shards: RunningShards,
 ) -> None:
-    with spoolrack.connect(url_of(servers), retry=ONCE, timeout=10) as client:
+    with spoolrack.connect(shards.url, retry=ONCE, timeout=10) as client:
         for name in OF.values():
             client.create_queue(name)
-        servers[1].stop()
+        shards.servers[1].stop()
         for _ in range(2):
             with pytest.raises(Unreachable) as raised:
                 client.queue(OF[1]).send("a")
-            assert f"Shard 1/3 at {servers[1].url} has been away for " in str(raised.value)
+            assert f"Shard 1/3 at {shards.servers[1].url} has been away for " in str(raised.value)
         facts = raised.value.metadata
-        assert (facts["shard"], facts["shards"], facts["address"]) == ("1", "3", servers[1].url)
+        assert (facts["shard"], facts["shards"], facts["address"]) == ("1", "3", shards.servers[1].url)
         for shard in (0, 2):
             client.queue(OF[shard]).send("a")
             assert len(client.queue(OF[shard]).receive()) == 1
@@ -187,18 +183,18 @@ def test_a_shard_that_is_away_fails_its_own_queues_alone_and_says_which_it_is(
         assert names == sorted([OF[0], OF[2]])
         assert isinstance(error, Unreachable)
         assert str(error).startswith("Shard 1/3 at ")
-        servers[1].start()
-        with spoolrack.connect(url_of(servers)) as patient:
+        shards.servers[1].start()
+        with shards.client() as patient:
             names, error = listed(patient)
             assert (sorted(names), error) == (sorted(OF.values()), None)
 
 
 def test_a_shard_that_says_nothing_delays_no_other(
-    servers: list[RunningServer], monkeypatch: pytest.MonkeyPatch
+    shards: RunningShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routed_transport, "PATIENCE", 0.5)
     with silent_server() as silent:
-        url = f"{servers[0].url},{servers[1].url},{silent}"
+        url = f"{shards.servers[0].url},{shards.servers[1].url},{silent}"
         with spoolrack.connect(url, retry=ONCE, timeout=2) as client:
             for shard in (0, 1):
                 client.create_queue(OF[shard])

@@ -293,6 +293,8 @@ class BatchState:
                 lambda left: self._staging.abort(self._stage, queue=self._queue_of_all, timeout=left),
                 CLEANUP_TIMEOUT,
             )
+        except StageNotFound:
+            pass  # Its only chunk was refused, or it has expired.
         except SpoolrackError as error:
             log.warning("stage %s is left until it expires: %s", self._stage, error)
 

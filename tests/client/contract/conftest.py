@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import spoolrack
 from spoolrack import aio, vsqs
-from spoolrack.testing import manual_clock, open_root, running_server
+from spoolrack.testing import manual_clock, open_root, running_server, running_shards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,12 +46,10 @@ def grpc_world() -> Iterator[World]:
 def shards_world() -> Iterator[World]:
     """Three servers, each with the queues of a shard."""
     clock = manual_clock()
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(running_server(clock=clock)) for _ in range(3)]
-        url = ",".join(server.url for server in servers)
+    with running_shards(3, clock=clock) as shards:
         yield World(
-            connect=lambda: spoolrack.connect(url),
-            connect_aio=lambda: aio.connect(url),
+            connect=shards.client,
+            connect_aio=lambda: aio.connect(shards.url),
             advance_millis=clock.advance,
         )
 
