@@ -52,9 +52,11 @@ class ShardedTransport:
     def __init__(self, transports: Sequence[Any], runtime: Runtime) -> None:
         self._runtime = runtime
         count = len(transports)
-        self._shards = [_Shard(each, number, count, runtime) for number, each in enumerate(transports)]
-        self.staging, self.reservations = _Staging(self), _Reservations(self)
-        self.redrives, self.schedules = _Redrives(self), _Schedules(self)
+        self._shards = [
+            _ShardTransport(each, number, count, runtime) for number, each in enumerate(transports)
+        ]
+        self.staging, self.reservations = _RoutedStaging(self), _RoutedReservations(self)
+        self.redrives, self.schedules = _RoutedRedrives(self), _RoutedSchedules(self)
         self.files = _ByQueue(self, "files")
 
     @property
@@ -205,10 +207,10 @@ class HeaderTransport(ShardedTransport):
             await each.close()
 
 
-class _Reader:
+class _ShardReader:
     """A stream or a read of a shard: its errors are the shard's."""
 
-    def __init__(self, reader: Any, shard: _Shard) -> None:
+    def __init__(self, reader: Any, shard: _ShardTransport) -> None:
         self._reader, self._shard = reader, shard
 
     def __getattr__(self, operation: str) -> Any:
@@ -222,24 +224,24 @@ class _Reader:
         return connected is not None and bool(connected())
 
 
-class _Part:
+class _ShardOperations:
     """Operations of a shard: their errors name it."""
 
-    def __init__(self, operations: Any, shard: _Shard) -> None:
+    def __init__(self, operations: Any, shard: _ShardTransport) -> None:
         self._operations, self._shard = operations, shard
 
-    def read(self, *given: Any, **named: Any) -> _Reader:
-        return _Reader(self._operations.read(*given, **named), self._shard)
+    def read(self, *given: Any, **named: Any) -> _ShardReader:
+        return _ShardReader(self._operations.read(*given, **named), self._shard)
 
-    def stream(self, *given: Any, **named: Any) -> _Reader:
-        return _Reader(self._operations.stream(*given, **named), self._shard)
+    def stream(self, *given: Any, **named: Any) -> _ShardReader:
+        return _ShardReader(self._operations.stream(*given, **named), self._shard)
 
     def __getattr__(self, operation: str) -> Any:
         call = getattr(self._operations, operation)
         return lambda *given, **named: self._shard.noted(call(*given, **named))
 
 
-class _Shard(_Part):
+class _ShardTransport(_ShardOperations):
     """A shard's transport."""
 
     def __init__(self, transport: Any, number: int, count: int, runtime: Runtime) -> None:
@@ -248,11 +250,11 @@ class _Shard(_Part):
         self._facts = {"shard": str(number), "shards": str(count), "address": transport.target}
         self._away_since: float | None = None
         self.target: str = transport.target
-        self.staging = _Part(transport.staging, self)
-        self.reservations = _Part(transport.reservations, self)
-        self.redrives = _Part(transport.redrives, self)
-        self.schedules = _Part(transport.schedules, self)
-        self.files = _Part(transport.files, self)
+        self.staging = _ShardOperations(transport.staging, self)
+        self.reservations = _ShardOperations(transport.reservations, self)
+        self.redrives = _ShardOperations(transport.redrives, self)
+        self.schedules = _ShardOperations(transport.schedules, self)
+        self.files = _ShardOperations(transport.files, self)
 
     def __str__(self) -> str:
         return self._name
@@ -308,7 +310,7 @@ class _ByQueue:
         return await self._whole.merged(fetch, key, token, timeout)
 
 
-class _Staging(_ByQueue):
+class _RoutedStaging(_ByQueue):
     def __init__(self, whole: ShardedTransport) -> None:
         super().__init__(whole, "staging")
         self._queues: dict[str, str] = {}
@@ -398,7 +400,7 @@ class _Staging(_ByQueue):
         return await self.listed("list_stages", lambda stage: [stage.name], token, timeout)
 
 
-class _Reservations(_ByQueue):
+class _RoutedReservations(_ByQueue):
     def __init__(self, whole: ShardedTransport) -> None:
         super().__init__(whole, "reservations")
 
@@ -469,7 +471,7 @@ class _SoughtPages:
     """A read of a reservation whose shard is looked for first."""
 
     def __init__(
-        self, reservations: _Reservations, stream: str, number: int, begin: int, end: int
+        self, reservations: _RoutedReservations, stream: str, number: int, begin: int, end: int
     ) -> None:
         self._reservations, self._which = reservations, (stream, number)
         self._range = {"begin": begin, "end": end}
@@ -491,7 +493,7 @@ class _SoughtPages:
             self._pages.cancel()
 
 
-class _Redrives(_ByQueue):
+class _RoutedRedrives(_ByQueue):
     def __init__(self, whole: ShardedTransport) -> None:
         super().__init__(whole, "redrives")
 
@@ -513,7 +515,7 @@ class _Redrives(_ByQueue):
         return await self.listed("list_redrives", lambda each: [each.id], token, timeout, queue=queue)
 
 
-class _Schedules(_ByQueue):
+class _RoutedSchedules(_ByQueue):
     def __init__(self, whole: ShardedTransport) -> None:
         super().__init__(whole, "schedules")
 
