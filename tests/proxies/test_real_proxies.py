@@ -55,7 +55,8 @@ def make(request: pytest.FixtureRequest, server: RealServer, tmp_path: Path) -> 
     reason = why_not(request.param)
     if reason is not None:
         pytest.skip(reason)
-    return lambda **more: RealProxy(request.param, server.port, tmp_path, **more)
+    servers = {("127.0.0.1", 50051): server.port}
+    return lambda **more: RealProxy(request.param, servers, tmp_path, **more)
 
 
 class Consumers:
