@@ -1,4 +1,4 @@
-"""The server, the client and the rule of docs/shards.md name the same shard."""
+"""The server, the client and the rule of docs/how-to/shards.md name the same shard."""
 
 from __future__ import annotations
 
