@@ -6,23 +6,23 @@ its own queues, and no call goes to another.
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import grpc
 import pytest
-from spoolrack.v1 import queue_pb2
 from spoolrack.v1 import queue_service_pb2 as pb
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
-from spoolrack_store.model.shards import shard_of, tag_of
+from spoolrack_store.model.shards import shard_of
 
 from tests import CHECKOUT
 from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, free_port, why_not
+from tests.proxies.stub_calls import create, open_at_a_time, told
 from tests.support.real_server import RealServer
 from tests.support.waiting import until
 
@@ -33,7 +33,6 @@ VECTORS: Final = [
     each["queue"]
     for each in json.loads((CHECKOUT / "tests" / "vectors" / "shards.json").read_text())["vectors"]
 ]
-HEADER: Final = "x-spoolrack-queue"
 
 
 class Servers:
@@ -103,19 +102,6 @@ def make(kind: str, servers: Servers, tmp_path: Path) -> Make:
 
 def right(queues: list[str]) -> dict[str, list[int]]:
     return {queue: [shard_of(queue, SHARDS)] for queue in queues}
-
-
-def told(queue: str) -> tuple[tuple[str, str], ...]:
-    """Return the metadata by which a proxy finds the queue's shard."""
-    return ((HEADER, tag_of(queue)),)
-
-
-def create(stub: QueueServiceStub, queue: str) -> Any:
-    return stub.CreateQueue(
-        pb.CreateQueueRequest(queue=queue_pb2.Queue(name=queue)),
-        metadata=told(queue),
-        timeout=PATIENCE,
-    )
 
 
 def test_a_call_of_grpc_goes_to_the_shard_of_its_queue(make: Make, servers: Servers) -> None:
@@ -241,10 +227,12 @@ def test_a_body_of_sqs_may_be_large(kind: str, make: Make, servers: Servers) -> 
                 assert status == 200, (answer, len(body), *parameters)
 
 
-def stubbornly_unavailable(call: Callable[[], object]) -> None:
+def code_of(call: Callable[[], object]) -> grpc.StatusCode:
+    """Return what the call is refused with, which it must be."""
     with pytest.raises(grpc.RpcError) as refused:
         call()
-    assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+    code: grpc.StatusCode = refused.value.code()
+    return code
 
 
 def test_a_dead_shard_costs_its_own_queues_and_no_call_goes_to_another(
@@ -265,8 +253,12 @@ def test_a_dead_shard_costs_its_own_queues_and_no_call_goes_to_another(
                 }
                 if number == dead:
                     assert statuses <= {502, 503}
-                    stubbornly_unavailable(lambda: create(stub, queue))  # noqa: B023  # called in this round
-                    stubbornly_unavailable(lambda: list(streamed(stub, queue)))  # noqa: B023
+                    assert code_of(partial(create, stub, queue)) is grpc.StatusCode.UNAVAILABLE
+                    # HAProxy resets a request that isn't complete; the Python client reads both alike.
+                    assert code_of(lambda: list(streamed(stub, queue))) in (  # noqa: B023
+                        grpc.StatusCode.UNAVAILABLE,
+                        grpc.StatusCode.CANCELLED,
+                    )
                 else:
                     assert statuses == {200, 201}
                     create(stub, queue)
@@ -289,26 +281,5 @@ def comes_back(stub: QueueServiceStub, queue: str) -> bool:
 
 
 async def test_300_streams_of_one_connection_are_open_at_a_time(make: Make, servers: Servers) -> None:
-    queues = [f"stream-{n}" for n in range(300)]
     with make() as proxy:
-        async with grpc.aio.insecure_channel(proxy.url) as channel:
-            stub = QueueServiceStub(channel)
-            await asyncio.gather(*(create(stub, queue) for queue in queues))
-            calls = [stub.StreamReceive(metadata=told(queue), timeout=PATIENCE) for queue in queues]
-            for queue, call in zip(queues, calls, strict=True):
-                await call.write(pb.StreamReceiveRequest(start=pb.ReceiveStart(queue=queue)))
-            # Each has begun before the first message is sent.
-            for queue in queues:
-                await stub.Send(
-                    pb.SendRequest(
-                        queue=queue, messages=[queue_pb2.OutgoingMessage(body=queue.encode())]
-                    ),
-                    metadata=told(queue),
-                    timeout=PATIENCE,
-                )
-            for queue, call in zip(queues, calls, strict=True):
-                answer = await call.read()
-                assert isinstance(answer, pb.StreamReceiveResponse)
-                (message,) = answer.received.messages
-                assert message.body == queue.encode()
-                call.cancel()
+        await open_at_a_time(proxy.url, 300)
