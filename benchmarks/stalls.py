@@ -135,7 +135,7 @@ class Place:
         os.sync()
 
     def client(self) -> spoolrack.Client:
-        return spoolrack.connect(self.url, timeout=120)
+        return spoolrack.connect(self.url, timeout=1_200)
 
 
 def fill(queue: spoolrack.Queue, count: int) -> None:
