@@ -56,6 +56,8 @@ class FolderStaging:
             writer=writer,
             epoch=epoch,
             stages=stages,
+            queue=queue,
+            messages=message_count,
             epoch_retention=_span(epoch_retention, ops.DEFAULT_EPOCH_RETENTION),
         )
         published = await self._calls.submit(request, timeout)
@@ -66,10 +68,10 @@ class FolderStaging:
         )
 
     async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
-        return await self._calls.submit(ops.Abort(stage=stage), timeout)
+        return await self._calls.submit(ops.Abort(stage=stage, queue=queue), timeout)
 
     async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo:
-        return _info(await self._calls.query(lambda store: store.stage(stage), timeout))
+        return _info(await self._calls.query(lambda store: store.stage(stage, queue), timeout))
 
     async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         return await self._calls.page(

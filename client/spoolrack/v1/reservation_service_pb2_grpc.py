@@ -121,10 +121,10 @@ class ReservationServiceServicer(object):
     def CommitReservations(self, request, context):
         """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
         `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        of the stream's last commit, or a commit of a reservation that was part of it, is a success. Any other
-        number up to that of the last commit fails with RESERVATION_COMMITTED: whether that reservation was made
-        on this server is not remembered. A number above it that was never reserved, or ended more than 30 days
-        ago, fails with RESERVATION_NOT_FOUND.
+        is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
+        committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
+        was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
+        days ago, fails with RESERVATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -58,10 +58,10 @@ class ReservationServiceStub:
     CommitReservations: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]
     """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
     `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-    of the stream's last commit, or a commit of a reservation that was part of it, is a success. Any other
-    number up to that of the last commit fails with RESERVATION_COMMITTED: whether that reservation was made
-    on this server is not remembered. A number above it that was never reserved, or ended more than 30 days
-    ago, fails with RESERVATION_NOT_FOUND.
+    is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
+    committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
+    was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
+    days ago, fails with RESERVATION_NOT_FOUND.
     """
     ReleaseReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]
     """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
@@ -104,10 +104,10 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     CommitReservations: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]  # type: ignore[assignment]
     """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
     `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-    of the stream's last commit, or a commit of a reservation that was part of it, is a success. Any other
-    number up to that of the last commit fails with RESERVATION_COMMITTED: whether that reservation was made
-    on this server is not remembered. A number above it that was never reserved, or ended more than 30 days
-    ago, fails with RESERVATION_NOT_FOUND.
+    is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
+    committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
+    was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
+    days ago, fails with RESERVATION_NOT_FOUND.
     """
     ReleaseReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]  # type: ignore[assignment]
     """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
@@ -171,10 +171,10 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_reservation_service_pb2.CommitReservationsResponse, _abc.Awaitable[_reservation_service_pb2.CommitReservationsResponse]]:
         """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
         `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        of the stream's last commit, or a commit of a reservation that was part of it, is a success. Any other
-        number up to that of the last commit fails with RESERVATION_COMMITTED: whether that reservation was made
-        on this server is not remembered. A number above it that was never reserved, or ended more than 30 days
-        ago, fails with RESERVATION_NOT_FOUND.
+        is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
+        committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
+        was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
+        days ago, fails with RESERVATION_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

@@ -128,8 +128,8 @@ class StaleReceipt(StoreError):
 
 
 class StageNotFound(StoreError):
-    """There is no stage {stage}: it was published, was aborted, has expired, or was never there.
-    Nothing was published; stage its messages again."""
+    """There is no stage {stage}: it was published, was aborted, has expired, or was never on this
+    server. Nothing was done; to publish its messages, stage them again."""
 
     reason = "STAGE_NOT_FOUND"
 
