@@ -20,7 +20,8 @@ LIVING = sorted([OF[0], OF[2]])
 
 
 @pytest.fixture
-def shards(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningShards]:
+def shards(offline: Spoolrack, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningShards]:
+    # Before `offline` ends: a server that was started again writes to what it captures.
     with running_shards(3) as shards:
         monkeypatch.setenv("SPOOLRACK_URL", shards.url.replace("grpc://", ""))
         with shards.client() as client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+from collections.abc import Callable
 from typing import ClassVar, Self, Unpack
 from weakref import WeakSet
 
@@ -13,10 +14,13 @@ from .._retry import RetryPolicy
 from .._runtime import Threads, run
 from .._transports.url import Routing, open_transport
 from .._values import Seconds
-from ..aio._client import ClientState
+from ..aio._client import ClientState, Queues
+from ..aio._several_queues import Order, SeveralQueues
+from ..aio._worker import WorkerCore, WorkerOptions
 from .batch import Batch
+from .message import Message, MessageStream, Worker
 from .mirroring import blocking, blocking_items, returning
-from .queue import Queue
+from .queue import Queue, awaitable
 from .resources import Redrives, Reservations, Schedules, Staging
 
 
@@ -82,8 +86,37 @@ class Client(ClientState):
     list_queues = blocking_items(aio.Client.list_queues)
     update_queue = blocking(aio.Client.update_queue)
     delete_queue = blocking(aio.Client.delete_queue)
+    messages = returning(aio.Client.messages, MessageStream)
     batch = returning(aio.Client.batch, Batch)
     close = blocking(aio.Client.close)
+
+    def worker(
+        self,
+        queues: Queues,
+        handler: Callable[[Message], object],
+        *,
+        order: Order = "fair",
+        on_error: Callable[[Message, Exception], object] | None = None,
+        **options: Unpack[WorkerOptions],
+    ) -> Worker:
+        """Return a worker that calls `handler` with each message of several queues: see `messages` for
+        `queues` and `order`, and `Queue.worker` for all else."""
+        several = SeveralQueues(self._handle, self._context, queues, order)
+        return Worker(WorkerCore(several, awaitable(handler), on_error, **options))
+
+    def work(
+        self,
+        queues: Queues,
+        handler: Callable[[Message], object],
+        *,
+        order: Order = "fair",
+        on_error: Callable[[Message, Exception], object] | None = None,
+        stop_on_signals: bool = False,
+        **options: Unpack[WorkerOptions],
+    ) -> None:
+        """Run a `worker` here until Ctrl-C, or, if asked, until SIGTERM or SIGINT: see `Worker.run`."""
+        worker = self.worker(queues, handler, order=order, on_error=on_error, **options)
+        worker.run(stop_on_signals=stop_on_signals)
 
     def __enter__(self) -> Self:
         return self
