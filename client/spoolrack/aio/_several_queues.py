@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from .. import _arguments as arguments
 from .._acks import Ack
+from .._message_base import MessageFacts
 from .._runtime import Signal, Started
 from .._stream import EnvelopeStream
 from .._values import Envelope, Seconds
@@ -33,10 +34,6 @@ from ..errors import (
     Unreachable,
 )
 from ._pagination import items
-
-if TYPE_CHECKING:
-    from ._message import BoundMessage
-    from ._queue import QueueHandle
 
 log = logging.getLogger("spoolrack")
 
@@ -66,10 +63,11 @@ class _Member:
 
     rank: tuple[int, str]
     """Its place in the order."""
-    queue: QueueHandle
+    queue: Any
+    """Its handle."""
     stream: EnvelopeStream
     limit: int = 1
-    handed_out: dict[str, tuple[BoundMessage, float]] = field(default_factory=dict)
+    handed_out: dict[str, tuple[MessageFacts, float]] = field(default_factory=dict)
     """By receipt, with the moment at which the lease is over if it isn't extended."""
 
 
@@ -80,7 +78,7 @@ class SeveralQueues:
         self,
         handle_of: Callable[[str], Any],
         context: Any,
-        queues: str | QueueHandle | Iterable[str | QueueHandle],
+        queues: Any,
         order: Order,
     ) -> None:
         if order not in ("fair", "strict"):
@@ -223,7 +221,7 @@ class SeveralStreams:
         # Now that a message has begun it can be told, also if it was decided before.
         member.stream.limit(member.limit)
 
-    def message_of(self, envelope: Envelope) -> BoundMessage:
+    def message_of(self, envelope: Envelope) -> MessageFacts:
         return self._owners[envelope.receipt].handed_out[envelope.receipt][0]
 
     def owner_of(self, receipt: str) -> _Member | None:
