@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, Unpack
 
 from .._credentials import CredentialOptions, credentials_for, refuse_credentials
 from .._runtime import Runtime
+from .._threads import no_fork
 from ..errors import InvalidRequest, InvalidUrl
 from . import ClientTransport
 
@@ -42,6 +43,13 @@ def open_transport(
         raise InvalidUrl(f"{url!r} names no server and no folder, as it is no str: {_KNOWN}.")
     if routing not in (None, "header"):
         raise InvalidRequest(f"routing can't be {routing!r}: use 'header', or leave it out.")
+    with no_fork:
+        return _opened(url, runtime, routing, credentials)
+
+
+def _opened(
+    url: str, runtime: Runtime, routing: Routing | None, credentials: CredentialOptions
+) -> ClientTransport:
     scheme = url.partition("://")[0]
     if routing is not None and (scheme in ("file", "vsqs") or "," in url):
         raise InvalidUrl(
@@ -73,7 +81,12 @@ def open_transport(
 
     routed: Any
     if routing is not None:
-        routed = HeaderTransport(lambda tag: servers[0](((TAG, tag),)), url, runtime)
+
+        def open_tag(tag: str) -> GrpcTransport:
+            with no_fork:
+                return servers[0](((TAG, tag),))
+
+        routed = HeaderTransport(open_tag, url, runtime)
     else:
         count = len(servers)
         shards = [open(((SHARD, f"{number}/{count}"),)) for number, open in enumerate(servers)]
