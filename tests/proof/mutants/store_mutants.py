@@ -1049,8 +1049,8 @@ STORE_MUTANTS: Final = (
         breaks="a set of a strict queue is leased at once: its groups are blocked from then on",
         edits=edit(
             "engine/reserver.py:Reserver._lease_slice",
-            'left if queue.settings.group_order == "strict" else',
-            "",
+            "PORTION if is_only else max",
+            "max",
         ),
         caught_by=(_SETS_SLICED,),
     ),
