@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -142,7 +143,8 @@ class FolderTransport:
         return self._info(await self._calls.submit(request, timeout, make=True))
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        return self._info(await self._calls.query(lambda store: store.queue(name), timeout))
+        queue, shard = await self._calls.query(lambda store: (store.queue(name), store.shard), timeout)
+        return replace(self._info(queue), shard="" if shard is None else str(shard))
 
     async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
         return await self._calls.page(

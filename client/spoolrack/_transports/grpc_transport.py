@@ -6,6 +6,7 @@ Sends and deletes share a stream each.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from google.protobuf.empty_pb2 import Empty
@@ -123,7 +124,7 @@ class GrpcTransport:
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
         request = rpc.GetQueueRequest(name=name)
         response = await self._calls.unary(self._stub.GetQueue, request, rpc.GetQueueResponse, timeout)
-        return convert.queue_info(response.queue)
+        return replace(convert.queue_info(response.queue), shard=response.shard)
 
     async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
         request = rpc.ListQueuesRequest(page_token=token, prefix=prefix)

@@ -164,6 +164,8 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
         entries["obstacles"] = [asdict(each) for each in info.obstacles]
     if info.oldest_leases:
         entries["oldest_leases"] = [_fields_of(each) for each in info.oldest_leases]
+    if info.shard:
+        entries["shard"] = info.shard
     return json.dumps(entries, indent=indent)
 
 

@@ -300,7 +300,9 @@ def describe(connection: Connection, name: str) -> None:
         + _REMEDIES.get(each.reason, "").format(name)
         for each in info.obstacles
     ]
-    print_results(*table_of([info]), "", *(causes or ["Nothing keeps messages from going in or out."]))
+    shard = [f"It is on shard {info.shard}."] if info.shard else []
+    nothing = ["Nothing keeps messages from going in or out."]
+    print_results(*table_of([info]), "", *shard, *(causes or nothing))
     if not info.oldest_leases:
         return
     now = datetime.now(UTC)
