@@ -93,9 +93,10 @@ class FolderDeliveries:
     def report(self, begun: int, max_in_flight: int) -> None:
         credits = self._request.credits
         assert credits is not None
-        was_silent = credits.is_silent
+        # The receive that waits in the store passed over what it may lease now.
+        may_more = credits.is_silent or max_in_flight > credits.limit
         credits.report(begun, max_in_flight)
-        if was_silent and (store := self._store) is not None:
+        if may_more and (store := self._store) is not None:
             store.retry_receives()
 
     def connected(self) -> bool:
@@ -130,6 +131,9 @@ class FolderTransport:
     @property
     def target(self) -> str:
         return self._calls.target
+
+    def home(self, queue: str) -> str:
+        return self.target
 
     async def create_queue(
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float

@@ -39,6 +39,7 @@ from . import (
 )
 from . import grpc_values as convert
 from .grpc_calls import ReportingFrames, open_calls
+from .grpc_channels import Metadata
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
@@ -74,10 +75,16 @@ class GrpcDeliveries:
 class GrpcTransport:
     """`transports.ClientTransport` over one channel to `host:port`."""
 
-    def __init__(self, address: str, runtime: Runtime, credentials: Credentials = NONE) -> None:
+    def __init__(
+        self,
+        address: str,
+        runtime: Runtime,
+        credentials: Credentials = NONE,
+        metadata: Metadata = (),
+    ) -> None:
         self._address = address
         self._credentials = credentials
-        self._calls = open_calls(address, runtime, credentials)
+        self._calls = open_calls(address, runtime, credentials, metadata)
         self._stub = self._calls.stub
         self.staging: StagingTransport = GrpcStaging(self._calls)
         self.reservations: ReservationTransport = GrpcReservations(self._calls)
@@ -101,6 +108,9 @@ class GrpcTransport:
     @property
     def target(self) -> str:
         return f"grpc{'s' if self._credentials.is_secure else ''}://{self._address}"
+
+    def home(self, queue: str) -> str:
+        return self.target
 
     async def create_queue(
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float

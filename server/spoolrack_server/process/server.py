@@ -335,6 +335,7 @@ class Server:
     async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
             return
+        from ..dashboard.assets import dashboard_routes
         from ..http.gateway import Gateway
 
         self._gateway = Gateway(
@@ -347,6 +348,7 @@ class Server:
             self.observer,
             access_files.access_control,
             self._memory,
+            dashboard_routes(),
         )
         self.http_port = await self._listen(self._gateway, self.http_host, self.http_port, access_files)
 
