@@ -1,7 +1,8 @@
 """Errors of the client, each with its own class and stable reason.
 
 A server names the reason of a failure; the table at the end turns it into a class. The last few have
-no reason of a server: they come to be on this side. docs/errors.md shows all of them in one table.
+no reason of a server: they come to be on this side. docs/reference/errors.md shows all of them in one
+table.
 """
 
 from __future__ import annotations

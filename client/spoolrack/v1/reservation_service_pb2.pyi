@@ -129,8 +129,9 @@ class ReserveRequest(_message.Message):
     is reserved for another queue fails with NAME_TAKEN.
     """
     max_messages: _builtins.int
-    """How many messages at most, 1 to 100,000. 0: 1,000. A set comes from 5,000 files at most: messages that
-    were sent one by one have files of their own, and a batch with many gaps counts as several files.
+    """How many messages at most, 1 to 100,000. 0: 1,000. A set comes from 5,000 files at most, in a
+    queue with strict groups from 1,000: messages that were sent one by one have files of their own, and a
+    batch with many gaps counts as several files.
     """
     max_bytes: _builtins.int
     """How many bytes of bodies and attributes at most, but always at least one message. 0: 64 MiB."""

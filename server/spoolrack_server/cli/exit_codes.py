@@ -1,7 +1,7 @@
 """Exit codes, and the one-line text of each error.
 
 The numbers are those of sysexits.h where it has one, so that a script can tell "try again" from "this
-will never work". docs/cli.md lists them.
+will never work". docs/reference/cli.md lists them.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ from .dead_letters import DeadLetters
 from .entries import Entry
 from .leaser import Leaser
 from .moves import Moves, begin_lease, received
-from .part import DUE_NOW, RETRY, Part, Turn
+from .part import DUE_NOW, PORTION, RETRY, Part, Turn
 from .reader import Reader
 from .reservation_index import (
     WORKED_ON,
@@ -195,10 +195,10 @@ class Reserver(Part):
             return UNFINISHED
         batches, runs = self._moves.index.batches, partial_set.runs
         left = MAX_EFFORT - sum(effort(members) for _, members, _ in runs)
-        # Of a strict group, only one slice could lease.
+        # Of a strict group, only one slice can lease: with it the set is whole.
         # It is the last of the commit's work, and takes all that is left.
-        rest = max(1, self.effort.left)
-        most = left if queue.settings.group_order == "strict" else min(left, rest)
+        is_only = queue.settings.group_order == "strict"
+        most = min(left, PORTION if is_only else max(1, self.effort.left))
         picked = self._leaser.pick(
             queue,
             request.max_messages - sum(members.bit_count() for _, members, _ in runs),
@@ -218,7 +218,7 @@ class Reserver(Part):
         until = Millis(wall + timeout), Millis(self._clock.monotonic() + timeout)
         spent = sum(effort(members) for _, members in picked)
         self.effort.spend(spent)
-        if most <= spent < left:
+        if most <= spent < left and not is_only:
             self._lease(picked, token, until)
             return UNFINISHED
         held = HeldSet(
