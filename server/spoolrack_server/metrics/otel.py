@@ -1,8 +1,9 @@
 """Spans of a server's calls, by OpenTelemetry, an extra: `pip install ".[otel]" in a clone`.
 
-They follow the semantic conventions 1.45 for RPC servers and HTTP servers. A span continues the trace that came with its call. A call whose messages carry traces is linked to each
-of them, or is the child of a single one. Nothing is imported unless an endpoint for spans is set; an
-endpoint that can't be reached delays no call.
+They follow the semantic conventions 1.45 for RPC servers and HTTP servers. A span continues the trace that
+came with its call. A call whose messages carry traces is linked to each of them, or is the child of a
+single one. Nothing is imported unless an endpoint for spans is set; an endpoint that can't be reached
+delays no call.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class OtelTraces:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
         self._tracer = provider.get_tracer(
-            "spoolrack.server", version("spoolrack"), schema_url="https://opentelemetry.io/schemas/1.45.0"
+            "spoolrack.server",
+            version("spoolrack"),
+            schema_url="https://opentelemetry.io/schemas/1.45.0",
         )
         self._owned = owned
         self._propagator = TraceContextTextMapPropagator()
