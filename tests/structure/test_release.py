@@ -129,8 +129,11 @@ def test_a_commit_is_built_into_the_same_bytes_without_what_it_does_not_have(
     (source,) = (tmp_path / "first").glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
+        (about,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = packed.read(about).decode()
     with tarfile.open(source) as packed_source:
         sources = packed_source.getnames()
     assert "spoolrack/__init__.py" in names
+    assert metadata.startswith("Metadata-Version: 2.4\n"), "Debian 12's tools read no newer one"
     assert any(name.endswith("/SECURITY.md") for name in sources)
     assert not [name for name in (*names, *sources) if name.endswith("left_over.py")]

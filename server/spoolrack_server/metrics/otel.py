@@ -1,6 +1,6 @@
 """Spans of a server's calls, by OpenTelemetry, an extra: `pip install ".[otel]" in a clone`.
 
-They follow the semantic conventions 1.45 for RPC servers and HTTP servers. A span continues the trace that
+They follow the semantic conventions 1.45 for servers of RPC and HTTP. A span continues the trace that
 came with its call. A call whose messages carry traces is linked to each of them, or is the child of a
 single one. Nothing is imported unless an endpoint for spans is set; an endpoint that can't be reached
 delays no call.
