@@ -124,6 +124,14 @@ class StageNotFound(SpoolrackError):
     code = "NOT_FOUND"
 
 
+class StageIncomplete(SpoolrackError):
+    """The stages hold another number of messages than were staged, and nothing was published: abort
+    them, and stage the messages again."""
+
+    reason = "STAGE_INCOMPLETE"
+    code = "FAILED_PRECONDITION"
+
+
 class EpochDiffers(SpoolrackError):
     """The writer has published this epoch with other messages, or to a queue that was deleted and
     created again since: nothing was published, and the stages are as they were."""
@@ -225,6 +233,14 @@ class ReservationUnread(SpoolrackError):
     """The reservation was never read, and only those that were read may be deleted: nothing was."""
 
     reason = "RESERVATION_UNREAD"
+    code = "FAILED_PRECONDITION"
+
+
+class WrongShard(SpoolrackError):
+    """The queue, or the call, belongs to another shard than the server is, and nothing was done: call
+    the server of that shard, or give the addresses of all shards in the order of their numbers."""
+
+    reason = "WRONG_SHARD"
     code = "FAILED_PRECONDITION"
 
 

@@ -19,7 +19,7 @@ import grpc
 from .. import tracing
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime, Tasks
-from .._threads import Ending, start_thread
+from .._threads import Ending, no_fork, start_thread
 from ..errors import ClientClosed, SpoolrackError
 from .grpc_channels import task_channel, thread_channel, with_metadata
 from .grpc_errors import ended, error_from
@@ -155,7 +155,7 @@ class ThreadCalls:
     async def close(self) -> None:
         self.is_closed = True
         # A call that Ctrl-C interrupted as it began never ends for gRPC, whose close waits for it.
-        with contextlib.suppress(Ending):
+        with no_fork, contextlib.suppress(Ending):
             start_thread(self.channel.close, "spoolrack-close").join(CLOSE)
 
 

@@ -11,6 +11,7 @@ from typing import Final, Unpack
 
 from .._credentials import CredentialOptions, credentials_for, refuse_credentials
 from .._runtime import Runtime
+from .._threads import no_fork
 from ..errors import InvalidUrl
 from . import ClientTransport
 
@@ -28,24 +29,25 @@ def open_transport(
     `InvalidCredentials`."""
     if not isinstance(url, str):
         raise InvalidUrl(f"{url!r} names no server and no folder, as it is no str: {_KNOWN}.")
-    scheme = url.partition("://")[0]
-    if scheme == "vsqs":
-        from .vsqs_transport import VsqsTransport
-        from .vsqs_values import parse_vsqs_url
+    with no_fork:
+        scheme = url.partition("://")[0]
+        if scheme == "vsqs":
+            from .vsqs_transport import VsqsTransport
+            from .vsqs_values import parse_vsqs_url
 
-        refuse_credentials(url, credentials)
-        return VsqsTransport(parse_vsqs_url(url), runtime)
-    if scheme == "file":
-        from .folder_transport import FolderTransport
-        from .folder_values import parse_folder_url
+            refuse_credentials(url, credentials)
+            return VsqsTransport(parse_vsqs_url(url), runtime)
+        if scheme == "file":
+            from .folder_transport import FolderTransport
+            from .folder_values import parse_folder_url
 
-        refuse_credentials(url, credentials)
-        return FolderTransport(parse_folder_url(url), runtime)
-    address, host, is_secure = server_of(url)
-    from .grpc_transport import GrpcTransport
+            refuse_credentials(url, credentials)
+            return FolderTransport(parse_folder_url(url), runtime)
+        address, host, is_secure = server_of(url)
+        from .grpc_transport import GrpcTransport
 
-    checked = credentials_for(address, host, is_secure=is_secure, **credentials)
-    return GrpcTransport(address, runtime, checked)
+        checked = credentials_for(address, host, is_secure=is_secure, **credentials)
+        return GrpcTransport(address, runtime, checked)
 
 
 def server_of(url: str) -> tuple[str, str, bool]:

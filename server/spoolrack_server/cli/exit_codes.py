@@ -47,6 +47,8 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.ReservationCommitted: NOTHING,
     errors.ReservationUnread: NOTHING,
     errors.RootDiffers: NOTHING,
+    errors.WrongShard: NOTHING,
+    errors.StageIncomplete: NOTHING,
     errors.EpochDiffers: NOTHING,
     errors.EpochPassed: NOTHING,
     errors.ChunkDiffers: NOTHING,

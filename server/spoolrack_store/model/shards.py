@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from .errors import WrongShard
+
 MAX_SHARDS: Final = 1_024
 """The hash has 15 bits: more shards would get unequal parts of the names."""
 _SHARD: Final = re.compile(r"(0|[1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
@@ -30,6 +32,34 @@ class Shard:
     def has(self, queue: str) -> bool:
         """Return whether a queue of this name belongs here."""
         return shard_of(queue, self.count) == self.number
+
+    def require(self, queue: str) -> None:
+        """Raise `WrongShard` unless a queue of this name belongs here."""
+        number = shard_of(queue, self.count)
+        if number != self.number:
+            tag = tag_of(queue)
+            raise _wrong(self, f"The queue {queue}, by its tag {tag},", number, self.count, queue, tag)
+
+
+def require_call(own: Shard | None, named: Shard) -> None:
+    """Raise `WrongShard` for a call that names another shard than the server's `own`; None: it is
+    none."""
+    if named != own:
+        raise _wrong(own, "The call", named.number, named.count)
+
+
+def _wrong(
+    own: Shard | None, what: str, number: int, count: int, queue: str = "", tag: str = ""
+) -> WrongShard:
+    return WrongShard(
+        what=what,
+        queue=queue,
+        tag=tag,
+        shard=number,
+        shards=count,
+        this="" if own is None else own.number,
+        found="no shard" if own is None else f"shard {own.number} of {own.count}",
+    )
 
 
 def parse_shard(text: str) -> Shard:
