@@ -113,8 +113,10 @@ def commit(tmp_path: Path) -> Path:
 
 
 def build(commit: Path, dist: Path) -> dict[str, str]:
+    """Return the hashes of what is built; the lock that is printed has them, too."""
     built = run("scripts/build-release", dist, cwd=commit)
     assert built.returncode == 0, built.stderr
+    (dist.parent / f"{dist.name}.txt").write_text(built.stdout)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in dist.iterdir()}
 
 
@@ -124,6 +126,10 @@ def test_a_commit_is_built_into_the_same_bytes_without_what_it_does_not_have(
     first, second = build(commit, tmp_path / "first"), build(commit, tmp_path / "second")
 
     assert first == second
+    locked = (tmp_path / "first.txt").read_text()
+    assert locked.startswith("spoolrack[server,otel]==")
+    assert set(first.values()) <= set(re.findall(r"sha256:(\w+)", locked.partition("# This file")[0]))
+    assert (CHECKOUT / "requirements" / "server.txt").read_text() in locked
     assert sorted(name.partition("-")[2][-7:] for name in first) == [".tar.gz", "any.whl"]
     (wheel,) = (tmp_path / "first").glob("*.whl")
     (source,) = (tmp_path / "first").glob("*.tar.gz")
