@@ -18,6 +18,7 @@ DEFAULT_PORT: Final = 50051
 _AUTHORITY: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#,]+)(:(?P<port>[0-9]{1,5}))?/?"
 )
+_HTTP: Final = ("http", "https")
 _KNOWN: Final = "use host:port, grpc://host:port or grpcs://host:port, file:///root, or vsqs:///folder"
 
 
@@ -55,8 +56,16 @@ def server_of(url: str) -> tuple[str, str, bool]:
     if not separator:
         scheme, rest = "grpc", url
     if scheme not in ("grpc", "grpcs"):
-        raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
+        told = "is the HTTP port's, and this client speaks gRPC" if scheme in _HTTP else "is not known"
+        raise InvalidUrl(f"{_shown(url)} can't be opened: {scheme}:// {told}; {_KNOWN}.")
+    if "@" in rest:
+        raise InvalidUrl(f"{_shown(url)} names a user: give token= instead, and {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not rest.isprintable() or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
     return f"{parts['host']}:{parts['port'] or DEFAULT_PORT}", parts["host"], scheme == "grpcs"
+
+
+def _shown(url: str) -> str:
+    """Return a URL as an error shows it: without a password."""
+    return repr(re.sub(r"(?<=://)[^/@]*@", "…@", url))

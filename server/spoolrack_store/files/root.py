@@ -154,6 +154,16 @@ def is_root(path: str | os.PathLike[str]) -> bool:
     return Path(path, "FORMAT").exists()
 
 
+def not_a_root(path: str | os.PathLike[str]) -> RootUnusable:
+    """Return why a folder isn't opened that no call makes a root: a mistyped name must not make one."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        why = "it is no folder"
+    else:
+        what = "it is none yet" if os.path.exists(path) else "there is no such folder"
+        why = f"{what}: check the path, or create a queue in it first"
+    return RootUnusable(root=os.fspath(path), why=why)
+
+
 def open_root(disk: RootDisk, root: str, random: Random, process: RunningProcess) -> Root:
     """Make the folder under `disk` a root, if it is empty, and become an owner.
 
