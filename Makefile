@@ -66,7 +66,7 @@ bench-setup: ## Install the peers that `make bench` compares with: servers from 
 bench: ## Compare with the limit and all peers that are installed, in ten minutes; best as root. Writes bench.json and a page.
 	@scripts/set-up bench
 	@.venv-bench/bin/python -m benchmarks.compare --json bench.json $(ARGS)
-	@.venv-bench/bin/python -m benchmarks.page bench.json docs/performance.md
+	@.venv-bench/bin/python -m benchmarks.page bench.json docs/explanation/performance.md
 
 budget: ## Count the system calls of each operation, and write them down; a test compares.
 	@scripts/set-up dev

@@ -2,7 +2,7 @@
 
 Times drown in noise, counts don't. `tests/budget` counts the calls of a real store and fails where they
 differ from this table; `make budget` counts them anew and writes them here and into
-docs/performance.md, which shows the same table. Pure: knows neither the store nor strace.
+docs/explanation/performance.md, which shows the same table. Pure: knows neither the store nor strace.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which file system, made and mounted how: the limit and the store on each, side by side.
 
-    python -m benchmarks.file_systems --json disks.json --page docs/file-systems.md
+    python -m benchmarks.file_systems --json disks.json --page docs/reference/file-systems.md
     python -m benchmarks.file_systems --variants ext4,xfs --workloads hundreds,lives-10 --rounds 9
 
 Needs root, and room for an image of each. They are fully written, on loop devices with direct I/O, so

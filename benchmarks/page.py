@@ -1,6 +1,6 @@
-"""Makes the figures of docs/performance.md, tables and plots, from what `compare` wrote.
+"""Makes the figures of docs/explanation/performance.md, tables and plots, from what `compare` wrote.
 
-    python -m benchmarks.page bench.json docs/performance.md
+    python -m benchmarks.page bench.json docs/explanation/performance.md
 
 The text between the two marks in the page is replaced, and so is the budget between its own marks;
 the text around them stays. A page that isn't there is made. The plots go into a folder beside

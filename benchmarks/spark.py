@@ -1,6 +1,6 @@
 """How fast Spark writes and reads a queue: sink, source and partition writers, as ratios in one run.
 
-    python -m benchmarks.spark --json spark.json --page docs/spark.md
+    python -m benchmarks.spark --json spark.json --page docs/how-to/spark.md
     python -m benchmarks.spark --quick
 
 Each is measured over a server without a disk (benchmarks/null_server.py) and over a real one, beside as

@@ -1,6 +1,7 @@
 """Stalls: how long does a caller wait beside another caller's backlog?
 
-    python -m benchmarks.stalls [--rows deaths,purge] [--times 10] [--page docs/performance.md]
+    python -m benchmarks.stalls [--rows deaths,purge] [--times 10]
+        [--page docs/explanation/performance.md]
 
 A server on a file system of its own, and a process that probes it: 20 sends a second, 20 lives
 (send, receive, delete) a second, health, GetQueue and metrics, each on connections of its own. Each
@@ -135,7 +136,7 @@ class Place:
         os.sync()
 
     def client(self) -> spoolrack.Client:
-        return spoolrack.connect(self.url, timeout=120)
+        return spoolrack.connect(self.url, timeout=1_200)
 
 
 def fill(queue: spoolrack.Queue, count: int) -> None:

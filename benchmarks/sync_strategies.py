@@ -4,7 +4,7 @@
 
 makes a folder of its own in FOLDER, prints microseconds per operation (the median of several
 rounds, interleaved so that noise hits all alike), and removes it again. The store's choice between
-fsync and syncfs rests on this: see docs/decisions/0001.
+fsync and syncfs rests on this: see docs/explanation/decisions/0001.
 """
 
 from __future__ import annotations

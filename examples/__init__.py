@@ -1,1 +1,1 @@
-"""Programs to run, read and copy from: docs/spark.md says how."""
+"""Programs to run, read and copy from: docs/how-to/spark.md says how."""

@@ -68,7 +68,7 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue; docs/settings.md has their bounds."""
+    """The settings of a queue; docs/reference/settings.md has their bounds."""
 
     visibility_timeout: float = 30.0
     """Length of a lease, if the receive states none. Seconds."""

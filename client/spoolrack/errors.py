@@ -1,7 +1,8 @@
 """Errors of the client, each with its own class and stable reason.
 
 A server names the reason of a failure; the table at the end turns it into a class. The last few have
-no reason of a server: they come to be on this side. docs/errors.md shows all of them in one table.
+no reason of a server: they come to be on this side. docs/reference/errors.md shows all of them in one
+table.
 """
 
 from __future__ import annotations
@@ -123,6 +124,14 @@ class StageNotFound(SpoolrackError):
     code = "NOT_FOUND"
 
 
+class StageIncomplete(SpoolrackError):
+    """The stages hold another number of messages than were staged, and nothing was published: abort
+    them, and stage the messages again."""
+
+    reason = "STAGE_INCOMPLETE"
+    code = "FAILED_PRECONDITION"
+
+
 class EpochDiffers(SpoolrackError):
     """The writer has published this epoch with other messages, or to a queue that was deleted and
     created again since: nothing was published, and the stages are as they were."""
@@ -224,6 +233,14 @@ class ReservationUnread(SpoolrackError):
     """The reservation was never read, and only those that were read may be deleted: nothing was."""
 
     reason = "RESERVATION_UNREAD"
+    code = "FAILED_PRECONDITION"
+
+
+class WrongShard(SpoolrackError):
+    """The queue, or the call, belongs to another shard than the server is, and nothing was done: call
+    the server of that shard, or give the addresses of all shards in the order of their numbers."""
+
+    reason = "WRONG_SHARD"
     code = "FAILED_PRECONDITION"
 
 

@@ -238,13 +238,16 @@ class Store:
         self._questions.refresh()
         return self._engine.views.queues(prefix, after, limit)
 
-    def stages(self, *, after: str = "", limit: int = 100) -> list[StageInfo]:
-        """Return up to `limit` stages above the name `after`, in order."""
-        return self._questions.up_to_date(partial(self._engine.stages.listed, after, limit))
+    # A `queue` that a question names beside an id is of this shard, or the answer is `WrongShard`.
 
-    def stage(self, name: str) -> StageInfo:
+    def stages(self, *, queue: str = "", after: str = "", limit: int = 100) -> list[StageInfo]:
+        """Return up to `limit` stages above the name `after`, in order, those with messages for `queue`
+        if it is given."""
+        return self._questions.up_to_date(partial(self._engine.stages.listed, after, limit, queue))
+
+    def stage(self, name: str, queue: str = "") -> StageInfo:
         """Return a stage that isn't published; raise `StageNotFound`."""
-        return self._questions.up_to_date(partial(self._engine.stages.shown, name))
+        return self._questions.up_to_date(partial(self._engine.stages.shown, name, queue))
 
     def schedules(
         self, *, queue: str = "", after: tuple[str, str] = ("", ""), limit: int = 100
@@ -253,19 +256,21 @@ class Store:
         `after`, in order; raise `QueueNotFound`."""
         return self._questions.up_to_date(partial(self._engine.schedules.listed, queue, after, limit))
 
-    def redrive(self, id: str) -> Redrive:
-        """Return the redrive `id`; raise `InvalidRequest`, `RedriveNotFound`."""
-        return self._questions.up_to_date(partial(self._engine.redrives.find, id))
+    def redrive(self, id: str, queue: str = "") -> Redrive:
+        """Return the redrive `id`, of `queue` if it is given; raise `InvalidRequest`,
+        `RedriveNotFound`."""
+        return self._questions.up_to_date(partial(self._engine.redrives.find, id, queue))
 
     def redrives(self, *, queue: str = "", after: str = "", limit: int = 100) -> list[Redrive]:
         """Return up to `limit` redrives, those of `queue` if it is given, above the id `after`, in
         order."""
         return self._questions.up_to_date(partial(self._engine.redrives.listed, queue, after, limit))
 
-    def reservation(self, stream: str, sequence_number: int) -> Reservation:
-        """Return a reservation, held or lost, that isn't committed; raise `ReservationNotFound`."""
+    def reservation(self, stream: str, sequence_number: int, queue: str = "") -> Reservation:
+        """Return a reservation, of `queue` if it is given, held or lost, that isn't committed; raise
+        `ReservationNotFound`."""
         return self._questions.up_to_date(
-            partial(self._engine.reservations.find, stream, sequence_number)
+            partial(self._engine.reservations.find, stream, sequence_number, queue)
         )
 
     def reservations(
@@ -284,6 +289,7 @@ class Store:
         *,
         begin: int = 0,
         end: int = 0,
+        queue: str = "",
         allowed: Callable[[str], bool] | None = None,
         mark_read: bool = False,
     ) -> Iterator[Page]:
@@ -298,7 +304,7 @@ class Store:
         """
         begin_reading = self._engine.reservations.begin_reading
         last = self._questions.exact(
-            partial(begin_reading, stream, sequence_number, begin, end, allowed)
+            partial(begin_reading, stream, sequence_number, begin, end, allowed, queue)
         )
         if mark_read:
             # Before the first message is seen: a set that was read must never look unread.

@@ -31,7 +31,7 @@ from tests.support.server_rig import Client, connected, refused
 from tests.support.sqs_rig import serving_sqs
 from tests.support.statuses import reason_of
 
-DOCS = CHECKOUT / "docs" / "security.md"
+DOCS = CHECKOUT / "docs" / "how-to" / "security.md"
 GOAWAY = 7
 MAX_CONCURRENT_STREAMS = 3
 

@@ -27,7 +27,7 @@ from tests.support.access_rig import Files, looks
 pytestmark = pytest.mark.timeout(300)  # It starts processes.
 
 PROGRAM = (sys.executable, "-m", "spoolrack_server")
-DOCS = CHECKOUT / "docs" / "security.md"
+DOCS = CHECKOUT / "docs" / "how-to" / "security.md"
 
 
 @contextmanager

@@ -31,6 +31,6 @@ def test_every_alert_says_what_to_do_at_a_place_that_is_there() -> None:
 
 
 def test_the_page_about_it_lists_every_alert() -> None:
-    page = (CHECKOUT / "docs" / "observability.md").read_text()
+    page = (CHECKOUT / "docs" / "how-to" / "observability.md").read_text()
     listed = re.findall(r"`(Spoolrack\w+)`", page.partition("| alert | when |")[2])
     assert sorted(listed) == sorted(ALERTS)

@@ -16,7 +16,7 @@ from benchmarks.file_systems import BEGIN, END, VARIANTS, Found, Measured, text_
 from tests import CHECKOUT
 from tests.support.loop_disk import why_not
 
-PAGE = CHECKOUT / "docs" / "file-systems.md"
+PAGE = CHECKOUT / "docs" / "reference" / "file-systems.md"
 
 
 def found_by_a_run() -> Found:

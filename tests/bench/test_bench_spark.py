@@ -6,7 +6,7 @@ from benchmarks.marked_parts import put_between
 from benchmarks.spark_page import BEGIN, END, Found, Measured, text_of
 from tests import CHECKOUT
 
-PAGE = CHECKOUT / "docs" / "spark.md"
+PAGE = CHECKOUT / "docs" / "how-to" / "spark.md"
 
 
 def found_by_a_run() -> Found:

@@ -276,7 +276,7 @@ def main() -> int:
         return 0
     source = CHECKOUT / "benchmarks" / "budget.py"
     source.write_text(budget.with_rows(source.read_text(), rows))
-    page = CHECKOUT / "docs" / "performance.md"
+    page = CHECKOUT / "docs" / "explanation" / "performance.md"
     page.write_text(budget.put(rows, page.read_text()))
     print("\n".join(difference(rows, budget.BUDGET)) or "The budget is as it was.")
     return 0

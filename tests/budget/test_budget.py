@@ -24,7 +24,7 @@ from tests.support.traced_server import why_not
 
 COSTS = {row.operation: row.cost for row in BUDGET}
 PARTS_OF_MUTANTS = ("nothing", "life:1", "life:10", "old", "linked", "snapshot")
-PAGE = CHECKOUT / "docs" / "performance.md"
+PAGE = CHECKOUT / "docs" / "explanation" / "performance.md"
 TRACES = 3
 """Whether an operation's rest shares a commit with the look that ends its count depends on two threads;
 a call too many is in each trace."""

@@ -1,4 +1,4 @@
-"""Errors: every reason has a class, and docs/errors.md tells the truth about each."""
+"""Errors: every reason has a class, and docs/reference/errors.md tells the truth about each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spoolrack_server.wire.status import CODES, HTTP_CODES, INTERNAL
 
 from tests import CHECKOUT
 
-DOCS = CHECKOUT / "docs" / "errors.md"
+DOCS = CHECKOUT / "docs" / "reference" / "errors.md"
 OURS = {
     "UNKNOWN",
     "UNREACHABLE",

@@ -1,4 +1,4 @@
-"""Any call can be made with a generic tool: the lines of docs/languages.md are typed into a shell."""
+"""Any call can be made with a generic tool: a shell runs the lines of docs/how-to/languages.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spoolrack_server.wire.contract import METHODS
 from tests import CHECKOUT
 from tests.support.conversation import conversation, run
 
-PAGE = (CHECKOUT / "docs" / "languages.md").read_text()
+PAGE = (CHECKOUT / "docs" / "how-to" / "languages.md").read_text()
 TYPED = conversation(PAGE)
 
 

@@ -1,4 +1,4 @@
-"""docs/celery.md tells the truth: its app, its worker and its programs run on a real server."""
+"""docs/how-to/celery.md tells the truth: its app, its worker and its programs run on a real server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spoolrack.testing import RunningServer, running_server
 from tests import CHECKOUT
 from tests.support import STUCK
 
-PAGE = (CHECKOUT / "docs/celery.md").read_text()
+PAGE = (CHECKOUT / "docs/how-to/celery.md").read_text()
 
 
 @pytest.fixture

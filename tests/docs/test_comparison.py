@@ -14,7 +14,7 @@ import pytest
 
 from tests import CHECKOUT
 
-PAGES: Final = ("docs/comparison.md", "docs/spark-comparison.md")
+PAGES: Final = ("docs/explanation/comparison.md", "docs/explanation/spark-comparison.md")
 VERDICT: Final = re.compile(r"\*\*(has|partly|hasn't)\*\*: |no source found")
 UNKNOWN: Final = "no source found"
 
@@ -126,8 +126,8 @@ def test_every_source_is_used(name: str) -> None:
 
 
 def test_a_link_to_a_heading_that_is_not_there_is_found() -> None:
-    assert misleading(PAGES[0], "**has**: [x](http.md#sending)") == []
-    assert misleading(PAGES[0], "**has**: [x](http.md#sended) and [y](http.txt)") == [
-        "http.md#sended",
-        "http.txt",
+    assert misleading(PAGES[0], "**has**: [x](../reference/http.md#sending)") == []
+    assert misleading(PAGES[0], "**has**: [x](../reference/http.md#sended) and [y](x.txt)") == [
+        "../reference/http.md#sended",
+        "x.txt",
     ]

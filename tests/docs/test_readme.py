@@ -1,4 +1,4 @@
-"""README.md and docs/quickstart.md tell the truth: a test runs their examples on a real server."""
+"""README.md and docs/tutorials/quickstart.md tell the truth: their examples run on a real server."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tests.support.conversation import conversation, run
 
 PAGES = {
     name: (CHECKOUT / name).read_text()
-    for name in ("README.md", "docs/quickstart.md", "docs/README.md")
+    for name in ("README.md", "docs/tutorials/quickstart.md", "docs/index.md")
 }
 _OF_MAKE = {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-EXAMPLES = {"README.md": (1, 3), "docs/quickstart.md": (2, 10)}
+EXAMPLES = {"README.md": (1, 3), "docs/tutorials/quickstart.md": (2, 10)}
 """The least number of Python snippets, and of commands, of a page."""
 
 
@@ -142,8 +142,10 @@ def test_every_link_of_the_page_leads_to_a_file(name: str) -> None:
 
 
 def test_the_index_of_the_documentation_lists_every_page() -> None:
-    pages = {path.name for path in (CHECKOUT / "docs").glob("*.md")} - {"README.md"}
-    assert pages <= set(re.findall(r"\]\(([a-z-]+\.md)\)", PAGES["docs/README.md"]))
+    docs = CHECKOUT / "docs"
+    pages = {str(path.relative_to(docs)) for path in docs.glob("*/*.md")}
+    assert pages
+    assert pages <= set(re.findall(r"\]\(([a-z/-]+\.md)\)", PAGES["docs/index.md"]))
 
 
 def test_the_readme_has_at_most_400_words() -> None:

@@ -1,4 +1,4 @@
-"""docs/sqs.md tells the truth: its commands and programs run, and its tables are complete."""
+"""docs/how-to/sqs.md tells the truth: its commands and programs run, and its tables are complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spoolrack_server.sqs.sqs_operations import OPERATIONS
 from tests import CHECKOUT
 from tests.support import STUCK
 
-PAGE = (CHECKOUT / "docs/sqs.md").read_text()
+PAGE = (CHECKOUT / "docs/how-to/sqs.md").read_text()
 ADDRESS = "127.0.0.1:9324"
 
 

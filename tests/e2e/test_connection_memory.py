@@ -1,4 +1,4 @@
-"""Memory of TLS connections that are silent, or stop in their handshake, as docs/security.md says.
+"""Memory of TLS connections that are silent, or stop in their handshake: docs/how-to/security.md.
 
 From outside, at the ports of HTTP and SQS, by a server with a process of its own.
 """

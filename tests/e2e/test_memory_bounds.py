@@ -33,7 +33,7 @@ LIMIT: Final = 1024 * MIB
 WATERMARK: Final = 512 * MIB
 """The watermark that `serve` would take by itself, were it started within the limit."""
 UNAUTHENTICATED: Final = 128 * MIB
-"""docs/security.md: a call refused by its metadata costs no more than a connection."""
+"""docs/how-to/security.md: a call refused by its metadata costs no more than a connection."""
 BODY: Final = 60 * MIB
 CALLERS: Final = 16
 LOOKS: Final = 100

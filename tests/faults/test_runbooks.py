@@ -1,4 +1,4 @@
-"""The runbooks of docs/operating.md are typed while their fault is there, and do what they say.
+"""The runbooks of docs/how-to/operating.md are typed while their fault is there, and do what they say.
 
 `-s` shows how long each took.
 """
@@ -23,7 +23,7 @@ from tests.support.loop_disk import MEBIBYTE
 from tests.support.real_server import WELL, MakeDisk, RealServer
 
 Serve = Callable[..., RealServer]
-PAGE = (CHECKOUT / "docs" / "operating.md").read_text()
+PAGE = (CHECKOUT / "docs" / "how-to" / "operating.md").read_text()
 ROOT = "/srv/queues"
 BODY = b"a body"
 

@@ -1,5 +1,5 @@
-"""The objects for KEDA in docs/kubernetes.md: their schemas, and that a release of the chart and a
-server take what they name."""
+"""The objects for KEDA in docs/how-to/kubernetes.md: their schemas, and that a release of the chart and
+a server take what they name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.server_rig import served
 from tests.support.sqs_rig import Sqs, serving_sqs
 
 CHECKOUT = CHART.parents[1]
-PAGE = (CHECKOUT / "docs" / "kubernetes.md").read_text()
+PAGE = (CHECKOUT / "docs" / "how-to" / "kubernetes.md").read_text()
 
 
 def blocks() -> dict[str, list[Object]]:

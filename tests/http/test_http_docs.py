@@ -1,4 +1,4 @@
-"""docs/http.md tells the truth: its lines are typed into a shell, and say what it says they say."""
+"""docs/reference/http.md tells the truth: a shell runs its lines, and each prints what it should."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests import CHECKOUT
 from tests.support.conversation import conversation, run
 from tests.support.http_rig import DESCRIPTION
 
-DOCS = CHECKOUT / "docs"
+DOCS = CHECKOUT / "docs" / "reference"
 HTTP = (DOCS / "http.md").read_text()
 
 

@@ -1,5 +1,5 @@
 """The image: its Dockerfile, its steps as far as they run without an engine, and its commands as an
-engine would confine them. docs/container.md names the engine's own part.
+engine would confine them. docs/how-to/container.md names the engine's own part.
 """
 
 from __future__ import annotations

@@ -156,6 +156,14 @@ def _reservation_unread(scene: Scene) -> Provoked:
     return "CommitReservations", request, {"stream": scene.queue, "sequence_number": "0"}
 
 
+def _stage_incomplete(scene: Scene) -> Provoked:
+    scene.create()
+    message = pb.OutgoingMessage(body=b"1")
+    scene.stub.Stage(stages.StageRequest(stage=scene.queue, queue=scene.queue, messages=[message]))
+    request = stages.PublishRequest(writer=scene.queue, stages=[scene.queue], message_count=2)
+    return "Publish", request, {"held": "1", "expected": "2"}
+
+
 def _epoch_differs(scene: Scene) -> Provoked:
     scene.stub.Publish(stages.PublishRequest(writer=scene.queue, epoch=7, digest="one"))
     other = stages.PublishRequest(writer=scene.queue, epoch=7, digest="another")
@@ -258,6 +266,7 @@ PROVOKE: Final[dict[str, Provoke]] = {
     "RESERVATION_LOST": _reservation_lost,
     "RESERVATION_COMMITTED": _reservation_committed,
     "RESERVATION_UNREAD": _reservation_unread,
+    "STAGE_INCOMPLETE": _stage_incomplete,
     "EPOCH_DIFFERS": _epoch_differs,
     "EPOCH_PASSED": _epoch_passed,
     "CHUNK_DIFFERS": _chunk_differs,
@@ -290,5 +299,6 @@ NOT_PROVOKED: Final = {
     "UNAUTHENTICATED": "needs a server that asks for tokens",
     "PERMISSION_DENIED": "likewise",
     "ROOT_DIFFERS": "needs metadata, which no example sends",
+    "WRONG_SHARD": "needs a server that is a shard",
 }
 """Why not; each language reads them from a server that fails as it is told to."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -19,6 +21,7 @@ from tests import CHECKOUT
 CONFIGURATIONS: Final = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
 TEMPORARY: Final = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 """Folders that nginx makes at its start."""
+ADDRESS: Final = re.compile(r"\b(0\.0\.0\.0|127\.0\.0\.1|shard\d)(:|, port_value: )(\d+)")
 PATIENCE: Final = 60.0
 """Seconds for a proxy to start or to end: only a defect takes longer."""
 
@@ -36,25 +39,35 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+Servers = Mapping[tuple[str, int], int]
+"""The port at loopback of each address of servers that a configuration has."""
+
+
 class RealProxy:
-    """A proxy in front of a server's port, until the context ends.
+    """A proxy in front of servers, until the context ends.
 
     `timeout` replaces each hour of the configuration: seconds that a stream may be silent.
     """
 
-    def __init__(self, kind: str, server_port: int, folder: Path, *, timeout: int = 3_600) -> None:
+    def __init__(
+        self, kind: str, servers: Servers, folder: Path, *, inside: str = ".", timeout: int = 3_600
+    ) -> None:
+        """`inside` is the folder of deploy/proxies that has the configuration."""
         self._kind = kind
         self._folder = folder
-        port = free_port()
-        self.url = f"127.0.0.1:{port}"
-        text = (CHECKOUT / "deploy" / "proxies" / CONFIGURATIONS[kind]).read_text()
-        for old, new in (
-            ("0.0.0.0", "127.0.0.1"),
-            ("50050", f"{port}"),
-            ("50051", f"{server_port}"),
-            (" 1h", f" {timeout}s"),
-            ("3600s", f"{timeout}s"),
-        ):
+        self._ports: dict[int, int] = {}
+
+        def at_loopback(found: re.Match[str]) -> str:
+            host, between, port = found[1], found[2], int(found[3])
+            if host == "0.0.0.0":
+                mapped = self._ports.setdefault(port, free_port())
+            else:
+                mapped = servers[host, port]
+            return f"127.0.0.1{between}{mapped}"
+
+        text = (CHECKOUT / "deploy" / "proxies" / inside / CONFIGURATIONS[kind]).read_text()
+        text = ADDRESS.sub(at_loopback, text)
+        for old, new in ((" 1h", f" {timeout}s"), ("3600s", f"{timeout}s")):
             text = text.replace(old, new)
         if kind == "nginx":
             paths = "".join(f"{each}_temp_path {folder}/{each};\n" for each in TEMPORARY)
@@ -62,6 +75,15 @@ class RealProxy:
         self._configuration = folder / CONFIGURATIONS[kind]
         self._configuration.write_text(text)
         self._process: subprocess.Popen[bytes] | None = None
+
+    def at(self, port: int) -> str:
+        """Return the address of the proxy's port that the configuration has."""
+        return f"127.0.0.1:{self._ports[port]}"
+
+    @property
+    def url(self) -> str:
+        """The address for clients of gRPC: the first of the configuration."""
+        return self.at(next(iter(self._ports)))
 
     def _command(self) -> list[str]:
         configuration, folder = str(self._configuration), str(self._folder)

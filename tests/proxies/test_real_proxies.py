@@ -20,6 +20,7 @@ from spoolrack import aio
 from spoolrack.errors import StaleReceipt
 
 from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, free_port, why_not
+from tests.proxies.stub_calls import open_at_a_time
 from tests.support.real_server import RealServer
 from tests.support.waiting import until
 
@@ -55,7 +56,8 @@ def make(request: pytest.FixtureRequest, server: RealServer, tmp_path: Path) -> 
     reason = why_not(request.param)
     if reason is not None:
         pytest.skip(reason)
-    return lambda **more: RealProxy(request.param, server.port, tmp_path, **more)
+    servers = {("127.0.0.1", 50051): server.port}
+    return lambda **more: RealProxy(request.param, servers, tmp_path, **more)
 
 
 class Consumers:
@@ -137,6 +139,11 @@ def test_silent_streams_outlast_the_time_outs_of_a_proxy(
                     until(lambda: consumers.has("0") and caplog.text.count("is opened again") >= 3)
         finally:
             consumers.close()
+
+
+async def test_300_streams_of_one_connection_are_open_at_a_time(make: Make) -> None:
+    with make() as proxy:
+        await open_at_a_time(proxy.url, 300)
 
 
 def disturb(what: str, proxy: RealProxy, server: RealServer) -> None:

@@ -22,7 +22,7 @@ from tests import CHECKOUT
 from tests.support.scrape import Scrape, scrape
 from tests.support.server_rig import Client
 
-DOCS = CHECKOUT / "docs" / "observability.md"
+DOCS = CHECKOUT / "docs" / "how-to" / "observability.md"
 
 
 @pytest.fixture

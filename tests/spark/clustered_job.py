@@ -28,7 +28,7 @@ def where(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def moved(spark: Any, options: dict[str, str], folder: str, copies: Any) -> None:
-    """From a queue into another, and from there into two outputs by the recipe of docs/spark.md."""
+    """From a queue into another, and from there into two outputs as docs/how-to/spark.md has it."""
     source = spark.readStream.format("spoolrack").options(**options, queue="jobs")
     moving = (
         source.option("numPartitions", 4)

@@ -1,4 +1,4 @@
-"""docs/spark.md keeps its word: its examples run, one after the other, as a reader would run them."""
+"""docs/how-to/spark.md tells the truth: its examples run one after the other, as a reader runs them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spoolrack.testing import running_server
 
 from tests import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "spark.md").read_text()
+PAGE = (CHECKOUT / "docs" / "how-to" / "spark.md").read_text()
 MANY_LOOKS = 20_000
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
@@ -47,7 +47,7 @@ def test_the_examples_of_the_page_run(
             code = code.replace("/srv/", f"{tmp_path}/")
             if "availableNow" in code:
                 send(client, [b'{"id": 1, "price": ', b"\xff", b'{"id": 7, "price": 2.5}'])
-            exec(compile(code, f"example {number} of docs/spark.md", "exec"), seen)
+            exec(compile(code, f"example {number} of docs/how-to/spark.md", "exec"), seen)
             if "lastProgress" in code:
                 # All were read; the last batch is deleted with the next request, or was so just now.
                 assert seen["behind"]["ready"] == 0  # type: ignore[index]

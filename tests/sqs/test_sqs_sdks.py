@@ -1,5 +1,5 @@
 """The AWS CLI and the AWS SDK for JavaScript v3, as pip and npm install them, against a real server;
-and the examples of docs/sqs.md for them."""
+and the examples of docs/how-to/sqs.md for them."""
 
 from __future__ import annotations
 

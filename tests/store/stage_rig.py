@@ -146,6 +146,8 @@ def publication(
     *stages: str,
     epoch_retention: int = DEFAULT_EPOCH_RETENTION,
     digest: str = "",
+    queue: str = "",
+    messages: int = 0,
 ) -> Publish:
     return Publish(
         writer=writer,
@@ -153,4 +155,6 @@ def publication(
         stages=stages,
         epoch_retention=Millis(epoch_retention),
         digest=digest,
+        queue=queue,
+        messages=messages,
     )

@@ -348,6 +348,6 @@ def test_a_back_off_without_jitter_is_exact() -> None:
 
 
 def test_a_back_off_is_the_same_in_every_process() -> None:
-    """The numbers are those of docs/format.md, for other implementations."""
+    """The numbers are those of docs/reference/disk-format.md, for other implementations."""
     id = "018bcfe5-6800-7000-8000-000000000001"
     assert [pause(QueueSettings(), id, receives) for receives in (1, 2, 3)] == [975, 1522, 2887]

@@ -15,6 +15,7 @@ from spoolrack_store.model.errors import (
     EpochPassed,
     NameTaken,
     ReservationNotFound,
+    StageNotFound,
 )
 from spoolrack_store.model.manifest import decode, encode
 from spoolrack_store.model.operations import Request
@@ -86,7 +87,8 @@ def test_the_stage_of_another_caller_is_neither_published_nor_aborted(rig: Rig) 
     for request in (published("me", 0, "s", allowed=Q), Abort(stage="s", allowed=Q)):
         with pytest.raises(NameTaken):
             rig.ask(request)
-    assert rig.ask(Abort(stage="never", allowed=Q)) == 0
+    with pytest.raises(StageNotFound):
+        rig.ask(Abort(stage="never", allowed=Q))
     assert rig.publish("w", 0, "s").messages == 2
 
 

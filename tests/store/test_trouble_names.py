@@ -9,9 +9,10 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from spoolrack_store.files.disk import Disk
+from spoolrack_store.files.changes import Memory
+from spoolrack_store.files.disk import Lock
 from spoolrack_store.files.local_disk import LocalDisk, space_of, this_process
-from spoolrack_store.files.root import open_root, require_operations
+from spoolrack_store.files.root import RootDisk, open_root, require_operations
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import RootUnusable, StaleReceipt
@@ -88,6 +89,10 @@ def test_a_file_system_with_all_operations_is_taken_and_nothing_is_left(tmp_path
         ("link", errno.EPERM, "hard links"),
         ("link", errno.EOPNOTSUPP, "hard links"),
         ("rename_new", errno.EINVAL, "RENAME_NOREPLACE"),
+        ("sync_folder", errno.EINVAL, "sync of a folder"),
+        ("map", errno.ENODEV, "memory that processes share"),
+        ("lock", errno.ENOLCK, "locks"),
+        ("lock", errno.ENOSYS, "locks"),
     ],
 )
 def test_a_file_system_without_one_is_refused_by_its_name_with_what_to_do(
@@ -95,8 +100,11 @@ def test_a_file_system_without_one_is_refused_by_its_name_with_what_to_do(
 ) -> None:
     disk = PickyDisk(LocalDisk(_an_owner(tmp_path)))
     disk.fail(code, call)
-    with pytest.raises(RootUnusable, match=f"no .*{name}.*: use one such as ext4"):
-        require_operations(cast(Disk, disk), str(tmp_path), "p1")
+    told = (
+        rf"file system \(picky\) has no .*{name}.*: {errno.errorcode[code]}, .*: use one such as ext4"
+    )
+    with pytest.raises(RootUnusable, match=told):
+        require_operations(cast(RootDisk, disk), str(tmp_path), "p1")
     assert list((tmp_path / "new").iterdir()) == []
 
 
@@ -104,7 +112,7 @@ def test_a_disk_that_fails_is_not_taken_for_one_without_the_operation(tmp_path: 
     disk = PickyDisk(LocalDisk(_an_owner(tmp_path)))
     disk.fail(errno.EIO, "link")
     with pytest.raises(OSError, match="Input/output error"):
-        require_operations(cast(Disk, disk), str(tmp_path), "p1")
+        require_operations(cast(RootDisk, disk), str(tmp_path), "p1")
 
 
 def test_a_file_system_that_looks_at_the_flag_only_when_the_name_is_free_is_refused(
@@ -145,6 +153,30 @@ def test_a_file_system_that_replaces_what_it_must_not_is_refused(tmp_path: Path)
 
     with pytest.raises(RootUnusable, match="replaces"):
         require_operations(Replacing(_an_owner(tmp_path)), str(tmp_path), "p1")
+
+
+def test_a_file_system_whose_locks_exclude_nobody_is_refused(tmp_path: Path) -> None:
+    class Free:
+        def release(self) -> None: ...
+
+    class Lockless(LocalDisk):
+        def lock(self, path: str) -> Lock | None:
+            return Free()
+
+    with pytest.raises(RootUnusable, match="exclude no other process"):
+        require_operations(Lockless(_an_owner(tmp_path)), str(tmp_path), "p1")
+
+
+def test_a_file_system_whose_shared_memory_is_stale_is_refused(tmp_path: Path) -> None:
+    class Stale(LocalDisk):
+        def map(self, path: str, size: int) -> Memory:
+            memory = super().map(path, size)
+            memory.write = lambda offset, content: None  # type: ignore[method-assign]
+            return memory
+
+    with pytest.raises(RootUnusable, match="doesn't show what was written"):
+        require_operations(Stale(_an_owner(tmp_path)), str(tmp_path), "p1")
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 @pytest.mark.parametrize("free", [-1, 2**64 - 1])

@@ -2,8 +2,8 @@
 
 A class or module of client and server may have the name of another one for one of four reasons.
 
-- Mirror: a value, setting or error of the client, and the store's of the same idea in `model/`. For a
-  name of the contract the client's side may be a pair (`Message`, `Queue`).
+- Mirror: a value, setting, rule or error of the client, and the store's of the same idea in `model/`.
+  For a name of the contract the client's side may be a pair (`Message`, `Queue`).
 - Pair: the client for threads (`_blocking/`) and the one for asyncio (`aio/`).
 - Use case: `app/` has the contract's names of queues, redrives and others, as client and store have.
 - Prescribed: the name is that of another library's interface.
@@ -61,7 +61,7 @@ def names_of(path: Path) -> Iterator[str]:
 def side_of(path: str) -> str:
     """Return the part of the project whose names may be those of another part."""
     folder, _, module = path.rpartition("/")
-    is_value = module.endswith("_values.py") or module in ("_settings.py", "errors.py")
+    is_value = module.endswith("_values.py") or module in ("_settings.py", "_shards.py", "errors.py")
     return {
         "client/spoolrack": "values" if is_value else "",
         "client/spoolrack/_blocking": "blocking",

@@ -9,7 +9,7 @@ import pytest
 
 from tests import CHECKOUT
 
-PAGE = (CHECKOUT / "docs" / "durability.md").read_text()
+PAGE = (CHECKOUT / "docs" / "explanation" / "durability.md").read_text()
 NAMED = sorted(set(re.findall(r"tests/[\w/]+\.py(?:::\w+)?", PAGE)))
 
 

@@ -1,4 +1,4 @@
-"""The picture in docs/lifecycle.md is the table that the store obeys."""
+"""The picture in docs/explanation/lifecycle.md is the table that the store obeys."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spoolrack_store.model.transitions import LEGAL, Move, State
 
 from tests import CHECKOUT
 
-PAGE = CHECKOUT / "docs" / "lifecycle.md"
+PAGE = CHECKOUT / "docs" / "explanation" / "lifecycle.md"
 ROW = re.compile(r"^\| (?P<move>[a-z_]+) \| (?P<sources>[a-z, ]+) \| (?P<target>[a-z]+) \|", re.M)
 
 

@@ -14,7 +14,13 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from tests.vectors import message_vectors, name_vectors, record_vectors, status_vectors
+from tests.vectors import (
+    message_vectors,
+    name_vectors,
+    record_vectors,
+    shard_vectors,
+    status_vectors,
+)
 
 HERE: Final = Path(__file__).parent
 
@@ -26,6 +32,7 @@ def made() -> dict[str, str]:
         "statuses.json": _text({"vectors": status_vectors.vectors()}),
         "names.json": _text(name_vectors.vectors()),
         "records.json": _text(record_vectors.vectors()),
+        "shards.json": _text({"vectors": shard_vectors.vectors()}),
     }
 
 

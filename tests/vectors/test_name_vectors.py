@@ -1,5 +1,5 @@
-"""The vectors of names say what docs/format.md says, read by a program of its own; and what is no
-name is refused, whatever it is."""
+"""The vectors of names say what docs/reference/disk-format.md says, read by a program of its own; and
+what is no name is refused, whatever it is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_each_kind_of_vector_has_good_and_bad_ones() -> None:
 
 
 def test_the_page_says_the_bounds_that_the_store_has() -> None:
-    page = (CHECKOUT / "docs" / "format.md").read_text()
+    page = (CHECKOUT / "docs" / "reference" / "disk-format.md").read_text()
     grammar = names.__doc__ or ""
     for rule in ("name  =", "stem  =", "death =", "path  ="):
         (line,) = (line for line in grammar.splitlines() if line.strip().startswith(rule))

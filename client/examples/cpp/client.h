@@ -25,7 +25,7 @@ struct Failure {
     grpc::StatusCode code;
     // Whose reason it is: "spoolrack"; empty if no Spoolrack server said it.
     std::string domain;
-    // A stable name such as QUEUE_NOT_FOUND (docs/errors.md lists them). Empty if no Spoolrack server
+    // A stable name such as QUEUE_NOT_FOUND (docs/reference/errors.md lists them). Empty if no Spoolrack server
     // said it, as when there is no connection.
     std::string reason;
     // For a person.

@@ -1,4 +1,4 @@
-"""The transport to one vsqs folder, which has no server. docs/from-vsqs.md lists its limits."""
+"""The transport to one vsqs folder, which has no server. docs/how-to/from-vsqs.md lists its limits."""
 
 from __future__ import annotations
 

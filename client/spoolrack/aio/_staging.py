@@ -74,9 +74,9 @@ class Staging(Resource[Any]):
         )
 
     async def abort(self, stage: str, *, timeout: Seconds | None = None) -> int:
-        """Drop a stage; returns how many messages it had. 0: there is none, which is a success.
+        """Drop a stage; returns how many messages it had.
 
-        Raises `NameTaken` for another caller's.
+        Raises `StageNotFound` if there is none, and `NameTaken` for another caller's.
         """
         staging = self._context.transport.staging
         arguments.text("stage", stage)

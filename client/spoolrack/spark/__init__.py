@@ -6,7 +6,7 @@ partitions.
 Spark finds the data sources by itself where it finds the packages `pyspark_spoolrack` and
 `pyspark_spoolrack_root`; elsewhere `register(spark)` registers them in a session. This module loads
 without pyspark: only what is asked for that is Spark's brings it in. `spoolrack` itself never does.
-docs/spark.md is the way in.
+docs/how-to/spark.md is the way in.
 """
 
 from __future__ import annotations

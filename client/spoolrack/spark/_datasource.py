@@ -42,7 +42,7 @@ _KINDS: Final[dict[str, tuple[str, Callable[[DataType], bool]]]] = {
 
 
 class SpoolrackDataSource(DataSource):
-    """Queues as tables: `docs/spark.md` lists the options."""
+    """Queues as tables: `docs/how-to/spark.md` lists the options."""
 
     @classmethod
     def name(cls) -> str:

@@ -77,7 +77,9 @@ def known(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     ours = {name.lower(): name for name in names}
     for name in given:
         if name in KAFKAS:
-            raise InvalidOption(f"The option {name!r} is Kafka's: {KAFKAS[name]} (docs/spark.md).")
+            raise InvalidOption(
+                f"The option {name!r} is Kafka's: {KAFKAS[name]} (docs/how-to/spark.md)."
+            )
         if name not in ours and (near := difflib.get_close_matches(name, ours, 1, 0.8)):
             raise InvalidOption(f"There is no option {name!r}: is it {ours[near[0]]}?")
     return given

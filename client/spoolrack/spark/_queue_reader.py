@@ -215,6 +215,9 @@ class StreamReading:
                 answer = reserved.CommitReservationsResponse()
             elif error.reason == BatchUnread.reason:
                 raise _unread(done, error) from error
+            elif error.reason == COMMITTED:
+                # An old checkpoint: the read of the batch after this one is refused, with what to do.
+                answer = reserved.CommitReservationsResponse()
             else:
                 raise
         self._committed, self._committed_at = done, now

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SpoolrackRootDataSource(DataSource):
-    """A root as a table, a row for each message: `docs/spark.md` lists the columns and options."""
+    """A root as a table, a row for each message; docs/how-to/spark.md lists columns and options."""
 
     @classmethod
     def name(cls) -> str:
@@ -62,6 +62,6 @@ def _root_reader() -> Any:
         raise ImportError(
             "format('spoolrack.root') reads files with the package spoolrack_store, which isn't here. "
             "The wheel of spoolrack has it: install 'spoolrack[spark]' for the driver and for each "
-            "executor, or ship the whole wheel with --py-files (docs/spark.md)."
+            "executor, or ship the whole wheel with --py-files (docs/how-to/spark.md)."
         ) from error
     return _root_reader

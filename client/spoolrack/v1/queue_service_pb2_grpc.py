@@ -29,7 +29,7 @@ class QueueServiceStub(object):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
     """
@@ -131,7 +131,7 @@ class QueueServiceServicer(object):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
     """
@@ -384,7 +384,7 @@ class QueueService(object):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
     """

@@ -30,7 +30,7 @@ class QueueServiceStub:
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
     """
@@ -118,7 +118,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
     """
@@ -202,7 +202,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """A durable message queue. Delivery is at least once.
 
     A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/errors.md lists the reasons.
+    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
     """

@@ -26,7 +26,7 @@ from google.api import field_behavior_pb2 as google_dot_api_dot_field__behavior_
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"spoolrack/v1/redrive_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x03\n\x07Redrive\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x13\n\x05queue\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x64\x65stination\x18\x03 \x01(\tB\x04\xe2\x41\x01\x03\x12\x1a\n\x0csource_queue\x18\x04 \x01(\tB\x04\xe2\x41\x01\x03\x12%\n\x17max_messages_per_second\x18\x05 \x01(\x05\x42\x04\xe2\x41\x01\x03\x12/\n\x05state\x18\x06 \x01(\x0e\x32\x1a.spoolrack.v1.RedriveStateB\x04\xe2\x41\x01\x03\x12\x19\n\x0bmoved_count\x18\x07 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1a\n\x0c\x66\x61iled_count\x18\x08 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1a\n\x0clast_failure\x18\t \x01(\tB\x04\xe2\x41\x01\x03\x12\x1d\n\x0fremaining_count\x18\n \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x34\n\nstart_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x32\n\x08\x65nd_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\"\x8b\x01\n\x13StartRedriveRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x0b\x64\x65stination\x18\x02 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x03 \x03(\t\x12\x14\n\x0csource_queue\x18\x04 \x01(\t\x12\x1f\n\x17max_messages_per_second\x18\x05 \x01(\x05\">\n\x14StartRedriveResponse\x12&\n\x07redrive\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Redrive\"%\n\x11GetRedriveRequest\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"<\n\x12GetRedriveResponse\x12&\n\x07redrive\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Redrive\"K\n\x13ListRedrivesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"X\n\x14ListRedrivesResponse\x12\'\n\x08redrives\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Redrive\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"(\n\x14\x43\x61ncelRedriveRequest\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"?\n\x15\x43\x61ncelRedriveResponse\x12&\n\x07redrive\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Redrive*}\n\x0cRedriveState\x12\x1d\n\x19REDRIVE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15REDRIVE_STATE_RUNNING\x10\x01\x12\x16\n\x12REDRIVE_STATE_DONE\x10\x02\x12\x1b\n\x17REDRIVE_STATE_CANCELLED\x10\x03\x32\xe9\x02\n\x0eRedriveService\x12U\n\x0cStartRedrive\x12!.spoolrack.v1.StartRedriveRequest\x1a\".spoolrack.v1.StartRedriveResponse\x12O\n\nGetRedrive\x12\x1f.spoolrack.v1.GetRedriveRequest\x1a .spoolrack.v1.GetRedriveResponse\x12U\n\x0cListRedrives\x12!.spoolrack.v1.ListRedrivesRequest\x1a\".spoolrack.v1.ListRedrivesResponse\x12X\n\rCancelRedrive\x12\".spoolrack.v1.CancelRedriveRequest\x1a#.spoolrack.v1.CancelRedriveResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"spoolrack/v1/redrive_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x03\n\x07Redrive\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x13\n\x05queue\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x64\x65stination\x18\x03 \x01(\tB\x04\xe2\x41\x01\x03\x12\x1a\n\x0csource_queue\x18\x04 \x01(\tB\x04\xe2\x41\x01\x03\x12%\n\x17max_messages_per_second\x18\x05 \x01(\x05\x42\x04\xe2\x41\x01\x03\x12/\n\x05state\x18\x06 \x01(\x0e\x32\x1a.spoolrack.v1.RedriveStateB\x04\xe2\x41\x01\x03\x12\x19\n\x0bmoved_count\x18\x07 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1a\n\x0c\x66\x61iled_count\x18\x08 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1a\n\x0clast_failure\x18\t \x01(\tB\x04\xe2\x41\x01\x03\x12\x1d\n\x0fremaining_count\x18\n \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x34\n\nstart_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x32\n\x08\x65nd_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\"\x8b\x01\n\x13StartRedriveRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x13\n\x0b\x64\x65stination\x18\x02 \x01(\t\x12\x13\n\x0bmessage_ids\x18\x03 \x03(\t\x12\x14\n\x0csource_queue\x18\x04 \x01(\t\x12\x1f\n\x17max_messages_per_second\x18\x05 \x01(\x05\">\n\x14StartRedriveResponse\x12&\n\x07redrive\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Redrive\"4\n\x11GetRedriveRequest\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\r\n\x05queue\x18\x02 \x01(\t\"<\n\x12GetRedriveResponse\x12&\n\x07redrive\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Redrive\"K\n\x13ListRedrivesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"X\n\x14ListRedrivesResponse\x12\'\n\x08redrives\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Redrive\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"7\n\x14\x43\x61ncelRedriveRequest\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\r\n\x05queue\x18\x02 \x01(\t\"?\n\x15\x43\x61ncelRedriveResponse\x12&\n\x07redrive\x18\x01 \x01(\x0b\x32\x15.spoolrack.v1.Redrive*}\n\x0cRedriveState\x12\x1d\n\x19REDRIVE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15REDRIVE_STATE_RUNNING\x10\x01\x12\x16\n\x12REDRIVE_STATE_DONE\x10\x02\x12\x1b\n\x17REDRIVE_STATE_CANCELLED\x10\x03\x32\xe9\x02\n\x0eRedriveService\x12U\n\x0cStartRedrive\x12!.spoolrack.v1.StartRedriveRequest\x1a\".spoolrack.v1.StartRedriveResponse\x12O\n\nGetRedrive\x12\x1f.spoolrack.v1.GetRedriveRequest\x1a .spoolrack.v1.GetRedriveResponse\x12U\n\x0cListRedrives\x12!.spoolrack.v1.ListRedrivesRequest\x1a\".spoolrack.v1.ListRedrivesResponse\x12X\n\rCancelRedrive\x12\".spoolrack.v1.CancelRedriveRequest\x1a#.spoolrack.v1.CancelRedriveResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -64,8 +64,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETREDRIVEREQUEST'].fields_by_name['id']._serialized_options = b'\342A\001\002'
   _globals['_CANCELREDRIVEREQUEST'].fields_by_name['id']._loaded_options = None
   _globals['_CANCELREDRIVEREQUEST'].fields_by_name['id']._serialized_options = b'\342A\001\002'
-  _globals['_REDRIVESTATE']._serialized_start=1113
-  _globals['_REDRIVESTATE']._serialized_end=1238
+  _globals['_REDRIVESTATE']._serialized_start=1143
+  _globals['_REDRIVESTATE']._serialized_end=1268
   _globals['_REDRIVE']._serialized_start=119
   _globals['_REDRIVE']._serialized_end=530
   _globals['_STARTREDRIVEREQUEST']._serialized_start=533
@@ -73,17 +73,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STARTREDRIVERESPONSE']._serialized_start=674
   _globals['_STARTREDRIVERESPONSE']._serialized_end=736
   _globals['_GETREDRIVEREQUEST']._serialized_start=738
-  _globals['_GETREDRIVEREQUEST']._serialized_end=775
-  _globals['_GETREDRIVERESPONSE']._serialized_start=777
-  _globals['_GETREDRIVERESPONSE']._serialized_end=837
-  _globals['_LISTREDRIVESREQUEST']._serialized_start=839
-  _globals['_LISTREDRIVESREQUEST']._serialized_end=914
-  _globals['_LISTREDRIVESRESPONSE']._serialized_start=916
-  _globals['_LISTREDRIVESRESPONSE']._serialized_end=1004
-  _globals['_CANCELREDRIVEREQUEST']._serialized_start=1006
-  _globals['_CANCELREDRIVEREQUEST']._serialized_end=1046
-  _globals['_CANCELREDRIVERESPONSE']._serialized_start=1048
-  _globals['_CANCELREDRIVERESPONSE']._serialized_end=1111
-  _globals['_REDRIVESERVICE']._serialized_start=1241
-  _globals['_REDRIVESERVICE']._serialized_end=1602
+  _globals['_GETREDRIVEREQUEST']._serialized_end=790
+  _globals['_GETREDRIVERESPONSE']._serialized_start=792
+  _globals['_GETREDRIVERESPONSE']._serialized_end=852
+  _globals['_LISTREDRIVESREQUEST']._serialized_start=854
+  _globals['_LISTREDRIVESREQUEST']._serialized_end=929
+  _globals['_LISTREDRIVESRESPONSE']._serialized_start=931
+  _globals['_LISTREDRIVESRESPONSE']._serialized_end=1019
+  _globals['_CANCELREDRIVEREQUEST']._serialized_start=1021
+  _globals['_CANCELREDRIVEREQUEST']._serialized_end=1076
+  _globals['_CANCELREDRIVERESPONSE']._serialized_start=1078
+  _globals['_CANCELREDRIVERESPONSE']._serialized_end=1141
+  _globals['_REDRIVESERVICE']._serialized_start=1271
+  _globals['_REDRIVESERVICE']._serialized_end=1632
 # @@protoc_insertion_point(module_scope)

@@ -28,6 +28,9 @@ if _version_not_supported:
 class RedriveServiceStub(object):
     """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
     rate. A redrive goes on after a restart.
+
+    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
+    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
     """
 
     def __init__(self, channel):
@@ -61,6 +64,9 @@ class RedriveServiceStub(object):
 class RedriveServiceServicer(object):
     """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
     rate. A redrive goes on after a restart.
+
+    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
+    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
     """
 
     def StartRedrive(self, request, context):
@@ -126,6 +132,9 @@ def add_RedriveServiceServicer_to_server(servicer, server):
 class RedriveService(object):
     """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
     rate. A redrive goes on after a restart.
+
+    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
+    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
     """
 
     @staticmethod

@@ -29,6 +29,9 @@ GRPC_VERSION: str
 class RedriveServiceStub:
     """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
     rate. A redrive goes on after a restart.
+
+    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
+    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
     """
 
     @_typing.overload
@@ -50,6 +53,9 @@ class RedriveServiceStub:
 class RedriveServiceAsyncStub(RedriveServiceStub):
     """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
     rate. A redrive goes on after a restart.
+
+    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
+    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -67,6 +73,9 @@ class RedriveServiceAsyncStub(RedriveServiceStub):
 class RedriveServiceServicer(metaclass=_abc_1.ABCMeta):
     """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
     rate. A redrive goes on after a restart.
+
+    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
+    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
     """
 
     @_abc_1.abstractmethod

@@ -29,7 +29,7 @@ from spoolrack.v1 import columns_pb2 as spoolrack_dot_v1_dot_columns__pb2
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&spoolrack/v1/reservation_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aspoolrack/v1/columns.proto\x1a\x18spoolrack/v1/queue.proto\"\xab\x02\n\x0bReservation\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06stream\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x1d\n\x0fsequence_number\x18\x03 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1b\n\rmessage_count\x18\x04 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x18\n\nbyte_count\x18\x05 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x33\n\x05state\x18\x07 \x01(\x0e\x32\x1e.spoolrack.v1.ReservationStateB\x04\xe2\x41\x01\x03\x12\x18\n\nread_count\x18\x08 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x15\n\x07root_id\x18\t \x01(\tB\x04\xe2\x41\x01\x03\"\xdd\x01\n\x0eReserveRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x14\n\x06stream\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x03 \x01(\x03\x12\x14\n\x0cmax_messages\x18\x04 \x01(\x03\x12\x11\n\tmax_bytes\x18\x05 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0fReserveResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"\x80\x01\n\x18\x45xtendReservationRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"K\n\x19\x45xtendReservationResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"\x95\x01\n\x16ReadReservationRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\x12\x13\n\x0b\x62\x65gin_index\x18\x03 \x01(\x03\x12\x11\n\tend_index\x18\x04 \x01(\x03\x12\x11\n\tmark_read\x18\x05 \x01(\x08\x12\x11\n\tby_column\x18\x06 \x01(\x08\"~\n\x17ReadReservationResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12&\n\x04runs\x18\x02 \x03(\x0b\x32\x18.spoolrack.v1.MessageRun\x12\x12\n\nnext_index\x18\x03 \x01(\x03\"b\n\x19\x43ommitReservationsRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x1c\n\x14last_sequence_number\x18\x02 \x01(\x03\x12\x11\n\tonly_read\x18\x03 \x01(\x08\"R\n\x1a\x43ommitReservationsResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x03\x12\x1d\n\x15lost_sequence_numbers\x18\x02 \x03(\x03\"J\n\x19ReleaseReservationRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\"\x1c\n\x1aReleaseReservationResponse\"F\n\x15GetReservationRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\"H\n\x16GetReservationResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"_\n\x17ListReservationsRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"d\n\x18ListReservationsResponse\x12/\n\x0creservations\x18\x01 \x03(\x0b\x32\x19.spoolrack.v1.Reservation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*m\n\x10ReservationState\x12!\n\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RESERVATION_STATE_HELD\x10\x01\x12\x1a\n\x16RESERVATION_STATE_LOST\x10\x02\x32\xb6\x05\n\x12ReservationService\x12\x46\n\x07Reserve\x12\x1c.spoolrack.v1.ReserveRequest\x1a\x1d.spoolrack.v1.ReserveResponse\x12\x64\n\x11\x45xtendReservation\x12&.spoolrack.v1.ExtendReservationRequest\x1a\'.spoolrack.v1.ExtendReservationResponse\x12`\n\x0fReadReservation\x12$.spoolrack.v1.ReadReservationRequest\x1a%.spoolrack.v1.ReadReservationResponse0\x01\x12g\n\x12\x43ommitReservations\x12\'.spoolrack.v1.CommitReservationsRequest\x1a(.spoolrack.v1.CommitReservationsResponse\x12g\n\x12ReleaseReservation\x12\'.spoolrack.v1.ReleaseReservationRequest\x1a(.spoolrack.v1.ReleaseReservationResponse\x12[\n\x0eGetReservation\x12#.spoolrack.v1.GetReservationRequest\x1a$.spoolrack.v1.GetReservationResponse\x12\x61\n\x10ListReservations\x12%.spoolrack.v1.ListReservationsRequest\x1a&.spoolrack.v1.ListReservationsResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&spoolrack/v1/reservation_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aspoolrack/v1/columns.proto\x1a\x18spoolrack/v1/queue.proto\"\xab\x02\n\x0bReservation\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x14\n\x06stream\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\x12\x1d\n\x0fsequence_number\x18\x03 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x1b\n\rmessage_count\x18\x04 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x18\n\nbyte_count\x18\x05 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x65xpire_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x33\n\x05state\x18\x07 \x01(\x0e\x32\x1e.spoolrack.v1.ReservationStateB\x04\xe2\x41\x01\x03\x12\x18\n\nread_count\x18\x08 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x15\n\x07root_id\x18\t \x01(\tB\x04\xe2\x41\x01\x03\"\xdd\x01\n\x0eReserveRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x14\n\x06stream\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x03 \x01(\x03\x12\x14\n\x0cmax_messages\x18\x04 \x01(\x03\x12\x11\n\tmax_bytes\x18\x05 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\x04wait\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x0fReserveResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"\x8f\x01\n\x18\x45xtendReservationRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\x12\x35\n\x12visibility_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05queue\x18\x04 \x01(\t\"K\n\x19\x45xtendReservationResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"\xa4\x01\n\x16ReadReservationRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\x12\x13\n\x0b\x62\x65gin_index\x18\x03 \x01(\x03\x12\x11\n\tend_index\x18\x04 \x01(\x03\x12\x11\n\tmark_read\x18\x05 \x01(\x08\x12\x11\n\tby_column\x18\x06 \x01(\x08\x12\r\n\x05queue\x18\x07 \x01(\t\"~\n\x17ReadReservationResponse\x12\'\n\x08messages\x18\x01 \x03(\x0b\x32\x15.spoolrack.v1.Message\x12&\n\x04runs\x18\x02 \x03(\x0b\x32\x18.spoolrack.v1.MessageRun\x12\x12\n\nnext_index\x18\x03 \x01(\x03\"q\n\x19\x43ommitReservationsRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x1c\n\x14last_sequence_number\x18\x02 \x01(\x03\x12\x11\n\tonly_read\x18\x03 \x01(\x08\x12\r\n\x05queue\x18\x04 \x01(\t\"R\n\x1a\x43ommitReservationsResponse\x12\x15\n\rdeleted_count\x18\x01 \x01(\x03\x12\x1d\n\x15lost_sequence_numbers\x18\x02 \x03(\x03\"Y\n\x19ReleaseReservationRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\x12\r\n\x05queue\x18\x03 \x01(\t\"\x1c\n\x1aReleaseReservationResponse\"U\n\x15GetReservationRequest\x12\x14\n\x06stream\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\x0fsequence_number\x18\x02 \x01(\x03\x12\r\n\x05queue\x18\x03 \x01(\t\"H\n\x16GetReservationResponse\x12.\n\x0breservation\x18\x01 \x01(\x0b\x32\x19.spoolrack.v1.Reservation\"_\n\x17ListReservationsRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x0e\n\x06stream\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"d\n\x18ListReservationsResponse\x12/\n\x0creservations\x18\x01 \x03(\x0b\x32\x19.spoolrack.v1.Reservation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*m\n\x10ReservationState\x12!\n\x1dRESERVATION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RESERVATION_STATE_HELD\x10\x01\x12\x1a\n\x16RESERVATION_STATE_LOST\x10\x02\x32\xb6\x05\n\x12ReservationService\x12\x46\n\x07Reserve\x12\x1c.spoolrack.v1.ReserveRequest\x1a\x1d.spoolrack.v1.ReserveResponse\x12\x64\n\x11\x45xtendReservation\x12&.spoolrack.v1.ExtendReservationRequest\x1a\'.spoolrack.v1.ExtendReservationResponse\x12`\n\x0fReadReservation\x12$.spoolrack.v1.ReadReservationRequest\x1a%.spoolrack.v1.ReadReservationResponse0\x01\x12g\n\x12\x43ommitReservations\x12\'.spoolrack.v1.CommitReservationsRequest\x1a(.spoolrack.v1.CommitReservationsResponse\x12g\n\x12ReleaseReservation\x12\'.spoolrack.v1.ReleaseReservationRequest\x1a(.spoolrack.v1.ReleaseReservationResponse\x12[\n\x0eGetReservation\x12#.spoolrack.v1.GetReservationRequest\x1a$.spoolrack.v1.GetReservationResponse\x12\x61\n\x10ListReservations\x12%.spoolrack.v1.ListReservationsRequest\x1a&.spoolrack.v1.ListReservationsResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -69,8 +69,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RELEASERESERVATIONREQUEST'].fields_by_name['stream']._serialized_options = b'\342A\001\002'
   _globals['_GETRESERVATIONREQUEST'].fields_by_name['stream']._loaded_options = None
   _globals['_GETRESERVATIONREQUEST'].fields_by_name['stream']._serialized_options = b'\342A\001\002'
-  _globals['_RESERVATIONSTATE']._serialized_start=1924
-  _globals['_RESERVATIONSTATE']._serialized_end=2033
+  _globals['_RESERVATIONSTATE']._serialized_start=1999
+  _globals['_RESERVATIONSTATE']._serialized_end=2108
   _globals['_RESERVATION']._serialized_start=209
   _globals['_RESERVATION']._serialized_end=508
   _globals['_RESERVEREQUEST']._serialized_start=511
@@ -78,29 +78,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESERVERESPONSE']._serialized_start=734
   _globals['_RESERVERESPONSE']._serialized_end=799
   _globals['_EXTENDRESERVATIONREQUEST']._serialized_start=802
-  _globals['_EXTENDRESERVATIONREQUEST']._serialized_end=930
-  _globals['_EXTENDRESERVATIONRESPONSE']._serialized_start=932
-  _globals['_EXTENDRESERVATIONRESPONSE']._serialized_end=1007
-  _globals['_READRESERVATIONREQUEST']._serialized_start=1010
-  _globals['_READRESERVATIONREQUEST']._serialized_end=1159
-  _globals['_READRESERVATIONRESPONSE']._serialized_start=1161
-  _globals['_READRESERVATIONRESPONSE']._serialized_end=1287
-  _globals['_COMMITRESERVATIONSREQUEST']._serialized_start=1289
-  _globals['_COMMITRESERVATIONSREQUEST']._serialized_end=1387
-  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_start=1389
-  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_end=1471
-  _globals['_RELEASERESERVATIONREQUEST']._serialized_start=1473
-  _globals['_RELEASERESERVATIONREQUEST']._serialized_end=1547
-  _globals['_RELEASERESERVATIONRESPONSE']._serialized_start=1549
-  _globals['_RELEASERESERVATIONRESPONSE']._serialized_end=1577
-  _globals['_GETRESERVATIONREQUEST']._serialized_start=1579
-  _globals['_GETRESERVATIONREQUEST']._serialized_end=1649
-  _globals['_GETRESERVATIONRESPONSE']._serialized_start=1651
-  _globals['_GETRESERVATIONRESPONSE']._serialized_end=1723
-  _globals['_LISTRESERVATIONSREQUEST']._serialized_start=1725
-  _globals['_LISTRESERVATIONSREQUEST']._serialized_end=1820
-  _globals['_LISTRESERVATIONSRESPONSE']._serialized_start=1822
-  _globals['_LISTRESERVATIONSRESPONSE']._serialized_end=1922
-  _globals['_RESERVATIONSERVICE']._serialized_start=2036
-  _globals['_RESERVATIONSERVICE']._serialized_end=2730
+  _globals['_EXTENDRESERVATIONREQUEST']._serialized_end=945
+  _globals['_EXTENDRESERVATIONRESPONSE']._serialized_start=947
+  _globals['_EXTENDRESERVATIONRESPONSE']._serialized_end=1022
+  _globals['_READRESERVATIONREQUEST']._serialized_start=1025
+  _globals['_READRESERVATIONREQUEST']._serialized_end=1189
+  _globals['_READRESERVATIONRESPONSE']._serialized_start=1191
+  _globals['_READRESERVATIONRESPONSE']._serialized_end=1317
+  _globals['_COMMITRESERVATIONSREQUEST']._serialized_start=1319
+  _globals['_COMMITRESERVATIONSREQUEST']._serialized_end=1432
+  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_start=1434
+  _globals['_COMMITRESERVATIONSRESPONSE']._serialized_end=1516
+  _globals['_RELEASERESERVATIONREQUEST']._serialized_start=1518
+  _globals['_RELEASERESERVATIONREQUEST']._serialized_end=1607
+  _globals['_RELEASERESERVATIONRESPONSE']._serialized_start=1609
+  _globals['_RELEASERESERVATIONRESPONSE']._serialized_end=1637
+  _globals['_GETRESERVATIONREQUEST']._serialized_start=1639
+  _globals['_GETRESERVATIONREQUEST']._serialized_end=1724
+  _globals['_GETRESERVATIONRESPONSE']._serialized_start=1726
+  _globals['_GETRESERVATIONRESPONSE']._serialized_end=1798
+  _globals['_LISTRESERVATIONSREQUEST']._serialized_start=1800
+  _globals['_LISTRESERVATIONSREQUEST']._serialized_end=1895
+  _globals['_LISTRESERVATIONSRESPONSE']._serialized_start=1897
+  _globals['_LISTRESERVATIONSRESPONSE']._serialized_end=1997
+  _globals['_RESERVATIONSERVICE']._serialized_start=2111
+  _globals['_RESERVATIONSERVICE']._serialized_end=2805
 # @@protoc_insertion_point(module_scope)

@@ -129,8 +129,9 @@ class ReserveRequest(_message.Message):
     is reserved for another queue fails with NAME_TAKEN.
     """
     max_messages: _builtins.int
-    """How many messages at most, 1 to 100,000. 0: 1,000. A set comes from 5,000 files at most: messages that
-    were sent one by one have files of their own, and a batch with many gaps counts as several files.
+    """How many messages at most, 1 to 100,000. 0: 1,000. A set comes from 5,000 files at most, in a
+    queue with strict groups from 1,000: messages that were sent one by one have files of their own, and a
+    batch with many gaps counts as several files.
     """
     max_bytes: _builtins.int
     """How many bytes of bodies and attributes at most, but always at least one message. 0: 64 MiB."""
@@ -194,10 +195,13 @@ class ExtendReservationRequest(_message.Message):
     STREAM_FIELD_NUMBER: _builtins.int
     SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
     sequence_number: _builtins.int
     """The set's number in the stream."""
+    queue: _builtins.str
+    """The set's queue, if the caller knows it: see ReservationService."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """The messages are held so long from now on, from 1 second to 12 hours. Absent: as long as at first."""
@@ -208,10 +212,11 @@ class ExtendReservationRequest(_message.Message):
         stream: _builtins.str = ...,
         sequence_number: _builtins.int = ...,
         visibility_timeout: _duration_pb2.Duration | None = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_number", b"sequence_number", "stream", b"stream", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "sequence_number", b"sequence_number", "stream", b"stream", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -253,6 +258,7 @@ class ReadReservationRequest(_message.Message):
     END_INDEX_FIELD_NUMBER: _builtins.int
     MARK_READ_FIELD_NUMBER: _builtins.int
     BY_COLUMN_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
     sequence_number: _builtins.int
@@ -267,6 +273,8 @@ class ReadReservationRequest(_message.Message):
     """
     by_column: _builtins.bool
     """Whether messages are returned by column, in `runs`, which costs a server and a client a fraction."""
+    queue: _builtins.str
+    """The set's queue, if the caller knows it: see ReservationService."""
     def __init__(
         self,
         *,
@@ -276,10 +284,11 @@ class ReadReservationRequest(_message.Message):
         end_index: _builtins.int = ...,
         mark_read: _builtins.bool = ...,
         by_column: _builtins.bool = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_index", b"begin_index", "by_column", b"by_column", "end_index", b"end_index", "mark_read", b"mark_read", "sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_index", b"begin_index", "by_column", b"by_column", "end_index", b"end_index", "mark_read", b"mark_read", "queue", b"queue", "sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -328,6 +337,7 @@ class CommitReservationsRequest(_message.Message):
     STREAM_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
     ONLY_READ_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
     last_sequence_number: _builtins.int
@@ -336,16 +346,21 @@ class CommitReservationsRequest(_message.Message):
     """Whether only sets may be deleted that were read with `mark_read`, at any time. A set that was not fails
     the call with RESERVATION_UNREAD, and nothing is deleted.
     """
+    queue: _builtins.str
+    """The queue of the sets, if the caller knows it: see ReservationService. Sets of another queue up to
+    `last_sequence_number` are committed, too.
+    """
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
         last_sequence_number: _builtins.int = ...,
         only_read: _builtins.bool = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence_number", b"last_sequence_number", "only_read", b"only_read", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["last_sequence_number", b"last_sequence_number", "only_read", b"only_read", "queue", b"queue", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -389,19 +404,23 @@ class ReleaseReservationRequest(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
     sequence_number: _builtins.int
     """The set's number in the stream."""
+    queue: _builtins.str
+    """The set's queue, if the caller knows it: see ReservationService."""
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
         sequence_number: _builtins.int = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -432,19 +451,23 @@ class GetReservationRequest(_message.Message):
 
     STREAM_FIELD_NUMBER: _builtins.int
     SEQUENCE_NUMBER_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     stream: _builtins.str
     """The reader's name."""
     sequence_number: _builtins.int
     """The set's number in the stream."""
+    queue: _builtins.str
+    """The set's queue, if the caller knows it: see ReservationService."""
     def __init__(
         self,
         *,
         stream: _builtins.str = ...,
         sequence_number: _builtins.int = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "sequence_number", b"sequence_number", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

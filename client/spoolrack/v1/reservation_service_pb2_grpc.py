@@ -31,6 +31,9 @@ class ReservationServiceStub(object):
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
 
+    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
+    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
+
     A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
     root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
@@ -84,6 +87,9 @@ class ReservationServiceServicer(object):
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
 
+    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
+    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
+
     A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
     root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
@@ -115,8 +121,10 @@ class ReservationServiceServicer(object):
     def CommitReservations(self, request, context):
         """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
         `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        is a success. A number that was never reserved, or ended more than 30 days ago, fails with
-        RESERVATION_NOT_FOUND.
+        is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
+        committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
+        was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
+        days ago, fails with RESERVATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -196,6 +204,9 @@ class ReservationService(object):
 
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
+
+    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
+    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
 
     A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
     root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.

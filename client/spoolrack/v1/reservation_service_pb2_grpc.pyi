@@ -32,6 +32,9 @@ class ReservationServiceStub:
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
 
+    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
+    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
+
     A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
     root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
     """
@@ -55,8 +58,10 @@ class ReservationServiceStub:
     CommitReservations: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]
     """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
     `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-    is a success. A number that was never reserved, or ended more than 30 days ago, fails with
-    RESERVATION_NOT_FOUND.
+    is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
+    committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
+    was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
+    days ago, fails with RESERVATION_NOT_FOUND.
     """
     ReleaseReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]
     """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
@@ -75,6 +80,9 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
 
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
+
+    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
+    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
 
     A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
     root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
@@ -96,8 +104,10 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     CommitReservations: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.CommitReservationsRequest, _reservation_service_pb2.CommitReservationsResponse]  # type: ignore[assignment]
     """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
     `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-    is a success. A number that was never reserved, or ended more than 30 days ago, fails with
-    RESERVATION_NOT_FOUND.
+    is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
+    committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
+    was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
+    days ago, fails with RESERVATION_NOT_FOUND.
     """
     ReleaseReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]  # type: ignore[assignment]
     """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
@@ -115,6 +125,9 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
 
     A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
     which the caller may not receive fails with NAME_TAKEN.
+
+    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
+    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
 
     A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
     root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
@@ -158,8 +171,10 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_reservation_service_pb2.CommitReservationsResponse, _abc.Awaitable[_reservation_service_pb2.CommitReservationsResponse]]:
         """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
         `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        is a success. A number that was never reserved, or ended more than 30 days ago, fails with
-        RESERVATION_NOT_FOUND.
+        is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
+        committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
+        was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
+        days ago, fails with RESERVATION_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

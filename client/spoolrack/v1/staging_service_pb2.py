@@ -29,7 +29,7 @@ from spoolrack.v1 import columns_pb2 as spoolrack_dot_v1_dot_columns__pb2
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"spoolrack/v1/staging_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aspoolrack/v1/columns.proto\x1a\x18spoolrack/v1/queue.proto\"\xe9\x01\n\x05Stage\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x63hunk_count\x18\x02 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x44\n\x0emessage_counts\x18\x03 \x03(\x0b\x32&.spoolrack.v1.Stage.MessageCountsEntryB\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1a\x34\n\x12MessageCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xdf\x01\n\x0cStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x14\n\x0c\x63hunk_number\x18\x02 \x01(\x03\x12\x13\n\x05queue\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12/\n\x08messages\x18\x04 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\x12/\n\x0ctime_to_live\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\x07\x63olumns\x18\x06 \x01(\x0b\x32\x1c.spoolrack.v1.MessageColumns\"{\n\rStageResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07root_id\x18\x04 \x01(\t\"\x89\x01\n\x0ePublishRequest\x12\x14\n\x06writer\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06stages\x18\x03 \x03(\t\x12\x32\n\x0f\x65poch_retention\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\"O\n\x0fPublishResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x12\n\nlast_epoch\x18\x03 \x01(\x03\"(\n\x11\x41\x62ortStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"+\n\x12\x41\x62ortStageResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\"&\n\x0fGetStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"6\n\x10GetStageResponse\x12\"\n\x05stage\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Stage\":\n\x11ListStagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"R\n\x12ListStagesResponse\x12#\n\x06stages\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Stage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\x87\x03\n\x0eStagingService\x12@\n\x05Stage\x12\x1a.spoolrack.v1.StageRequest\x1a\x1b.spoolrack.v1.StageResponse\x12\x46\n\x07Publish\x12\x1c.spoolrack.v1.PublishRequest\x1a\x1d.spoolrack.v1.PublishResponse\x12O\n\nAbortStage\x12\x1f.spoolrack.v1.AbortStageRequest\x1a .spoolrack.v1.AbortStageResponse\x12I\n\x08GetStage\x12\x1d.spoolrack.v1.GetStageRequest\x1a\x1e.spoolrack.v1.GetStageResponse\x12O\n\nListStages\x12\x1f.spoolrack.v1.ListStagesRequest\x1a .spoolrack.v1.ListStagesResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"spoolrack/v1/staging_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aspoolrack/v1/columns.proto\x1a\x18spoolrack/v1/queue.proto\"\xe9\x01\n\x05Stage\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x03\x12\x19\n\x0b\x63hunk_count\x18\x02 \x01(\x03\x42\x04\xe2\x41\x01\x03\x12\x44\n\x0emessage_counts\x18\x03 \x03(\x0b\x32&.spoolrack.v1.Stage.MessageCountsEntryB\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1a\x34\n\x12MessageCountsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"\xdf\x01\n\x0cStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x14\n\x0c\x63hunk_number\x18\x02 \x01(\x03\x12\x13\n\x05queue\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12/\n\x08messages\x18\x04 \x03(\x0b\x32\x1d.spoolrack.v1.OutgoingMessage\x12/\n\x0ctime_to_live\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\x07\x63olumns\x18\x06 \x01(\x0b\x32\x1c.spoolrack.v1.MessageColumns\"{\n\rStageResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07root_id\x18\x04 \x01(\t\"\xaf\x01\n\x0ePublishRequest\x12\x14\n\x06writer\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\r\n\x05\x65poch\x18\x02 \x01(\x03\x12\x0e\n\x06stages\x18\x03 \x03(\t\x12\x32\n\x0f\x65poch_retention\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06\x64igest\x18\x05 \x01(\t\x12\r\n\x05queue\x18\x06 \x01(\t\x12\x15\n\rmessage_count\x18\x07 \x01(\x03\"O\n\x0fPublishResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\x12\x11\n\tduplicate\x18\x02 \x01(\x08\x12\x12\n\nlast_epoch\x18\x03 \x01(\x03\"7\n\x11\x41\x62ortStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\r\n\x05queue\x18\x02 \x01(\t\"+\n\x12\x41\x62ortStageResponse\x12\x15\n\rmessage_count\x18\x01 \x01(\x03\"5\n\x0fGetStageRequest\x12\x13\n\x05stage\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\r\n\x05queue\x18\x02 \x01(\t\"6\n\x10GetStageResponse\x12\"\n\x05stage\x18\x01 \x01(\x0b\x32\x13.spoolrack.v1.Stage\"I\n\x11ListStagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\r\n\x05queue\x18\x03 \x01(\t\"R\n\x12ListStagesResponse\x12#\n\x06stages\x18\x01 \x03(\x0b\x32\x13.spoolrack.v1.Stage\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\x87\x03\n\x0eStagingService\x12@\n\x05Stage\x12\x1a.spoolrack.v1.StageRequest\x1a\x1b.spoolrack.v1.StageResponse\x12\x46\n\x07Publish\x12\x1c.spoolrack.v1.PublishRequest\x1a\x1d.spoolrack.v1.PublishResponse\x12O\n\nAbortStage\x12\x1f.spoolrack.v1.AbortStageRequest\x1a .spoolrack.v1.AbortStageResponse\x12I\n\x08GetStage\x12\x1d.spoolrack.v1.GetStageRequest\x1a\x1e.spoolrack.v1.GetStageResponse\x12O\n\nListStages\x12\x1f.spoolrack.v1.ListStagesRequest\x1a .spoolrack.v1.ListStagesResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -66,21 +66,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STAGERESPONSE']._serialized_start=666
   _globals['_STAGERESPONSE']._serialized_end=789
   _globals['_PUBLISHREQUEST']._serialized_start=792
-  _globals['_PUBLISHREQUEST']._serialized_end=929
-  _globals['_PUBLISHRESPONSE']._serialized_start=931
-  _globals['_PUBLISHRESPONSE']._serialized_end=1010
-  _globals['_ABORTSTAGEREQUEST']._serialized_start=1012
-  _globals['_ABORTSTAGEREQUEST']._serialized_end=1052
-  _globals['_ABORTSTAGERESPONSE']._serialized_start=1054
-  _globals['_ABORTSTAGERESPONSE']._serialized_end=1097
-  _globals['_GETSTAGEREQUEST']._serialized_start=1099
-  _globals['_GETSTAGEREQUEST']._serialized_end=1137
-  _globals['_GETSTAGERESPONSE']._serialized_start=1139
-  _globals['_GETSTAGERESPONSE']._serialized_end=1193
-  _globals['_LISTSTAGESREQUEST']._serialized_start=1195
-  _globals['_LISTSTAGESREQUEST']._serialized_end=1253
-  _globals['_LISTSTAGESRESPONSE']._serialized_start=1255
-  _globals['_LISTSTAGESRESPONSE']._serialized_end=1337
-  _globals['_STAGINGSERVICE']._serialized_start=1340
-  _globals['_STAGINGSERVICE']._serialized_end=1731
+  _globals['_PUBLISHREQUEST']._serialized_end=967
+  _globals['_PUBLISHRESPONSE']._serialized_start=969
+  _globals['_PUBLISHRESPONSE']._serialized_end=1048
+  _globals['_ABORTSTAGEREQUEST']._serialized_start=1050
+  _globals['_ABORTSTAGEREQUEST']._serialized_end=1105
+  _globals['_ABORTSTAGERESPONSE']._serialized_start=1107
+  _globals['_ABORTSTAGERESPONSE']._serialized_end=1150
+  _globals['_GETSTAGEREQUEST']._serialized_start=1152
+  _globals['_GETSTAGEREQUEST']._serialized_end=1205
+  _globals['_GETSTAGERESPONSE']._serialized_start=1207
+  _globals['_GETSTAGERESPONSE']._serialized_end=1261
+  _globals['_LISTSTAGESREQUEST']._serialized_start=1263
+  _globals['_LISTSTAGESREQUEST']._serialized_end=1336
+  _globals['_LISTSTAGESRESPONSE']._serialized_start=1338
+  _globals['_LISTSTAGESRESPONSE']._serialized_end=1420
+  _globals['_STAGINGSERVICE']._serialized_start=1423
+  _globals['_STAGINGSERVICE']._serialized_end=1814
 # @@protoc_insertion_point(module_scope)

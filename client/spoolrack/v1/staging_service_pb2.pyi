@@ -188,6 +188,8 @@ class PublishRequest(_message.Message):
     STAGES_FIELD_NUMBER: _builtins.int
     EPOCH_RETENTION_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     writer: _builtins.str
     """The publisher's name: 1 to 80 letters, digits, '_' and '-'. It belongs to the identity that has published
     its last epoch, and to that epoch's queues: another identity goes on with it if it may send to all of them.
@@ -206,6 +208,12 @@ class PublishRequest(_message.Message):
     digests of older epochs are not remembered: both leave the stages as they are. Absent, here or in the
     publication before: not compared.
     """
+    queue: _builtins.str
+    """One of the queues that the stages have messages for, if the caller knows it: see StagingService."""
+    message_count: _builtins.int
+    """How many messages the stages hold together, as the caller has staged them. Another number fails with
+    STAGE_INCOMPLETE, and nothing is published: a part has expired, or is on another server. 0: not compared.
+    """
     @_builtins.property
     def stages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The stages that appear together, up to 10,000. None: the epoch is remembered, and nothing appears."""
@@ -222,10 +230,12 @@ class PublishRequest(_message.Message):
         stages: _abc.Iterable[_builtins.str] | None = ...,
         epoch_retention: _duration_pb2.Duration | None = ...,
         digest: _builtins.str = ...,
+        queue: _builtins.str = ...,
+        message_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["epoch_retention", b"epoch_retention"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "epoch", b"epoch", "epoch_retention", b"epoch_retention", "stages", b"stages", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "epoch", b"epoch", "epoch_retention", b"epoch_retention", "message_count", b"message_count", "queue", b"queue", "stages", b"stages", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -270,16 +280,20 @@ class AbortStageRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STAGE_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     stage: _builtins.str
     """The stage's name."""
+    queue: _builtins.str
+    """One of the queues that the stage has messages for, if the caller knows it: see StagingService."""
     def __init__(
         self,
         *,
         stage: _builtins.str = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stage", b"stage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "stage", b"stage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -293,9 +307,7 @@ class AbortStageResponse(_message.Message):
 
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     message_count: _builtins.int
-    """How many messages were dropped. 0: there is no such stage, which is a success. Another caller's stage
-    fails with NAME_TAKEN.
-    """
+    """How many messages were dropped."""
     def __init__(
         self,
         *,
@@ -316,16 +328,20 @@ class GetStageRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     STAGE_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     stage: _builtins.str
     """The stage's name."""
+    queue: _builtins.str
+    """One of the queues that the stage has messages for, if the caller knows it: see StagingService."""
     def __init__(
         self,
         *,
         stage: _builtins.str = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["stage", b"stage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "stage", b"stage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -363,19 +379,23 @@ class ListStagesRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    QUEUE_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """How many stages at most. 0: 100. Above 1,000: 1,000."""
     page_token: _builtins.str
     """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
+    queue: _builtins.str
+    """Only those that have messages for this queue. Empty: all."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        queue: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "queue", b"queue"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

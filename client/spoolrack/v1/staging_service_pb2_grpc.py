@@ -30,6 +30,9 @@ class StagingServiceStub(object):
 
     A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
     names it fails with NAME_TAKEN.
+
+    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
+    server that is another shard refuses the call with WRONG_SHARD.
     """
 
     def __init__(self, channel):
@@ -70,6 +73,9 @@ class StagingServiceServicer(object):
 
     A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
     names it fails with NAME_TAKEN.
+
+    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
+    server that is another shard refuses the call with WRONG_SHARD.
     """
 
     def Stage(self, request, context):
@@ -89,7 +95,8 @@ class StagingServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AbortStage(self, request, context):
-        """Deletes a stage with all its messages.
+        """Deletes a stage with all its messages. One that isn't there fails with STAGE_NOT_FOUND: a repetition does,
+        too.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -151,6 +158,9 @@ class StagingService(object):
 
     A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
     names it fails with NAME_TAKEN.
+
+    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
+    server that is another shard refuses the call with WRONG_SHARD.
     """
 
     @staticmethod

@@ -31,6 +31,9 @@ class StagingServiceStub:
 
     A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
     names it fails with NAME_TAKEN.
+
+    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
+    server that is another shard refuses the call with WRONG_SHARD.
     """
 
     @_typing.overload
@@ -46,7 +49,9 @@ class StagingServiceStub:
     certain, also after a crash: all of them appear, or none.
     """
     AbortStage: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]
-    """Deletes a stage with all its messages."""
+    """Deletes a stage with all its messages. One that isn't there fails with STAGE_NOT_FOUND: a repetition does,
+    too.
+    """
     GetStage: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.GetStageRequest, _staging_service_pb2.GetStageResponse]
     """Returns a stage that isn't published. Another caller's fails with STAGE_NOT_FOUND."""
     ListStages: _grpc.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]
@@ -60,6 +65,9 @@ class StagingServiceAsyncStub(StagingServiceStub):
 
     A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
     names it fails with NAME_TAKEN.
+
+    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
+    server that is another shard refuses the call with WRONG_SHARD.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -72,7 +80,9 @@ class StagingServiceAsyncStub(StagingServiceStub):
     certain, also after a crash: all of them appear, or none.
     """
     AbortStage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.AbortStageRequest, _staging_service_pb2.AbortStageResponse]  # type: ignore[assignment]
-    """Deletes a stage with all its messages."""
+    """Deletes a stage with all its messages. One that isn't there fails with STAGE_NOT_FOUND: a repetition does,
+    too.
+    """
     GetStage: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.GetStageRequest, _staging_service_pb2.GetStageResponse]  # type: ignore[assignment]
     """Returns a stage that isn't published. Another caller's fails with STAGE_NOT_FOUND."""
     ListStages: _aio.UnaryUnaryMultiCallable[_staging_service_pb2.ListStagesRequest, _staging_service_pb2.ListStagesResponse]  # type: ignore[assignment]
@@ -85,6 +95,9 @@ class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
 
     A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
     names it fails with NAME_TAKEN.
+
+    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
+    server that is another shard refuses the call with WRONG_SHARD.
     """
 
     @_abc_1.abstractmethod
@@ -113,7 +126,9 @@ class StagingServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _staging_service_pb2.AbortStageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_staging_service_pb2.AbortStageResponse, _abc.Awaitable[_staging_service_pb2.AbortStageResponse]]:
-        """Deletes a stage with all its messages."""
+        """Deletes a stage with all its messages. One that isn't there fails with STAGE_NOT_FOUND: a repetition does,
+        too.
+        """
 
     @_abc_1.abstractmethod
     def GetStage(

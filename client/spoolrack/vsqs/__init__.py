@@ -9,7 +9,7 @@
 
 The names are those of vsqs 0.3 and of its repository's head; `spoolrack.vsqs.queue` has them, too. With
 `spoolrack.connect("vsqs:///srv/queues/jobs")` the same folder has the surface of a Spoolrack client.
-docs/from-vsqs.md tells what is the same, what is better and what to change.
+docs/how-to/from-vsqs.md tells what is the same, what is better and what to change.
 """
 
 from ._file_names import FileState

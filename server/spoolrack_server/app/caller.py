@@ -105,6 +105,11 @@ class Caller:
         if access is not None and not access.allows(self.identity, permission, queue):
             raise self._denied(permission, queue)
 
+    def require_named(self, permission: Permission, queue: str) -> None:
+        """Raise as `require` does for the queue of a call that need not name one; "": it doesn't."""
+        if queue:
+            self.require(permission, queue)
+
     def require_everywhere(self, permission: Permission) -> None:
         """Raise `PermissionDenied` unless the caller has the permission on all queues."""
         if not self.may(permission, ALL_QUEUES):

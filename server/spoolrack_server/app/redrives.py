@@ -81,23 +81,24 @@ class Redrives:
             caller.require(Permission.SEND, destination)
 
     @on_some_queue(Permission.MONITOR)
-    async def get(self, caller: Caller, id: str) -> Redrive:
-        return await self._find(caller, Permission.MONITOR, id)
+    async def get(self, caller: Caller, id: str, *, queue: str = "") -> Redrive:
+        return await self._find(caller, Permission.MONITOR, id, queue)
 
     @on_some_queue(Permission.MANAGE)
-    async def get_to_cancel(self, caller: Caller, id: str) -> Redrive:
+    async def get_to_cancel(self, caller: Caller, id: str, *, queue: str = "") -> Redrive:
         """Return a redrive that the caller may cancel."""
-        return await self._find(caller, Permission.MANAGE, id)
+        return await self._find(caller, Permission.MANAGE, id, queue)
 
     @on_some_queue(Permission.MANAGE)
-    async def cancel(self, caller: Caller, id: str) -> Redrive:
+    async def cancel(self, caller: Caller, id: str, *, queue: str = "") -> Redrive:
         """End a redrive; one that has ended stays as it is."""
         # A redrive's queue never changes, so the check of its permission stays true.
-        redrive = await self.get_to_cancel(caller, id)
+        redrive = await self.get_to_cancel(caller, id, queue=queue)
         return await self._access.submit(CancelRedrive(id=redrive.id))
 
-    async def _find(self, caller: Caller, permission: Permission, id: str) -> Redrive:
-        redrive = await self._access.read(self._store.redrive, _id(id))
+    async def _find(self, caller: Caller, permission: Permission, id: str, queue: str) -> Redrive:
+        caller.require_named(permission, queue)
+        redrive = await self._access.read(self._store.redrive, _id(id), queue)
         if not caller.may(permission, redrive.queue):
             raise RedriveNotFound(redrive=redrive.id)
         return redrive
@@ -107,8 +108,7 @@ class Redrives:
         self, caller: Caller, *, queue: str = "", page_size: int = 0, page_token: str = ""
     ) -> Page[Redrive]:
         """Return a page of the redrives, those of `queue` if it is given, the oldest first."""
-        if queue:
-            caller.require(Permission.MONITOR, queue)
+        caller.require_named(Permission.MONITOR, queue)
         listing = partial(self._store.redrives, queue=queue)
         allowed = caller.queues_for(Permission.MONITOR)
         return await self._access.read(_LIST.page, listing, allowed, page_size, page_token, queue)
@@ -117,8 +117,7 @@ class Redrives:
     async def last(self, caller: Caller, count: int, *, queue: str = "") -> Sequence[Redrive]:
         """Return the `count` redrives that began last, those of `queue` if it is given, the oldest
         first."""
-        if queue:
-            caller.require(Permission.MONITOR, queue)
+        caller.require_named(Permission.MONITOR, queue)
         listing = partial(self._store.redrives, queue=queue)
         return await self._access.read(
             lambda: deque(

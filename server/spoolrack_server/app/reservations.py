@@ -108,13 +108,16 @@ class Reservations:
         stream: str,
         sequence_number: int,
         *,
+        queue: str = "",
         visibility_timeout: Millis | None = None,
     ) -> Reservation:
         """Hold a reservation for so long from now on; None: as long as at first."""
+        caller.require_named(Permission.RECEIVE, queue)
         return await self._access.submit(
             ExtendReservation(
                 stream=stream,
                 sequence_number=sequence_number,
+                queue=queue,
                 visibility_timeout=visibility_timeout,
                 allowed=caller.queues_for(Permission.RECEIVE),
             )
@@ -127,12 +130,14 @@ class Reservations:
         stream: str,
         sequence_number: int,
         *,
+        queue: str = "",
         begin: int = 0,
         end: int = 0,
         mark_read: bool = False,
     ) -> AsyncIterator[MessagePage]:
         """Yield the messages from the index `begin` to before `end` by pages, one of them in memory; an
         `end` of 0 is the set's."""
+        caller.require_named(Permission.RECEIVE, queue)
         bounds.place(begin, "begin_index", most=MAX_RESERVED_MESSAGES)
         bounds.place(end, "end_index", most=MAX_RESERVED_MESSAGES)
         if 0 < end < begin:
@@ -145,6 +150,7 @@ class Reservations:
             sequence_number,
             begin=begin,
             end=end,
+            queue=queue,
             allowed=caller.queues_for(Permission.RECEIVE),
             mark_read=mark_read,
         )
@@ -154,33 +160,49 @@ class Reservations:
 
     @on_some_queue(Permission.RECEIVE)
     async def commit(
-        self, caller: Caller, stream: str, last_sequence_number: int, *, only_read: bool = False
+        self,
+        caller: Caller,
+        stream: str,
+        last_sequence_number: int,
+        *,
+        queue: str = "",
+        only_read: bool = False,
     ) -> Committed:
-        """Delete the messages of all reservations of the stream up to a number."""
+        """Delete the messages of all reservations of the stream up to a number; `queue` is that of the
+        last one, if the caller knows it."""
+        caller.require_named(Permission.RECEIVE, queue)
         return await self._access.submit(
             CommitReservations(
                 stream=stream,
                 last_sequence_number=last_sequence_number,
+                queue=queue,
                 only_read=only_read,
                 allowed=caller.queues_for(Permission.RECEIVE),
             )
         )
 
     @on_some_queue(Permission.RECEIVE)
-    async def release(self, caller: Caller, stream: str, sequence_number: int) -> None:
+    async def release(
+        self, caller: Caller, stream: str, sequence_number: int, *, queue: str = ""
+    ) -> None:
         """Give the messages of a reservation back; it counts as lost from now on."""
+        caller.require_named(Permission.RECEIVE, queue)
         await self._access.submit(
             Release(
                 stream=stream,
                 sequence_number=sequence_number,
+                queue=queue,
                 allowed=caller.queues_for(Permission.RECEIVE),
             )
         )
 
     @on_some_queue(Permission.MONITOR)
-    async def get(self, caller: Caller, stream: str, sequence_number: int) -> Reservation:
+    async def get(
+        self, caller: Caller, stream: str, sequence_number: int, *, queue: str = ""
+    ) -> Reservation:
+        caller.require_named(Permission.MONITOR, queue)
         found = await self._access.read(
-            self._access.store.reservation, _stream(stream), sequence_number
+            self._access.store.reservation, _stream(stream), sequence_number, queue
         )
         if not caller.may(Permission.MONITOR, found.queue):
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
@@ -198,8 +220,7 @@ class Reservations:
     ) -> Page[Reservation]:
         """Return a page of the reservations, held or lost, those of `queue` and `stream` if they are
         given, by stream and number."""
-        if queue:
-            caller.require(Permission.MONITOR, queue)
+        caller.require_named(Permission.MONITOR, queue)
         listing = partial(
             self._access.store.reservations, queue=queue, stream=stream and _stream(stream)
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
@@ -57,8 +58,14 @@ class Stages:
         stages: Sequence[str],
         epoch_retention: Millis | None = None,
         digest: str = "",
+        queue: str = "",
+        messages: int = 0,
     ) -> Published:
-        """Make the messages of `stages` visible, all at once and once for each epoch of a writer."""
+        """Make the messages of `stages` visible, all at once and once for each epoch of a writer.
+
+        `queue` is one of theirs, and `messages` how many they are, if the caller knows that.
+        """
+        caller.require_named(Permission.SEND, queue)
         return await self._access.submit(
             Publish(
                 writer=writer,
@@ -68,28 +75,36 @@ class Stages:
                     DEFAULT_EPOCH_RETENTION if epoch_retention is None else epoch_retention
                 ),
                 digest=digest,
+                queue=queue,
+                messages=messages,
                 allowed=caller.queues_for(Permission.SEND),
                 owner=caller.owner,
             )
         )
 
     @on_some_queue(Permission.SEND)
-    async def abort(self, caller: Caller, stage: str) -> int:
+    async def abort(self, caller: Caller, stage: str, *, queue: str = "") -> int:
         """Delete a stage; return the number of its messages."""
-        return await self._access.submit(Abort(stage=stage, allowed=caller.queues_for(Permission.SEND)))
+        caller.require_named(Permission.SEND, queue)
+        return await self._access.submit(
+            Abort(stage=stage, queue=queue, allowed=caller.queues_for(Permission.SEND))
+        )
 
     @on_some_queue(Permission.MONITOR)
-    async def get(self, caller: Caller, stage: str) -> StageInfo:
-        found = await self._access.read(self._access.store.stage, stage)
+    async def get(self, caller: Caller, stage: str, *, queue: str = "") -> StageInfo:
+        caller.require_named(Permission.MONITOR, queue)
+        found = await self._access.read(self._access.store.stage, stage, queue)
         if not caller.may(Permission.MONITOR, *found.messages):
             raise StageNotFound(stage=stage)
         return found
 
     @on_some_queue(Permission.MONITOR)
     async def list(
-        self, caller: Caller, *, page_size: int = 0, page_token: str = ""
+        self, caller: Caller, *, queue: str = "", page_size: int = 0, page_token: str = ""
     ) -> Page[StageInfo]:
-        """Return a page of the stages, by name."""
+        """Return a page of the stages, those with messages for `queue` if it is given, by name."""
+        caller.require_named(Permission.MONITOR, queue)
         allowed = caller.queues_for(Permission.MONITOR)
-        listing = self._access.store.stages
-        return await self._access.read(_LIST.page, listing, allowed, page_size, page_token)
+        listing = partial(self._access.store.stages, queue=queue)
+        filters = (queue,) if queue else ()
+        return await self._access.read(_LIST.page, listing, allowed, page_size, page_token, *filters)

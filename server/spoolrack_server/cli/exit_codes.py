@@ -1,7 +1,7 @@
 """Exit codes, and the one-line text of each error.
 
 The numbers are those of sysexits.h where it has one, so that a script can tell "try again" from "this
-will never work". docs/cli.md lists them.
+will never work". docs/reference/cli.md lists them.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.ReservationCommitted: NOTHING,
     errors.ReservationUnread: NOTHING,
     errors.RootDiffers: NOTHING,
+    errors.WrongShard: NOTHING,
+    errors.StageIncomplete: NOTHING,
     errors.EpochDiffers: NOTHING,
     errors.EpochPassed: NOTHING,
     errors.ChunkDiffers: NOTHING,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import click
 from spoolrack import StageInfo
+from spoolrack.errors import StageNotFound
 from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION, MIN_EPOCH_RETENTION
 
 from .command_base import argument, option
@@ -98,9 +99,9 @@ def abort(connection: Connection, stages: tuple[str, ...], quiet: bool) -> int:
     dropped = missing = 0
     with connection.client() as client:
         for stage in stages:
-            messages = client.staging.abort(stage)
-            dropped += messages
-            if not messages:
+            try:
+                dropped += client.staging.abort(stage)
+            except StageNotFound:
                 missing += 1
                 print_status(f"there is no stage {stage}")
     if not quiet:

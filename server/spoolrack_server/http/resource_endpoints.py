@@ -107,7 +107,10 @@ class StageEndpoints:
     async def list_stages(self, request: web.Request) -> web.StreamResponse:
         asked = await self._context.asked(request, staging_rpc.ListStagesRequest)
         page = await self._stages.list(
-            request[CALLER], page_size=asked.page_size, page_token=asked.page_token
+            request[CALLER],
+            queue=asked.queue,
+            page_size=asked.page_size,
+            page_token=asked.page_token,
         )
         stages = [_stage(request[CALLER], each) for each in page.items]
         return answer({"stages": stages, "next_page_token": page.next_token})
@@ -121,6 +124,8 @@ class StageEndpoints:
             stages=asked.stages,
             epoch_retention=convert.optional_span(asked, "epoch_retention", None),
             digest=asked.digest,
+            queue=asked.queue,
+            messages=asked.message_count,
         )
         return answer(
             {
@@ -131,7 +136,8 @@ class StageEndpoints:
         )
 
     async def abort(self, request: web.Request) -> web.StreamResponse:
-        dropped = await self._stages.abort(request[CALLER], request.match_info["stage"])
+        asked = await self._context.asked(request, staging_rpc.AbortStageRequest)
+        dropped = await self._stages.abort(request[CALLER], asked.stage, queue=asked.queue)
         return answer({"message_count": dropped})
 
 
@@ -184,6 +190,7 @@ class ReservationEndpoints:
             request[CALLER],
             asked.stream,
             asked.sequence_number,
+            queue=asked.queue,
             visibility_timeout=convert.optional_span(asked, "visibility_timeout", None),
         )
         return answer(self._shown(request[CALLER], extended))
@@ -197,6 +204,7 @@ class ReservationEndpoints:
             request[CALLER],
             asked.stream,
             asked.sequence_number,
+            queue=asked.queue,
             begin=asked.begin_index,
             end=asked.end_index,
             mark_read=asked.mark_read,
@@ -210,14 +218,20 @@ class ReservationEndpoints:
     async def commit(self, request: web.Request) -> web.StreamResponse:
         asked = await self._context.asked(request, reservation_rpc.CommitReservationsRequest)
         committed = await self._reservations.commit(
-            request[CALLER], asked.stream, asked.last_sequence_number, only_read=asked.only_read
+            request[CALLER],
+            asked.stream,
+            asked.last_sequence_number,
+            queue=asked.queue,
+            only_read=asked.only_read,
         )
         lost = [str(each) for each in committed.lost]
         return answer({"deleted_count": committed.messages, "lost_sequence_numbers": lost})
 
     async def release(self, request: web.Request) -> web.StreamResponse:
         asked = await self._context.asked(request, reservation_rpc.ReleaseReservationRequest)
-        await self._reservations.release(request[CALLER], asked.stream, asked.sequence_number)
+        await self._reservations.release(
+            request[CALLER], asked.stream, asked.sequence_number, queue=asked.queue
+        )
         return web.Response(status=204)
 
     def _shown(self, caller: Caller, each: Reservation) -> dict[str, Any]:
@@ -258,11 +272,13 @@ class RedriveEndpoints:
         return answer(_redrive(request[CALLER], started), status=201)
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        found = await self._redrives.get(request[CALLER], request.match_info["id"])
+        asked = await self._context.asked(request, redrive_rpc.GetRedriveRequest)
+        found = await self._redrives.get(request[CALLER], asked.id, queue=asked.queue)
         return answer(_redrive(request[CALLER], found))
 
     async def cancel(self, request: web.Request) -> web.StreamResponse:
-        ended = await self._redrives.cancel(request[CALLER], request.match_info["id"])
+        asked = await self._context.asked(request, redrive_rpc.CancelRedriveRequest)
+        ended = await self._redrives.cancel(request[CALLER], asked.id, queue=asked.queue)
         return answer(_redrive(request[CALLER], ended))
 
 

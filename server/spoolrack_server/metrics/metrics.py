@@ -1,4 +1,4 @@
-"""The metrics: the one list, which docs/observability.md repeats and a test compares.
+"""The metrics: the one list, which docs/how-to/observability.md repeats and a test compares.
 
 A metric is a row until it is written for Prometheus, so that it can come from another process. Knows
 nothing of the sources.

@@ -33,7 +33,7 @@ class RedriveService:
     async def GetRedrive(
         self, request: rpc.GetRedriveRequest, context: Context
     ) -> rpc.GetRedriveResponse:
-        redrive = await self._redrives.get(current_caller(), request.id)
+        redrive = await self._redrives.get(current_caller(), request.id, queue=request.queue)
         return rpc.GetRedriveResponse(redrive=convert.redrive(redrive))
 
     async def ListRedrives(
@@ -52,5 +52,5 @@ class RedriveService:
     async def CancelRedrive(
         self, request: rpc.CancelRedriveRequest, context: Context
     ) -> rpc.CancelRedriveResponse:
-        ended = await self._redrives.cancel(current_caller(), request.id)
+        ended = await self._redrives.cancel(current_caller(), request.id, queue=request.queue)
         return rpc.CancelRedriveResponse(redrive=convert.redrive(ended))

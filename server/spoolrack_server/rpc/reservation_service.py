@@ -58,6 +58,7 @@ class ReservationService:
             current_caller(),
             request.stream,
             request.sequence_number,
+            queue=request.queue,
             visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
         )
         return rpc.ExtendReservationResponse(reservation=self._told(extended))
@@ -67,6 +68,7 @@ class ReservationService:
             current_caller(),
             request.stream,
             request.sequence_number,
+            queue=request.queue,
             begin=request.begin_index,
             end=request.end_index,
             mark_read=request.mark_read,
@@ -89,6 +91,7 @@ class ReservationService:
             current_caller(),
             request.stream,
             request.last_sequence_number,
+            queue=request.queue,
             only_read=request.only_read,
         )
         return rpc.CommitReservationsResponse(
@@ -98,13 +101,17 @@ class ReservationService:
     async def ReleaseReservation(
         self, request: rpc.ReleaseReservationRequest, context: Context
     ) -> rpc.ReleaseReservationResponse:
-        await self._reservations.release(current_caller(), request.stream, request.sequence_number)
+        await self._reservations.release(
+            current_caller(), request.stream, request.sequence_number, queue=request.queue
+        )
         return rpc.ReleaseReservationResponse()
 
     async def GetReservation(
         self, request: rpc.GetReservationRequest, context: Context
     ) -> rpc.GetReservationResponse:
-        found = await self._reservations.get(current_caller(), request.stream, request.sequence_number)
+        found = await self._reservations.get(
+            current_caller(), request.stream, request.sequence_number, queue=request.queue
+        )
         return rpc.GetReservationResponse(reservation=self._told(found))
 
     async def ListReservations(

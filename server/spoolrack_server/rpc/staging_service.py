@@ -43,6 +43,8 @@ class StagingService:
             stages=request.stages,
             epoch_retention=convert.optional_span(request, "epoch_retention", None),
             digest=request.digest,
+            queue=request.queue,
+            messages=request.message_count,
         )
         return rpc.PublishResponse(
             message_count=published.messages,
@@ -53,18 +55,21 @@ class StagingService:
     async def AbortStage(
         self, request: rpc.AbortStageRequest, context: Context
     ) -> rpc.AbortStageResponse:
-        dropped = await self._stages.abort(current_caller(), request.stage)
+        dropped = await self._stages.abort(current_caller(), request.stage, queue=request.queue)
         return rpc.AbortStageResponse(message_count=dropped)
 
     async def GetStage(self, request: rpc.GetStageRequest, context: Context) -> rpc.GetStageResponse:
-        found = await self._stages.get(current_caller(), request.stage)
+        found = await self._stages.get(current_caller(), request.stage, queue=request.queue)
         return rpc.GetStageResponse(stage=convert.stage(found))
 
     async def ListStages(
         self, request: rpc.ListStagesRequest, context: Context
     ) -> rpc.ListStagesResponse:
         page = await self._stages.list(
-            current_caller(), page_size=request.page_size, page_token=request.page_token
+            current_caller(),
+            queue=request.queue,
+            page_size=request.page_size,
+            page_token=request.page_token,
         )
         return rpc.ListStagesResponse(
             stages=map(convert.stage, page.items), next_page_token=page.next_token

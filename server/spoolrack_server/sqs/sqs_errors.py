@@ -58,6 +58,7 @@ ids_not_distinct = _prefixed("BatchEntryIdsNotDistinct")
 batch_too_long = _prefixed("BatchRequestTooLong")
 invalid_batch_id = _prefixed("InvalidBatchEntryId")
 unsupported = _prefixed("UnsupportedOperation")
+invalid_address = _same("InvalidAddress", status=404)
 queue_deleted_recently = _prefixed("QueueDeletedRecently")
 queue_exists = _same("QueueNameExists", code="QueueAlreadyExists")
 invalid_receipt = _same("ReceiptHandleIsInvalid", status=404)
@@ -115,6 +116,8 @@ _FROM_STORE: Final[Mapping[str, Callable[[str], SqsError]]] = {
     "UNAUTHENTICATED": missing_token,
     "PERMISSION_DENIED": access_denied,
     "MESSAGE_NOT_FOUND": invalid_value,
+    # SQS's own for a queue's URL at an endpoint that doesn't serve it.
+    "WRONG_SHARD": invalid_address,
     "REDRIVE_NOT_FOUND": _saying(resource_not_found, "Task does not exist."),
     "QUEUE_EXISTS": queue_exists,
     "STALE_RECEIPT": message_not_inflight,

@@ -1,4 +1,4 @@
-"""Limits on one caller: docs/security.md shows these numbers, and a test compares.
+"""Limits on one caller: docs/how-to/security.md shows these numbers, and a test compares.
 
 Limits on a message are in the contract; these bound a connection before any of it is read.
 """

@@ -49,6 +49,7 @@ from ..model.settings import (
     parse_settings_path,
     settings_path,
 )
+from ..model.shards import Shard, shard_of, tag_of
 from .entries import Entry
 from .index import SortedNames
 from .moves import Moves
@@ -106,8 +107,9 @@ class Catalog(Part):
 
     folders = (CONFIG,)
 
-    def __init__(self, moves: Moves, random: Random) -> None:
+    def __init__(self, moves: Moves, random: Random, shard: Shard | None = None) -> None:
         self._moves = moves
+        self._shard = shard
         self._random = random
         self.records: dict[str, QueueRecord] = {}
         self.expiring: dict[str, None] = {}
@@ -148,13 +150,20 @@ class Catalog(Part):
     # Which queues there are.
 
     def require(self, name: str) -> QueueRecord:
-        """Return the queue's record; raise `InvalidQueueName` or `QueueNotFound`."""
+        """Return the queue's record; raise `InvalidQueueName`, `WrongShard` or `QueueNotFound`."""
         record = self.records.get(name)
         if record is None:
-            if not is_queue_name(name):
-                raise InvalidQueueName(name=name)
+            self.require_here(name)
             raise QueueNotFound(queue=name)
         return record
+
+    def require_here(self, name: str) -> None:
+        """Raise `InvalidQueueName`, or `WrongShard` for the name of a queue that belongs to another
+        shard."""
+        if not is_queue_name(name):
+            raise InvalidQueueName(name=name)
+        if self._shard is not None:
+            self._shard.require(name)
 
     def require_same(self, request: Receive | Reserve) -> QueueRecord:
         """Return the record of a request that may have waited; raise `QueueNotFound`, too, if its queue
@@ -180,8 +189,7 @@ class Catalog(Part):
 
     def create(self, request: CreateQueue) -> QueueRecord:
         name, settings = request.name, request.settings
-        if not is_queue_name(name):
-            raise InvalidQueueName(name=name)
+        self.require_here(name)
         if name in self._tombstones:
             raise QueueBeingDeleted(queue=name)
         there = self.records.get(name)
@@ -296,9 +304,24 @@ class Catalog(Part):
             raise explained(error) from error
         self._moves.syncer.folder_changed("queues")
 
+    def broken_rule(self, name: str, other: str) -> str:
+        """Return the rule that a queue `other` breaks by belonging to another shard than the queue
+        `name`, as the text of an error; "" if it belongs here."""
+        shard = self._shard
+        if not other or shard is None or shard.has(other):
+            return ""
+        tag = tag_of(name)
+        return (
+            f"must lie on shard {shard.number} of {shard.count} with {name}, and belongs to shard "
+            f"{shard_of(other, shard.count)}: choose a name with the tag {tag}, such as {tag}--dead"
+        )
+
     def _check_target(self, name: str, settings: QueueSettings) -> None:
-        """Raise `InvalidSetting` for a dead-letter queue that isn't there, or leads back to `name`."""
+        """Raise `InvalidSetting` for a dead-letter queue that isn't there, belongs to another shard, or
+        leads back to `name`."""
         target = settings.dead_letter_queue
+        if rule := self.broken_rule(name, target):
+            raise InvalidSetting(name="dead_letter_queue", value=target, rule=rule)
         if target and target != name and target not in self.records:
             raise InvalidSetting(name="dead_letter_queue", value=target, rule="must exist already")
         seen = {name}

@@ -48,6 +48,7 @@ from ..model.schedule_requests import (
     PauseSchedule,
     UpdateSchedule,
 )
+from ..model.shards import Shard
 from ..model.stage_requests import Abort, Publish, Stage
 from .adoption import Adoption, Foreign
 from .archive import Archive
@@ -112,6 +113,7 @@ class Engine:
         cache_bytes: int = CACHE_BYTES,
         background: BackgroundWork = ALL_WORK,
         watermark: DiskWatermark | None = None,
+        shard: Shard | None = None,
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
         whether the process of an owner is alive."""
@@ -120,7 +122,7 @@ class Engine:
         self.moves.is_living = is_living
         self.moves.watermark = watermark or DiskWatermark()
         self.index = self.moves.index
-        self.catalog = Catalog(self.moves, random)
+        self.catalog = Catalog(self.moves, random, shard)
         self.moves.may_make = self._may_make
         self.views = QueueViews(self.moves, self.catalog)
         self.reader = Reader(disk, self.index, clock, cache_bytes)

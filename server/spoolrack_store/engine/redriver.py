@@ -280,6 +280,9 @@ class Redriver(Part):
     def start(self, request: StartRedrive) -> Redrive:
         ids = _checked(request)
         record = self._catalog.require(request.queue)
+        for what in ("destination", "source_queue"):
+            if rule := self._catalog.broken_rule(record.name, value := getattr(request, what)):
+                raise InvalidRequest(what=what, value=value, rule=rule)
         if request.destination:
             self._catalog.require_open(request.destination)
         for drive in self._active.values():
@@ -302,7 +305,7 @@ class Redriver(Part):
         return self._shown(drive)
 
     def cancel(self, request: CancelRedrive) -> Redrive:
-        drive = self._found(request.id)
+        drive = self._found(request.id, request.queue)
         if drive.goes_on:
             self._end(drive, is_cancelled=True)
             self._keep(drive)
@@ -313,21 +316,26 @@ class Redriver(Part):
         """Number of running redrives."""
         return len(self._active)
 
-    def find(self, id: str) -> Redrive:
-        """Return a redrive; raise `RedriveNotFound` or `InvalidRequest`."""
-        return self._shown(self._found(id))
+    def find(self, id: str, queue: str = "") -> Redrive:
+        """Return a redrive; raise `RedriveNotFound`, also if it isn't of `queue`, `WrongShard` for a
+        queue elsewhere, or `InvalidRequest`."""
+        return self._shown(self._found(id, queue))
 
     def listed(self, queue: str, after: str, limit: int) -> list[Redrive]:
         """Return up to `limit` redrives above the id `after`, in order; if there is a `queue`, of this
         one only."""
+        if queue:
+            self._catalog.require_here(queue)
         ids = sorted(id for id, drive in self._all.items() if queue in ("", drive.order.queue))
         return [self._shown(self._all[id]) for id in ids if id > after][:limit]
 
-    def _found(self, id: str) -> _Drive:
+    def _found(self, id: str, queue: str) -> _Drive:
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
+        if queue:
+            self._catalog.require_here(queue)
         drive = self._all.get(id)
-        if drive is None:
+        if drive is None or queue not in ("", drive.order.queue):
             raise RedriveNotFound(redrive=id)
         return drive
 

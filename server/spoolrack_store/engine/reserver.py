@@ -61,6 +61,7 @@ from ..model.reservation_requests import (
     MAX_STREAM_NAME,
     MEMORY,
     MIN_RESERVATION_TIMEOUT,
+    REMEMBERED_SETS,
     CommitReservations,
     Committed,
     ExtendReservation,
@@ -79,7 +80,7 @@ from .dead_letters import DeadLetters
 from .entries import Entry
 from .leaser import Leaser
 from .moves import Moves, begin_lease, received
-from .part import DUE_NOW, RETRY, Part, Turn
+from .part import DUE_NOW, PORTION, RETRY, Part, Turn
 from .reader import Reader
 from .reservation_index import (
     WORKED_ON,
@@ -195,10 +196,10 @@ class Reserver(Part):
             return UNFINISHED
         batches, runs = self._moves.index.batches, partial_set.runs
         left = MAX_EFFORT - sum(effort(members) for _, members, _ in runs)
-        # Of a strict group, only one slice could lease.
+        # Of a strict group, only one slice can lease: with it the set is whole.
         # It is the last of the commit's work, and takes all that is left.
-        rest = max(1, self.effort.left)
-        most = left if queue.settings.group_order == "strict" else min(left, rest)
+        is_only = queue.settings.group_order == "strict"
+        most = min(left, PORTION if is_only else max(1, self.effort.left))
         picked = self._leaser.pick(
             queue,
             request.max_messages - sum(members.bit_count() for _, members, _ in runs),
@@ -218,7 +219,7 @@ class Reserver(Part):
         until = Millis(wall + timeout), Millis(self._clock.monotonic() + timeout)
         spent = sum(effort(members) for _, members in picked)
         self.effort.spend(spent)
-        if most <= spent < left:
+        if most <= spent < left and not is_only:
             self._lease(picked, token, until)
             return UNFINISHED
         held = HeldSet(
@@ -272,7 +273,7 @@ class Reserver(Part):
 
     def _extend(self, request: ExtendReservation) -> Reservation:
         _check_hold(request.visibility_timeout)
-        held = self._find(request.stream, request.sequence_number, request.allowed)
+        held = self._find(request.stream, request.sequence_number, request.allowed, request.queue)
         visibility_timeout = request.visibility_timeout
         if visibility_timeout is None:
             visibility_timeout = held.record.visibility_timeout
@@ -282,7 +283,7 @@ class Reserver(Part):
         return self._shown(held)
 
     def _release(self, request: Release) -> None:
-        held = self._require(request.stream, request.sequence_number, request.allowed)
+        held = self._require(request.stream, request.sequence_number, request.allowed, request.queue)
         self._lose(held)
         self._rename(held, replace(held.name, is_read=False))
 
@@ -290,12 +291,11 @@ class Reserver(Part):
         stream, last_sequence_number = request.stream, request.last_sequence_number
         check_word("stream", stream, MAX_STREAM_NAME)
         check_number("last_sequence_number", last_sequence_number, 0, MAX_SEQUENCE_NUMBER)
+        self._require_here(request.queue)
         self._require_own(stream, request.allowed)
         before, sets = self.index.committed(stream), self.index.of_stream(stream)
         mine = [sets[number] for number in sorted(sets) if number <= last_sequence_number]
-        if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:
-            # Its messages may be ready: in this root, or in the one that the stream is of.
-            raise ReservationNotFound(stream=stream, sequence_number=last_sequence_number)
+        self._require_known(stream, last_sequence_number, request.queue)
         now = self._clock.monotonic()
         lost = [held for held in mine if held.is_over(now) and held.state is not SetState.COMMITTED]
         done = [held for held in mine if held not in lost]
@@ -331,10 +331,10 @@ class Reserver(Part):
         elif not mine and self.index.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
             # An idle reader that asks now and then is remembered for as long as it does. All sets of
             # the old marker are done with.
-            queues = self._queues_of(stream)
+            marker = self.index.markers[stream].marker
             self._moves.unlink_file(marker_path(stream, before))
             del self.index.markers[stream]
-            self._write_marker(stream, before, [], queues)
+            self._write_marker(stream, before, marker.sets, marker.queues)
         # Else what was told before is told again: that answer may not have been heard.
         leases_of = self._moves.index.leases_of
         deleted += sum(
@@ -342,15 +342,37 @@ class Reserver(Part):
         )
         return Committed(messages=deleted, lost=[held.name.sequence_number for held in lost])
 
+    def _require_known(self, stream: str, number: int, queue: str) -> None:
+        """Raise `ReservationNotFound` or `ReservationCommitted` for the commit of a set that was never
+        made in this root, or that is not remembered: its messages may be ready, here or in the root
+        that it is of."""
+        there, newest = self.sets.get((stream, number)), self.index.markers.get(stream)
+        if newest is None or number > newest.sequence_number:
+            is_of_another = there is None or queue not in ("", there.record.queue)
+        else:
+            queues = newest.marker.queues
+            is_of_another = there is None and bool(queue and queues) and queue not in queues
+        if is_of_another:
+            raise ReservationNotFound(stream=stream, sequence_number=number)
+        if newest is None or there is not None:
+            return
+        if number < newest.sequence_number and number not in newest.marker.sets:
+            self._refuse_committed(stream, number)
+
     def _write_marker(
         self, stream: str, sequence_number: int, sets: Sequence[int], queues: tuple[str, ...]
     ) -> None:
-        marker = Marker(sets=tuple(sets), queues=queues, made_at=self._clock.wall())
+        newest = self.index.markers.get(stream)
+        # A commit that is repeated behind later ones is told from one of another root.
+        earlier = [] if newest is None else [each for each in newest.marker.sets if each not in sets]
+        marker = Marker(
+            sets=(*earlier[-REMEMBERED_SETS:], *sets), queues=queues, made_at=self._clock.wall()
+        )
         self._moves.create_file(marker_path(stream, sequence_number), marker.encode(), urgent=True)
         self.index.mark(stream, StreamCommit(sequence_number, marker, self._moves.commit))
 
     def _mark_read(self, request: MarkRead) -> None:
-        held = self._find(request.stream, request.sequence_number, request.allowed)
+        held = self._find(request.stream, request.sequence_number, request.allowed, request.queue)
         self._rename(held, replace(held.name, is_read=True))
 
     def _unreserve(self, request: UndoReservation) -> None:
@@ -380,6 +402,7 @@ class Reserver(Part):
 
     def shown(self, queue: str, stream: str, after: Key, limit: int) -> list[Reservation]:
         """Return up to `limit` sets above `after`, by stream and number, that aren't committed."""
+        self._require_here(queue)
         found = (
             self.sets[name, number]
             for name in ([stream] if stream else sorted(self.index.streams))
@@ -392,10 +415,12 @@ class Reserver(Part):
         )
         return [self._shown(held) for held in islice(listed, limit)]
 
-    def find(self, stream: str, sequence_number: int) -> Reservation:
-        """Return a set that isn't committed; raise `ReservationNotFound`."""
+    def find(self, stream: str, sequence_number: int, queue: str = "") -> Reservation:
+        """Return a set, of `queue` if it is given, that isn't committed; raise `ReservationNotFound`,
+        or `WrongShard` for a queue elsewhere."""
+        self._require_here(queue)
         held = self.sets.get((stream, sequence_number))
-        if held is None or not self._is_uncommitted(held):
+        if held is None or queue not in ("", held.record.queue) or not self._is_uncommitted(held):
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
         return self._shown(held)
 
@@ -431,6 +456,7 @@ class Reserver(Part):
         begin: int,
         end: int,
         allowed: Allowed = None,
+        queue: str = "",
     ) -> int:
         """Return the place before which a read ends; an `end` of 0 is the set's.
 
@@ -438,7 +464,7 @@ class Reserver(Part):
         """
         check_number("begin", begin, 0, MAX_RESERVED_MESSAGES)
         check_number("end", end, 0, MAX_RESERVED_MESSAGES)
-        held = self._find(stream, sequence_number, allowed)
+        held = self._find(stream, sequence_number, allowed, queue)
         if not begin:
             token = held.record.token
             self._reads[token] = self._reads.get(token, 0) + 1
@@ -727,13 +753,18 @@ class Reserver(Part):
             is_new=is_new,
         )
 
-    def _require(self, stream: str, sequence_number: int, allowed: Allowed) -> HeldSet:
+    def _require_here(self, queue: str) -> None:
+        if queue:
+            self._catalog.require_here(queue)
+
+    def _require(self, stream: str, sequence_number: int, allowed: Allowed, queue: str = "") -> HeldSet:
         """Return the set, held or lost; raise what a caller must be told otherwise."""
         _check_name(stream, sequence_number)
+        self._require_here(queue)
         self._require_own(stream, allowed)
         self._refuse_committed(stream, sequence_number)
         held = self.sets.get((stream, sequence_number))
-        if held is None:
+        if held is None or queue not in ("", held.record.queue):
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
         return held
 
@@ -753,9 +784,11 @@ class Reserver(Part):
         newest = self.index.markers.get(stream)
         return () if newest is None else newest.marker.queues
 
-    def _find(self, stream: str, sequence_number: int, allowed: Allowed = None) -> HeldSet:
+    def _find(
+        self, stream: str, sequence_number: int, allowed: Allowed = None, queue: str = ""
+    ) -> HeldSet:
         """Return the set, as long as its hold lasts; raise what a caller must be told otherwise."""
-        held = self._require(stream, sequence_number, allowed)
+        held = self._require(stream, sequence_number, allowed, queue)
         if held.is_over(self._clock.monotonic()) or self._is_queue_gone(held):
             raise ReservationLost(stream=stream, sequence_number=sequence_number)
         return held

@@ -38,6 +38,7 @@ from ..model.errors import (
     InvalidMessage,
     InvalidRequest,
     NameTaken,
+    StageIncomplete,
     StageNotFound,
     StoreError,
 )
@@ -179,6 +180,7 @@ class Stages(Part):
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
         _check_publication(request)
+        self._require_here(request.queue)
         self._moves.require_read(self.folders)
         if not request.is_tick:
             self._refuse_scheduled("writer", request.writer, request.writer)
@@ -203,6 +205,9 @@ class Stages(Part):
                 raise StageNotFound(stage=name)
             stages.append(stage)
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
+        held = sum(chunk.messages for chunk in chunks)
+        if request.messages and request.messages != held:
+            raise StageIncomplete(held=held, expected=request.messages)
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
             record.require_sending()
@@ -212,7 +217,7 @@ class Stages(Part):
             stages={str(stage.life): stage.first for stage in stages},
             queues={queue: (record.created_at, 0) for queue, record in records.items()}
             or (before.queues if before is not None else {}),
-            messages=sum(chunk.messages for chunk in chunks),
+            messages=held,
             digest=request.digest,
             published_at=self._clock.wall(),
             epoch_retention=request.epoch_retention,
@@ -239,21 +244,27 @@ class Stages(Part):
     def abort(self, request: Abort) -> int:
         """Drop a stage; return how many messages it had."""
         check_word("stage", request.stage, MAX_STAGE_NAME)
+        self._require_here(request.queue)
         self._moves.require_read(self.folders)
         stage = self._find(request.stage, request.allowed)
         if stage is None:
-            return 0
+            raise StageNotFound(stage=request.stage)
         messages = stage.messages
         self._drop(stage)
         return messages
 
-    def listed(self, after: str, limit: int) -> list[StageInfo]:
-        """Return up to `limit` stages whose names stand above `after`, in order."""
+    def listed(self, after: str, limit: int, queue: str = "") -> list[StageInfo]:
+        """Return up to `limit` stages whose names stand above `after`, in order; those with messages
+        for `queue`, if it is given."""
+        self._require_here(queue)
         above = (name for name in self._names.since(after) if name != after)
+        if queue:
+            above = (name for name in above if queue in self._open[name].queues)
         return [self.shown(name) for name in islice(above, limit)]
 
-    def shown(self, name: str) -> StageInfo:
-        """Return an open stage; raise `StageNotFound`."""
+    def shown(self, name: str, queue: str = "") -> StageInfo:
+        """Return an open stage; raise `StageNotFound`, or `WrongShard` for a `queue` elsewhere."""
+        self._require_here(queue)
         stage = self._open.get(name)
         if stage is None:
             raise StageNotFound(stage=name)
@@ -263,6 +274,10 @@ class Stages(Part):
         return StageInfo(
             name=name, chunks=len(stage.chunks), messages=messages, expires_at=stage.life.due
         )
+
+    def _require_here(self, queue: str) -> None:
+        if queue:
+            self._catalog.require_here(queue)
 
     def last_epoch(self, writer: str) -> int | None:
         """Return the highest epoch that a writer has published, as far as that is remembered."""
@@ -752,6 +767,7 @@ def _check_publication(request: Publish) -> None:
     check_span("epoch_retention", request.epoch_retention, MIN_EPOCH_RETENTION, MAX_EPOCH_RETENTION)
     if request.digest:
         check_word("digest", request.digest, MAX_STAGE_NAME)
+    check_number("message_count", request.messages, 0)
     check_number("the number of stages", len(request.stages), 0, MAX_STAGES)
     for stage in request.stages:
         check_word("stage", stage, MAX_STAGE_NAME)

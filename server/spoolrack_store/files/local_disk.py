@@ -415,12 +415,13 @@ class LocalDisk:
         # Nor at the interpreter's end, where a thread may still use it: the system does it then.
         self._close.atexit = False
         self._for_group = is_for_group(os.fstat(self._root).st_mode)
-        kind = kind_of(root)
-        self._calls = calls_for(is_local=not is_written_by_other_hosts(kind))
-        self._syncfs = find_syncfs() if passes_on_syncfs(kind) else None
+        self.kind = kind_of(root)
+        is_local = not is_written_by_other_hosts(self.kind)
+        self._calls = calls_for(is_local=is_local)
+        self._syncfs = find_syncfs() if passes_on_syncfs(self.kind) else None
         self.can_sync_all = self._syncfs is not None
-        # PyDLL keeps the interpreter's lock: these calls are answered from memory.
-        libc = ctypes.PyDLL(None, use_errno=True)
+        # PyDLL keeps the interpreter's lock: a local file system answers these calls from memory.
+        libc = (ctypes.PyDLL if is_local else ctypes.CDLL)(None, use_errno=True)
         folder, text = ctypes.c_int, ctypes.c_char_p
         self._renameat2 = libc.renameat2
         self._renameat2.argtypes = [folder, text, folder, text, ctypes.c_uint]

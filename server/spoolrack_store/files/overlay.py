@@ -76,6 +76,7 @@ class OverlayDisk:
         """`disk` is read and never written."""
         self._disk = disk
         self.can_sync_all = True
+        self.kind = ""
         self._files: dict[str, dict[str, _Node | None]] = {}
         """By folder the names that differ from the disk; None: there is none."""
         self._folders: dict[str, bool] = {}

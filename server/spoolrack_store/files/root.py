@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from ..files.disk import ReservedRoom
@@ -40,18 +40,27 @@ from .local_disk import (
 
 log = logging.getLogger(__name__)
 
+_Found = TypeVar("_Found")
+
 _FILES: Final = frozenset({"FORMAT", IDENTITY, LOCK, PATH, RESERVE})
 _ALSO_ALLOWED: Final = frozenset({"lost+found"})
 _BEFORE: Final = (b"spoolrack 1\n", b"spoolrack 2\n")
 _OWNER_LENGTH: Final = 8
 _UNSUPPORTED: Final = frozenset(
-    {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV, errno.EMLINK}
+    {
+        *(errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV, errno.EMLINK),
+        *(errno.ENODEV, errno.ENOLCK),
+    }
 )
-"""Errors of an operation that a file system doesn't have (link(2), rename(2))."""
+"""Errors of an operation that a file system doesn't have (link(2), rename(2), mmap(2), flock(2))."""
+_PROBE: Final = b"shared"
 
 
 class RootDisk(Disk, Protocol):
     """A disk that a root is on."""
+
+    kind: str
+    """The type of its file system; "" if the system doesn't tell."""
 
     def map(self, path: str, size: int) -> Memory:
         """Return the bytes of a file of this size, which all processes of the host share."""
@@ -177,7 +186,7 @@ def open_root(disk: RootDisk, root: str, random: Random, process: RunningProcess
                 disk.make_folder(folder)
         with suppress(FileExistsError):
             _also_when_full(disk, lambda: disk.create(LOCK, [], sync=False))
-        root_lock = disk.lock(LOCK)
+        root_lock = _attempt(disk, root, _LOCKS, lambda: disk.lock(LOCK))
         if root_lock is None:
             raise RootInUse(root=root, holder=holder(disk))
         try:
@@ -339,40 +348,82 @@ def holder(disk: Disk) -> str:
     return f" ({'; '.join(told)})" if told else ""
 
 
-def require_operations(disk: Disk, root: str, owner: str) -> None:
-    """Try each operation on names as the store uses it: a link into `new/`, a rename there onto a free
-    and onto a taken name. Raise `RootUnusable`, which names what is missing.
+def require_operations(disk: RootDisk, root: str, owner: str) -> None:
+    """Try each operation as the store uses it: a link into `new/`, a rename there onto a free and onto
+    a taken name, a sync of the folder, shared memory, and a lock that excludes another one. Raise
+    `RootUnusable`, which names what is missing.
 
-    The file is the owner's own. A process that dies here leaves names that the next start unlinks.
+    A process that dies here leaves names that the next start unlinks.
     """
     source, first, second = owner_file(owner), f"new/{owner}-1{COPY}", f"new/{owner}-2{COPY}"
 
     def attempt(name: str, operation: Callable[[], None]) -> None:
-        try:
-            _also_when_full(disk, operation)
-        except OSError as error:
-            if error.errno not in _UNSUPPORTED:
-                raise
-            raise _lacks(root, f"{name} ({error.strerror})") from error
+        _attempt(disk, root, name, lambda: _also_when_full(disk, operation))
 
     rename = "no rename that keeps what is there (renameat2 with RENAME_NOREPLACE)"
     try:
-        attempt("no hard links", lambda: disk.link(source, first))
+        attempt("no hard links (link)", lambda: disk.link(source, first))
         # Onto a free name: a file system may look at the flag only after it has found the name taken.
         attempt(rename, lambda: disk.rename_new(first, second))
-        attempt("no hard links", lambda: disk.link(source, first))
+        attempt("no hard links (link)", lambda: disk.link(source, first))
         try:
             attempt(rename, lambda: disk.rename_new(first, second))
         except FileExistsError:
             pass
         else:
-            raise _lacks(root, "a rename that replaces what it must keep")
+            raise _lacks(disk, root, "a rename that replaces what it must keep")
+        attempt("no sync of a folder (fsync)", lambda: disk.sync_folder("new"))
+        disk.unlink(first)
+        _also_when_full(disk, lambda: disk.create(first, [bytes(len(_PROBE))], sync=False))
+        _require_memory(disk, root, first)
+        _require_locks(disk, root, first)
     finally:
         for path in (first, second):
             with suppress(FileNotFoundError):
                 disk.unlink(path)
 
 
-def _lacks(root: str, what: str) -> RootUnusable:
-    why = f"its file system has {what}: use one such as ext4, XFS, Btrfs or tmpfs"
+_LOCKS: Final = "no locks (flock)"
+
+
+def _require_memory(disk: RootDisk, root: str, path: str) -> None:
+    """Raise `RootUnusable` if what a process writes isn't in the memory that processes share."""
+    memory = _attempt(
+        disk, root, "no memory that processes share (mmap)", lambda: disk.map(path, len(_PROBE))
+    )
+    try:
+        memory.write(0, _PROBE)
+        if memory.read(0, len(_PROBE)) != _PROBE:
+            raise _lacks(disk, root, "shared memory that doesn't show what was written (mmap)")
+    finally:
+        memory.close()
+
+
+def _require_locks(disk: RootDisk, root: str, path: str) -> None:
+    """Raise `RootUnusable` if a lock doesn't exclude another user of the file."""
+    locks: list[Lock] = []
+    try:
+        while len(locks) < 2 and (lock := _attempt(disk, root, _LOCKS, lambda: disk.lock(path))):
+            locks.append(lock)
+        if len(locks) > 1:
+            raise _lacks(disk, root, "locks that exclude no other process (flock)")
+    finally:
+        for lock in locks:
+            lock.release()
+
+
+def _attempt(disk: RootDisk, root: str, name: str, operation: Callable[[], _Found]) -> _Found:
+    """Return what an operation does; raise `RootUnusable` if the file system doesn't have it."""
+    try:
+        return operation()
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        what = f"{name}: {errno.errorcode[error.errno]}, {error.strerror}"
+        raise _lacks(disk, root, what) from error
+
+
+def _lacks(disk: RootDisk, root: str, what: str) -> RootUnusable:
+    kind = f" ({disk.kind})" if disk.kind else ""
+    why = f"its file system{kind} has {what}: use one such as ext4, XFS, Btrfs or tmpfs"
     return RootUnusable(root=root, why=why)

@@ -128,10 +128,18 @@ class StaleReceipt(StoreError):
 
 
 class StageNotFound(StoreError):
-    """There is no stage {stage}: it was published, was aborted, has expired, or was never there.
-    Nothing was published; stage its messages again."""
+    """There is no stage {stage}: it was published, was aborted, has expired, or was never on this
+    server. Nothing was done; to publish its messages, stage them again."""
 
     reason = "STAGE_NOT_FOUND"
+
+
+class StageIncomplete(StoreError):
+    """The stages hold {held} messages, and {expected} were staged: a part has expired, was aborted, or
+    is on another server. Nothing was published, and the stages are as they were: abort them, and stage
+    the messages again."""
+
+    reason = "STAGE_INCOMPLETE"
 
 
 class EpochDiffers(StoreError):
@@ -182,9 +190,9 @@ class ReservationLost(StoreError):
 
 
 class ReservationCommitted(StoreError):
-    """The stream {stream} is committed up to {committed}, so reservation {sequence_number} is done
-    with and its messages are deleted. A request for it is older than that, as from an old
-    checkpoint."""
+    """The stream {stream} is committed up to {committed} on this server, so reservation
+    {sequence_number} is done with: its messages are deleted, or it was never made here. The request is
+    older than that commit, as from an old checkpoint, or is for another server."""
 
     reason = "RESERVATION_COMMITTED"
 
@@ -202,6 +210,14 @@ class RootDiffers(StoreError):
     identity of its own, begin anew there."""
 
     reason = "ROOT_DIFFERS"
+
+
+class WrongShard(StoreError):
+    """{what} belongs to shard {shard} of {shards}, and this server is {found}: nothing was done. Call
+    the server of that shard; a client of several addresses needs those of all shards, in the order of
+    their numbers from 0 on."""
+
+    reason = "WRONG_SHARD"
 
 
 # The state of things: the same call may succeed later.

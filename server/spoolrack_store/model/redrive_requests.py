@@ -67,6 +67,9 @@ class StartRedrive(Request[Redrive]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRedrive(Request[Redrive]):
-    """End a redrive; one that has ended stays as it is. May be repeated."""
+    """End a redrive; one that has ended stays as it is. May be repeated. A redrive of another queue
+    than `queue` is not found, a `queue` of another shard a `WrongShard`."""
 
     id: str
+    queue: str = ""
+    """The redrive's; empty: not told."""

@@ -20,6 +20,8 @@ DEFAULT_RESERVED_BYTES = 64 * 1024 * 1024
 MAX_STREAM_NAME = 80
 MIN_RESERVATION_TIMEOUT = Millis(1_000)
 MAX_SEQUENCE_NUMBER = 2**63 - 1
+REMEMBERED_SETS = 100
+"""Sets of earlier commits that a stream's marker names, so that a repetition is told from a stray."""
 MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
 """Lost sets, and how far a stream is committed, are remembered for so long."""
 
@@ -73,10 +75,13 @@ class Reserve(Request[Reservation | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfSet(Request[Answer]):
-    """A request about one set. A stream with sets of a queue that isn't `allowed` is a `NameTaken`."""
+    """A request about one set. A stream with sets of a queue that isn't `allowed` is a `NameTaken`, a
+    set of another queue than `queue` not found, a `queue` of another shard a `WrongShard`."""
 
     stream: str
     sequence_number: int
+    queue: str = ""
+    """The set's; empty: not told."""
     allowed: Allowed = None
 
 
@@ -92,13 +97,17 @@ class ExtendReservation(OfSet[Reservation]):
 class CommitReservations(Request[Committed]):
     """Delete the messages of all sets of the stream up to a number. May be repeated.
 
-    `ReservationNotFound` if the stream isn't committed up to it, and no set has that number: the set
-    was never made in this root, or was lost more than 30 days ago. A stream with sets of a queue that
-    isn't `allowed` is a `NameTaken`.
+    `ReservationNotFound` if the stream isn't committed up to it, and no set of `queue` has that number:
+    the set was never made in this root, or was lost more than 30 days ago. `ReservationCommitted` if
+    the stream is committed beyond it, and the set isn't remembered: made here long ago, or never. A
+    stream with sets of a queue that isn't `allowed` is a `NameTaken`, a `queue` of another shard a
+    `WrongShard`.
     """
 
     stream: str
     last_sequence_number: int
+    queue: str = ""
+    """That of the last set; empty: not told."""
     allowed: Allowed = None
     only_read: bool = False
     """Whether a set that isn't marked as read is a `ReservationUnread`, and nothing is deleted."""

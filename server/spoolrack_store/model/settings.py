@@ -2,9 +2,9 @@
 
 `QueueSettings` is the schema: each field has its default, its bounds and its help beside it. The
 options of the command line and the conversions to and from the contract and JSON are made from it.
-`make stubs` writes from it what is a file: the client's classes, docs/settings.md, the dashboard's
-list, the schemas of HTTP and of the chart. So a new setting is a field here, a field of the contract,
-and the code that uses it.
+`make stubs` writes from it what is a file: the client's classes, docs/reference/settings.md, the
+dashboard's list, the schemas of HTTP and of the chart. So a new setting is a field here, a field of the
+contract, and the code that uses it.
 
 Pure: the validity of each value is checked here, the relations to other queues in `catalog`.
 """

@@ -84,7 +84,7 @@ class Stage(Request[Staged]):
 class Publish(Request[Published]):
     """Make all messages of `stages` appear, unless the writer has published this epoch before.
 
-    A stage, or a writer, of another caller is a `NameTaken`.
+    A stage, or a writer, of another caller is a `NameTaken`; a `queue` of another shard a `WrongShard`.
     """
 
     writer: str
@@ -96,6 +96,10 @@ class Publish(Request[Published]):
     """The writer's checksum of the messages, remembered with the epoch: the same epoch with another one
     is an `EpochDiffers`, an older epoch an `EpochPassed`. Empty: not compared."""
     allowed: Allowed = None
+    queue: str = ""
+    """One of those that the stages have messages for; empty: not told."""
+    messages: int = 0
+    """How many the stages hold together: another number is a `StageIncomplete`. 0: not compared."""
     owner: str = ""
     """The caller's identity. Empty: nothing keeps it from any writer's name."""
     is_tick: bool = False
@@ -104,8 +108,10 @@ class Publish(Request[Published]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort(Request[int]):
-    """Drop a stage; answers how many messages it had. There being none is a success, one of another
-    caller a `NameTaken`."""
+    """Drop a stage; answers how many messages it had. `StageNotFound` if there is none; one of another
+    caller is a `NameTaken`, a `queue` of another shard a `WrongShard`."""
 
     stage: str
+    queue: str = ""
+    """One of those that it has messages for; empty: not told."""
     allowed: Allowed = None

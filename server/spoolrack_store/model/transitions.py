@@ -1,7 +1,8 @@
 """The legal moves of a message, as data.
 
 A state is a folder, and a move is a name in another one, by one link or rename. `engine.moves` refuses
-a change of state that the table doesn't hold. A test compares the drawing in docs/lifecycle.md with it.
+a change of state that the table doesn't hold. A test compares the drawing in
+docs/explanation/lifecycle.md with it.
 
     SENT ──publish──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
       └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED

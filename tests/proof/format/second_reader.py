@@ -1,4 +1,4 @@
-"""A second reader of roots, written from docs/format.md alone with the standard library alone.
+"""A second reader of roots, written from docs/reference/disk-format.md with the standard library alone.
 
 It imports nothing of the store: a rule that the page lacks shows as a difference. `Root` lists a root
 that no process changes, once. It reads queues, messages in every state, the archive and deduplication

@@ -1,4 +1,4 @@
-"""A reader that is written from docs/format.md finds in a root what the store finds there."""
+"""A reader that is written from docs/reference/disk-format.md finds in a root what the store finds."""
 
 from __future__ import annotations
 

@@ -37,6 +37,7 @@ _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _IDENTITY: Final = "tests/store/test_root_identity.py"
+_STRAYS: Final = "tests/store/test_strays.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _WALKS: Final = "tests/store/test_bounded_walks.py"
 _BOUNDED: Final = "tests/store/test_bounded_work.py"
@@ -901,10 +902,40 @@ STORE_MUTANTS: Final = (
         breaks="a reader of another root's stream is never told that its messages are deleted",
         edits=edit(
             "engine/reserver.py:Reserver._commit",
-            "if last_sequence_number > before and (stream, last_sequence_number) not in self.sets:",
-            "if False:",
+            "self._require_known(stream, last_sequence_number, request.queue)",
+            "pass",
         ),
         caught_by=(_SETS,),
+    ),
+    Mutant(
+        name="a-commit-that-strays-below-a-stream-is-a-success",
+        breaks="a reader of another root's set is never told that its messages are deleted",
+        edits=edit(
+            "engine/reserver.py:Reserver._require_known",
+            "self._refuse_committed(stream, number)",
+            "pass",
+        ),
+        caught_by=(_STRAYS,),
+    ),
+    Mutant(
+        name="a-repeated-commit-is-no-longer-known",
+        breaks="a commit that is repeated behind a later one is a success",
+        edits=edit(
+            "engine/reserver.py:Reserver._write_marker",
+            "(*earlier[-REMEMBERED_SETS:], *sets)",
+            "(*sets,)",
+        ),
+        caught_by=(_STRAYS,),
+    ),
+    Mutant(
+        name="a-part-of-a-batch-is-published",
+        breaks="a publication of fewer messages than were staged is refused",
+        edits=edit(
+            "engine/stages.py:Stages.publish",
+            "if request.messages and request.messages != held:",
+            "if False:",
+        ),
+        caught_by=(_STRAYS,),
     ),
     Mutant(
         name="an-idle-reader-is-forgotten",
@@ -937,7 +968,11 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-large-set-is-leased-in-one-commit",
         breaks="other callers are answered while a large set is leased",
-        edits=edit("engine/reserver.py:Reserver._lease_slice", "min(left, rest)", "left"),
+        edits=edit(
+            "engine/reserver.py:Reserver._lease_slice",
+            "min(left, PORTION if is_only else max(1, self.effort.left))",
+            "left",
+        ),
         caught_by=(_SETS_SLICED,),
     ),
     Mutant(

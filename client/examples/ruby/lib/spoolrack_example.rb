@@ -21,7 +21,7 @@ module SpoolrackExample
   #
   # code::        the gRPC status code, a number
   # domain::      whose reason it is: "spoolrack"; empty if no Spoolrack server said it
-  # reason::      a stable name such as QUEUE_NOT_FOUND (docs/errors.md lists them); empty if no Spoolrack
+  # reason::      a stable name such as QUEUE_NOT_FOUND (docs/reference/errors.md lists them); empty if no Spoolrack
   #               server said it, as when there is no connection
   # message::     for a person
   # retry_delay:: seconds that the server asks to wait before a repetition; nil if it says nothing of one

@@ -6,7 +6,8 @@
     {"type":"end","messages":COUNT,"crc32":SUM}
 
 SUM is the CRC-32 (zlib's) of the line's bytes before `,"crc32"`, in 8 hexadecimal digits. Pure, but for
-the file that it is handed; one message is in memory at a time. docs/moving.md has every field.
+the file that it is handed; one message is in memory at a time. docs/how-to/import-export.md has every
+field.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import java.util.Map;
  * Why a call failed, or one message of many: the same facts, from a gRPC status or from a result.
  *
  * @param domain whose reason it is: "spoolrack"; empty if no Spoolrack server said it
- * @param reason a stable name such as QUEUE_NOT_FOUND (docs/errors.md lists them); empty if no Spoolrack
+ * @param reason a stable name such as QUEUE_NOT_FOUND (docs/reference/errors.md lists them); empty if no Spoolrack
  *     server said it, as when there is no connection
  * @param message for a person
  * @param retryDelay how long the server asks to wait before a repetition; null if it says nothing of one

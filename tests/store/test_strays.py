@@ -1,0 +1,137 @@
+"""Refuse calls about sets and stages that this root doesn't know, and answer repetitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from spoolrack_store.model.errors import (
+    ReservationCommitted,
+    ReservationNotFound,
+    StageIncomplete,
+    StageNotFound,
+)
+from spoolrack_store.model.reservation_requests import (
+    REMEMBERED_SETS,
+    CommitReservations,
+    Committed,
+    ExtendReservation,
+    MarkRead,
+    OfSet,
+    Release,
+)
+from spoolrack_store.model.stage_requests import Abort
+
+from tests.store.stage_rig import Rig as StageRig
+from tests.support.set_rig import SetRig
+
+
+@pytest.fixture
+def rig() -> SetRig:
+    return SetRig()
+
+
+def commit(rig: SetRig, number: int, **what: Any) -> Committed:
+    done: Committed = rig.ask(CommitReservations(stream="s", last_sequence_number=number, **what))
+    rig.settle()
+    return done
+
+
+def reserved(rig: SetRig, *numbers: int, **what: Any) -> None:
+    for number in numbers:
+        rig.send(b"1", queue=what.get("queue", "q"))
+        rig.reserve(number, **what)
+
+
+def test_a_commit_of_a_set_of_another_root_is_refused_where_the_stream_is_further(rig: SetRig) -> None:
+    reserved(rig, 0, 4)
+    assert commit(rig, 4).messages == 2
+    for number in (1, 3):
+        with pytest.raises(ReservationCommitted, match="or it was never made here"):
+            commit(rig, number)
+
+
+def test_a_commit_that_is_repeated_succeeds_behind_later_ones(rig: SetRig) -> None:
+    for number in range(5):
+        reserved(rig, number)
+        assert commit(rig, number).messages == 1
+    for number in (4, 0, 3):
+        assert commit(rig, number) == Committed(messages=0, lost=[])
+    rig.restart()
+    assert commit(rig, 2) == Committed(messages=0, lost=[])
+
+
+def test_a_commit_that_is_repeated_later_than_is_remembered_is_told_so(rig: SetRig) -> None:
+    for number in range(REMEMBERED_SETS + 2):
+        reserved(rig, number)
+        commit(rig, number)
+    assert commit(rig, 1) == Committed(messages=0, lost=[])
+    with pytest.raises(ReservationCommitted):
+        commit(rig, 0)
+
+
+def test_a_commit_of_a_set_of_another_queue_is_refused(rig: SetRig) -> None:
+    reserved(rig, 0)
+    with pytest.raises(ReservationNotFound):
+        commit(rig, 0, queue="other")
+    assert commit(rig, 0, queue="q").messages == 1
+    with pytest.raises(ReservationNotFound):
+        commit(rig, 0, queue="other")
+    assert commit(rig, 0, queue="q").messages == 0
+
+
+@pytest.mark.parametrize("kind", [ExtendReservation, Release, MarkRead])
+def test_a_call_about_a_set_of_another_queue_is_refused(rig: SetRig, kind: type[OfSet[Any]]) -> None:
+    reserved(rig, 0)
+    with pytest.raises(ReservationNotFound):
+        rig.ask(kind(stream="s", sequence_number=0, queue="other"))
+    rig.ask(kind(stream="s", sequence_number=0, queue="q"))
+
+
+def test_a_read_of_a_set_of_another_queue_is_refused(rig: SetRig) -> None:
+    reserved(rig, 0)
+    sets = rig.engine.reservations
+    with pytest.raises(ReservationNotFound):
+        sets.begin_reading("s", 0, 0, 0, queue="other")
+    with pytest.raises(ReservationNotFound):
+        sets.find("s", 0, "other")
+    assert sets.begin_reading("s", 0, 0, 0, queue="q") == sets.find("s", 0, "q").messages == 1
+
+
+def test_a_part_of_what_was_staged_is_never_published() -> None:
+    rig = StageRig()
+    rig.stage("s", 0, b"a")
+    with pytest.raises(StageIncomplete, match="hold 1 messages, and 2 were staged"):
+        rig.publish("w", 0, "s", messages=2)
+    rig.ticks()
+    assert rig.receive() == []
+    rig.stage("s", 1, b"b")
+    assert rig.publish("w", 0, "s", messages=2).messages == 2
+    rig.ticks()
+    assert rig.receive() == [b"a", b"b"]
+
+
+def test_a_publication_that_is_repeated_succeeds_without_its_stages() -> None:
+    rig = StageRig()
+    rig.stage("s", 0, b"a")
+    assert rig.publish("w", 0, "s", messages=1, queue="q").messages == 1
+    rig.ticks()
+    assert rig.publish("w", 0, "s", messages=1, queue="q").is_already
+
+
+def test_an_abort_of_a_stage_that_is_not_here_is_refused() -> None:
+    rig = StageRig()
+    with pytest.raises(StageNotFound, match="was never on this server"):
+        rig.ask(Abort(stage="s"))
+
+
+def test_stages_are_listed_by_queue() -> None:
+    rig = StageRig()
+    rig.stage("a", 0, b"1")
+    rig.stage("b", 0, b"1", queue="other")
+    rig.stage("c", 0, b"1", queue="other")
+    rig.stage("c", 1, b"1")
+    listed = rig.engine.stages.listed
+    assert [each.name for each in listed("", 9, "other")] == ["b", "c"]
+    assert [each.name for each in listed("a", 9, "q")] == ["c"]
+    assert [each.name for each in listed("", 1, "q")] == ["a"]
