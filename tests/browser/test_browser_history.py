@@ -78,13 +78,14 @@ def test_the_legend_shows_the_latest_values_without_a_cursor(
     hour: Served, open_desk: Callable[..., Desk]
 ) -> None:
     desk = open_desk(hour, "queue/jobs")
-    legend = "() => document.querySelector('.u-legend')?.innerText.replace(/\\s+/g, ' ')"
-    desk.until(f"({legend})()?.includes('ready: 1,180')")
+    desk.page.locator(".u-legend").wait_for()
+    latest = "[...document.querySelectorAll('.u-legend .u-value')].at(-1).textContent === '1,180'"
+    desk.until(f"() => {latest}")
     chart = desk.page.locator(".chart .u-over")
     chart.hover()
-    desk.until(f"!({legend})().includes('ready: 1,180')")
+    desk.until(f"() => !({latest})")
     desk.page.mouse.move(0, 0)
-    desk.until(f"({legend})().includes('ready: 1,180')")
+    desk.until(f"() => {latest}")
 
 
 def test_a_chart_of_less_than_an_hour_says_what_it_has(

@@ -10,7 +10,7 @@ const EVERY = 10_000;
 
 function Missing({ series }) {
   return html`
-    ${firstSample(series) > 0 && html`<p class="hint">The first sample of this queue is of ${clock(((series.first + firstSample(series)) * series.every) / 1000)}: a start of the server begins anew.</p>`}
+    ${minutesOf(series) < 59 && html`<p class="hint">The first sample of this queue is of ${clock(((series.first + firstSample(series)) * series.every) / 1000)}: a start of the server begins anew.</p>`}
     ${series.partial_before !== null && html`<p class="hint">A server process was started at ${clock((series.partial_before * series.every) / 1000)}: rates before that lack what it did earlier.</p>`}
     ${series.silent.length > 0 && html`<p class="hint">Rates lack ${series.silent.length === 1 ? "the server process" : "the server processes"} ${series.silent.join(", ")}: no answer in time.</p>`}`;
 }
