@@ -6,7 +6,7 @@
 #   make test WORKERS=1                   one test at a time
 
 .DEFAULT_GOAL := help
-.PHONY: help serve check lint test proof test-all newest torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
+.PHONY: help serve check lint docs test proof test-all newest torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -27,12 +27,18 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 check: lint ## The inner loop: lint, and tests without Spark, browsers, other languages, own processes and long campaigns.
 	@exec .venv/bin/python -m pytest --sample $(SPREAD) $(CHECKED:%=tests/%) $(LONG) $(ARGS)
 
-lint: ## Check the format, lint, types and directions of imports.
+lint: ## Check the format, lint, types, directions of imports, and the pages and links of the documentation.
 	@scripts/set-up dev
 	@.venv/bin/ruff format --check --quiet || { echo "make format formats these files."; exit 1; }
 	@.venv/bin/ruff check --quiet
 	@.venv/bin/lint-imports --no-logo --no-cache
 	@.venv/bin/mypy
+	@.venv/bin/python -m sphinx -b dummy -d build/lint -E -W --keep-going -q docs build/lint
+
+docs: ## Build the documentation's site into build/site, to be opened from there or served by any server.
+	@scripts/set-up dev
+	@.venv/bin/python -m sphinx -W --keep-going -q -d build/doctrees docs build/site
+	@echo "Open build/site/index.html"
 
 test: ## Run every quick test, of tests/proof a sample; what was skipped, and why, is listed at the end.
 	@scripts/set-up spark
@@ -106,5 +112,5 @@ stubs: ## Generate client/spoolrack/v1 from protos/, and what is made from the s
 	@.venv/bin/python scripts/generate-settings
 
 clean: ## Remove what was set up and cached; ./data stays.
-	@rm -rf .venv .venv-bench .venv-newest .toolchains client/examples/*/build client/examples/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	@rm -rf build .venv .venv-bench .venv-newest .toolchains client/examples/*/build client/examples/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 	@find client server tests -name __pycache__ -prune -exec rm -rf {} +

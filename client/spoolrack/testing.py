@@ -18,7 +18,7 @@ import importlib.util
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from spoolrack_store.manual_clock import ManualClock
     from spoolrack_store.model.clock import Clock
 
-__all__ = ["OpenRoot", "RunningServer", "manual_clock", "open_root", "running_server"]
+__all__ = [
+    "OpenRoot",
+    "RunningServer",
+    "RunningShards",
+    "manual_clock",
+    "open_root",
+    "running_server",
+    "running_shards",
+]
 
 START_TIMEOUT = 60.0
 """Seconds for a server to start or stop: only a defect takes longer."""
@@ -125,6 +133,33 @@ def running_server(
         server.start()
         stack.callback(server.stop)
         yield server
+
+
+class RunningShards:
+    """A server for each shard, in this process; `running_shards` makes them."""
+
+    def __init__(self, servers: Sequence[RunningServer]) -> None:
+        self.servers = servers
+        """By the numbers of their shards."""
+
+    @property
+    def url(self) -> str:
+        """URL of all for `spoolrack.connect`."""
+        return ",".join(server.url for server in self.servers)
+
+    def client(self, *, timeout: float = 30.0) -> Client:
+        """Return a new client of all shards. Close it, or use it as a context."""
+        return connect(self.url, timeout=timeout)
+
+
+@contextlib.contextmanager
+def running_shards(count: int, *, clock: Clock | None = None) -> Iterator[RunningShards]:
+    """Run a server for each of `count` shards, over temporary folders, until the context ends.
+
+    All have the `clock`, if there is one. Raises `ImportError` without the server extra.
+    """
+    with contextlib.ExitStack() as stack:
+        yield RunningShards([stack.enter_context(running_server(clock=clock)) for _ in range(count)])
 
 
 class OpenRoot:

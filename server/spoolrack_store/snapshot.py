@@ -19,7 +19,7 @@ from .files.changes import LOCK, PATH, SIZE, Changes, Memory, describe_holder, t
 from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links
 from .files.local_disk import LocalDisk, this_process
-from .files.root import is_root, read_identity
+from .files.root import is_root, read_identity, read_shard
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed, TargetUnusable
 from .model.names import name_at
@@ -87,6 +87,8 @@ def take_snapshot(
             taken = link_root(links, disk.map(PATH, SIZE), lock, clock)
             id = read_identity(disk)
             about = {layout.IDENTITY: f"{id}\n".encode()} if id else {}
+            if (shard := read_shard(disk)) is not None:
+                about[layout.SHARD] = f"{shard}\n".encode()
             links.finish({**about, layout.FORMAT: layout.FORMAT_CONTENT})
     except SyncFailed as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error

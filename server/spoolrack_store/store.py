@@ -44,6 +44,7 @@ from .model.redrive_requests import Redrive
 from .model.reservation_requests import MarkRead, Page, Reservation
 from .model.schedule_requests import QueuedSchedule
 from .model.settings import QueueSettings
+from .model.shards import Shard
 from .model.stage_requests import StageInfo
 from .store_metrics import StoreMetrics
 from .thread_driver import ThreadDriver
@@ -73,6 +74,7 @@ class Store:
         group_access: bool = False,
         driver: Driver | None = None,
         watermark: DiskWatermark | None = None,
+        shard: Shard | None = None,
     ) -> Store:
         """Open the folder `path`, or make it a root, and finish what a crash left there.
 
@@ -80,7 +82,8 @@ class Store:
         processes of its group may share. Commits are run by `driver`, which is this store's alone;
         without one, and where a call may wait for another host, by a thread. Work that is not in
         `background` is left to other processes. Nothing is stored while the disk has less free room
-        than `watermark`, or 4 MiB and 256 files.
+        than `watermark`, or 4 MiB and 256 files. With a `shard` the root is that one, or becomes it:
+        names of queues that belong to other shards are refused, as of each root that is a shard.
 
         Raise `RootUnusable` or `UnknownFormat`; `RootInUse` if another process holds the lock and goes
         on holding it; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`.
@@ -91,7 +94,7 @@ class Store:
         clock = clock if clock is not None else SystemClock()
         random = random if random is not None else PooledRandom()
         disk = disk if disk is not None else LocalDisk(path)
-        root = _enter(disk, os.fspath(path), random)
+        root = _enter(disk, os.fspath(path), random, shard)
         log_doubt(path)
         engine = Engine(
             disk,
@@ -103,6 +106,7 @@ class Store:
             is_living=root.is_living,
             background=background,
             watermark=watermark,
+            shard=root.shard,
         )
         try:
             return cls(engine, disk, clock, root, background=background, driver=driver)
@@ -147,7 +151,7 @@ class Store:
             listener=self._listener,
         )
         self._questions = Questions(engine, disk, self._changing)
-        self.metrics = StoreMetrics(engine, disk, self._questions, self._committer, root.id)
+        self.metrics = StoreMetrics(engine, disk, self._questions, self._committer, root.id, root.shard)
         self._committer.start()
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
@@ -359,6 +363,11 @@ class Store:
         return self._root.id
 
     @property
+    def shard(self) -> Shard | None:
+        """Which shard the root is; None: it is none."""
+        return self._root.shard
+
+    @property
     def failure(self) -> StoreError | None:
         """Why the store has failed, until a restart; None if it hasn't."""
         return self._committer.failure
@@ -409,17 +418,17 @@ class Store:
         self.close()
 
 
-def _enter(disk: RootDisk, path: str, random: Random) -> Root:
+def _enter(disk: RootDisk, path: str, random: Random, shard: Shard | None) -> Root:
     """Become an owner, once no other process holds the lock."""
     entered: list[Root] = []
 
     def is_in() -> bool:
         try:
-            entered.append(open_root(disk, path, random, this_process()))
+            entered.append(open_root(disk, path, random, this_process(), shard))
         except RootInUse:
             return False
         return True
 
     if not try_for(OPEN_TRIES, is_in):
-        return open_root(disk, path, random, this_process())
+        return open_root(disk, path, random, this_process(), shard)
     return entered[0]

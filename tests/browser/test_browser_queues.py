@@ -207,7 +207,7 @@ def test_a_queue_shows_what_holds_its_messages_back(
     server.receive("q")
     desk = open_desk(server)
     desk.go("queue/q")
-    desk.text("Obstacles")
+    desk.text("Oldest leases")
     desk.until_count("table.leases tbody tr", 1)
     desk.text("unknown to this process; no other has the root open")
 

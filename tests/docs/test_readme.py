@@ -18,10 +18,7 @@ from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.conversation import conversation, run
 
-PAGES = {
-    name: (CHECKOUT / name).read_text()
-    for name in ("README.md", "docs/tutorials/quickstart.md", "docs/index.md")
-}
+PAGES = {name: (CHECKOUT / name).read_text() for name in ("README.md", "docs/tutorials/quickstart.md")}
 _OF_MAKE = {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
 EXAMPLES = {"README.md": (1, 3), "docs/tutorials/quickstart.md": (2, 10)}
 """The least number of Python snippets, and of commands, of a page."""
@@ -131,21 +128,6 @@ def _block(page: str) -> list[str]:
     found = re.search(r"```\n(.*?)```", page, re.DOTALL)
     assert found is not None
     return found[1].splitlines()
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_every_link_of_the_page_leads_to_a_file(name: str) -> None:
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", PAGES[name])
-    assert links
-    missing = [link for link in links if not (CHECKOUT / name).parent.joinpath(link).exists()]
-    assert not missing
-
-
-def test_the_index_of_the_documentation_lists_every_page() -> None:
-    docs = CHECKOUT / "docs"
-    pages = {str(path.relative_to(docs)) for path in docs.glob("*/*.md")}
-    assert pages
-    assert pages <= set(re.findall(r"\]\(([a-z/-]+\.md)\)", PAGES["docs/index.md"]))
 
 
 def test_the_readme_has_at_most_400_words() -> None:

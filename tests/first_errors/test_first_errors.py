@@ -106,6 +106,7 @@ MISTAKES: Final[list[Row]] = [
     *both("http://", "http://{plain_http}", "http://", "HTTP port", "speaks gRPC", *SCHEMES),
     *both("a mistyped scheme", "gprc://{plain_grpc}", "gprc:// is not known", *SCHEMES),
     *both("a path in the URL", "grpc://{plain_grpc}/jobs", "names no server", *SCHEMES),
+    *both("a user without a scheme", "me:s/secret@{plain_grpc}", "'…@", "token=", *SCHEMES),
     *both("a user in the URL", "grpc://me:secret@{plain_grpc}", "…@", "token=", *SCHEMES),
     said("http://", "cli", cli("queues list --url http://{plain_http}"), "--url", *SCHEMES),
     said(

@@ -42,7 +42,7 @@ from .._values import (
 )
 from ._batch import Batch
 from ._lease_batches import LeaseBatches
-from ._message import Message, MessageStream, receipt_of, release_of, target_of
+from ._message import Message, MessageStream, note_ended, receipt_of, release_of, target_of
 from ._peek import filter_of, peek_envelopes, states_of
 from ._queue_changes import delete_queue, update_queue
 from ._redrives import RedriveHandle, Redrives, start_redrive
@@ -93,6 +93,7 @@ class QueueHandle:
         concurrency: int | None = None,
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
+        is_one_of_several: bool = False,
     ) -> EnvelopeStream:
         return EnvelopeStream(
             self._context,
@@ -108,6 +109,7 @@ class QueueHandle:
             concurrency=concurrency,
             until_dropped=until_dropped,
             on_arrival=on_arrival,
+            is_one_of_several=is_one_of_several,
         )
 
     async def _bound(self, envelopes: AsyncIterator[Envelope]) -> AsyncIterator[Any]:
@@ -368,6 +370,7 @@ class Queue(QueueHandle):
         received since.
         """
         await self._lease_batches.delete(target_of(message, allow_expired), timeout)
+        note_ended([message])
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, leased or not; raise `MessageNotFound`.
@@ -384,13 +387,14 @@ class Queue(QueueHandle):
     ) -> list[DeleteResult]:
         """Delete messages by themselves, their receipts, or `ById(id)`; a result for each.
         `allow_expired` as in `delete`."""
+        given = list(arguments.some("messages", messages, "messages, receipts or ById"))
         targets = [
             ById(arguments.text("an id", message.id))
             if isinstance(message, ById)
             else target_of(message, allow_expired)
-            for message in arguments.some("messages", messages, "messages, receipts or ById")
+            for message in given
         ]
-        return await self._lease_batches.delete_many(targets, timeout)
+        return note_ended(given, await self._lease_batches.delete_many(targets, timeout))
 
     async def extend(
         self,
@@ -417,6 +421,7 @@ class Queue(QueueHandle):
         `Message.release`."""
         release = release_of(message, delay, reason, count)
         await self._lease_batches.release(release, timeout)
+        note_ended([message])
 
     async def reject(
         self, message: MessageFacts | str, reason: str = "", *, timeout: Seconds | None = None
@@ -424,6 +429,7 @@ class Queue(QueueHandle):
         """Make a leased message a dead letter at once. See `Message.reject`."""
         rejection = MessageRejection(receipt_of(message), arguments.reason(reason))
         await self._lease_batches.reject(rejection, timeout)
+        note_ended([message])
 
     async def extend_many(
         self,
@@ -450,11 +456,9 @@ class Queue(QueueHandle):
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Release many leases, as `release` does one; a result for each."""
-        releases = [
-            release_of(message, delay, reason, count)
-            for message in arguments.some("messages", messages, "messages or receipts")
-        ]
-        return await self._lease_batches.release_many(releases, timeout)
+        given = list(arguments.some("messages", messages, "messages or receipts"))
+        releases = [release_of(message, delay, reason, count) for message in given]
+        return note_ended(given, await self._lease_batches.release_many(releases, timeout))
 
     async def reject_many(
         self,
@@ -464,11 +468,11 @@ class Queue(QueueHandle):
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Reject many messages, as `reject` does one; a result for each."""
+        given = list(arguments.some("messages", messages, "messages or receipts"))
         rejections = [
-            MessageRejection(receipt_of(message), arguments.reason(reason))
-            for message in arguments.some("messages", messages, "messages or receipts")
+            MessageRejection(receipt_of(message), arguments.reason(reason)) for message in given
         ]
-        return await self._lease_batches.reject_many(rejections, timeout)
+        return note_ended(given, await self._lease_batches.reject_many(rejections, timeout))
 
     async def redrive(
         self,

@@ -122,7 +122,8 @@ def connects_to_queues(
         envvar="SPOOLRACK_URL",
         default="127.0.0.1:50051",
         show_default=True,
-        help="The server: HOST:PORT or grpc://HOST:PORT, with TLS grpcs://HOST:PORT.",
+        help="The server: HOST:PORT or grpc://HOST:PORT, with TLS grpcs://HOST:PORT. Of shards all, in "
+        "order, with commas.",
     )
     @option(
         "--token-file",

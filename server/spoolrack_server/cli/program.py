@@ -70,6 +70,7 @@ class Commands(click.Group):
         if name not in _COMMANDS:
             return None
         found: click.Command = importlib.import_module(f".{name}_command", __package__).command
+        found.name = name  # Its function is called `command` in each module.
         return found
 
     def resolve_command(

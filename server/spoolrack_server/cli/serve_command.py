@@ -20,7 +20,7 @@ from spoolrack_store.model.terminal_text import printable
 
 from ..process.serve_settings import ServeSettings
 from .command_base import option
-from .units import Address, FolderPath, Size, Span, Watermark
+from .units import Address, FolderPath, ShardNumber, Size, Span, Watermark
 
 if TYPE_CHECKING:
     from ..process.serve import ListenAddresses
@@ -131,6 +131,14 @@ class _AddressOrOff(Address):
     default=None,
     help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0. "
     "It needs --insecure, or a certificate.",
+)
+@option(
+    "--shard",
+    type=ShardNumber(),
+    envvar="SPOOLRACK_SHARD",
+    default=None,
+    show_default="as the root is",
+    help="Serve one shard of several, such as 2/8: number 2 of 8, from 0. The root remembers it.",
 )
 @option(
     "--group-access",

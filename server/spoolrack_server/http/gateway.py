@@ -21,7 +21,6 @@ from ..access.access_control import AccessControl
 from ..app.application import Application
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
-from ..dashboard.assets import dashboard_routes
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
@@ -62,14 +61,16 @@ class Gateway:
         observer: Observer | None = None,
         access_control: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
+        pages: Sequence[Route] = (),
     ) -> None:
+        """`pages`: routes beside those of queues and monitoring."""
         self._log = log
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(access_control or AccessControl())
         self._app = app
         self._context = HttpContext(app, clock, log, http_limits, memory)
-        application = self._application((*routes(self._context, health, observer), *dashboard_routes()))
+        application = self._application((*routes(self._context, health, observer), *pages))
         self._listener = HttpListener(application, self._context.http_limits, log, self._refuse_head)
         self.start = self._listener.start
 

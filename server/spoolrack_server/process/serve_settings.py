@@ -41,6 +41,8 @@ class ServeSettings:
     """Whether this server brings due messages back."""
     reaper: bool = True
     """Whether this server unlinks what is deleted."""
+    shard: str | None = None
+    """Which shard the root is or becomes, as `model.shards.parse_shard` reads it; None: as it is."""
     group_access: bool = False
     """Whether a root that is made is open to all processes of its group."""
     traces: str | None = None

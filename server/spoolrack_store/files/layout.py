@@ -10,6 +10,8 @@ FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = b"spoolrack 3\n"
 IDENTITY: Final = "IDENTITY"
 """A UUID and a line feed, drawn when the root is made: a copy of the root has the same."""
+SHARD: Final = "SHARD"
+"""Which shard the root is, and a line feed; of a root that is none it isn't there."""
 RESERVE: Final = "RESERVE"
 """Takes up room and holds nothing: see `reserved_room`."""
 

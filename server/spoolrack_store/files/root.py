@@ -24,10 +24,11 @@ from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from ..model.message_ids import is_id
 from ..model.names import is_owner
 from ..model.receipts import make_token
+from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
 from .disk import NO_ROOM, Disk, FileKind, Lock
-from .layout import COPY, FOLDERS, FORMAT_CONTENT, IDENTITY, RESERVE
+from .layout import COPY, FOLDERS, FORMAT_CONTENT, IDENTITY, QUEUES, RESERVE, SHARD
 from .layout import owner as owner_file
 from .local_disk import (
     FOLDER_MODE,
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 _Found = TypeVar("_Found")
 
-_FILES: Final = frozenset({"FORMAT", IDENTITY, LOCK, PATH, RESERVE})
+_FILES: Final = frozenset({"FORMAT", IDENTITY, LOCK, PATH, RESERVE, SHARD})
 _ALSO_ALLOWED: Final = frozenset({"lost+found"})
 _BEFORE: Final = (b"spoolrack 1\n", b"spoolrack 2\n")
 _OWNER_LENGTH: Final = 8
@@ -83,6 +84,8 @@ class Root:
     owner: str
     id: str
     """Tells this root from all others, but for its copies."""
+    shard: Shard | None
+    """None: the root is no shard."""
     _lock: Lock
 
     def is_living(self, owner: str) -> bool:
@@ -173,11 +176,13 @@ def not_a_root(path: str | os.PathLike[str]) -> RootUnusable:
     return RootUnusable(root=os.fspath(path), why=why)
 
 
-def open_root(disk: RootDisk, root: str, random: Random, process: RunningProcess) -> Root:
+def open_root(
+    disk: RootDisk, root: str, random: Random, process: RunningProcess, shard: Shard | None = None
+) -> Root:
     """Make the folder under `disk` a root, if it is empty, and become an owner.
 
-    `root` is what errors call it. Raise `RootUnusable` or `UnknownFormat`, and `RootInUse` if another
-    process holds `LOCK` just now.
+    With a `shard` the root is that one, or becomes it. `root` is what errors call it. Raise
+    `RootUnusable` or `UnknownFormat`, and `RootInUse` if another process holds `LOCK` just now.
     """
     try:
         _require_ours(disk, root)
@@ -194,9 +199,10 @@ def open_root(disk: RootDisk, root: str, random: Random, process: RunningProcess
             try:
                 require_operations(disk, root, owner)
                 id = _identify(disk, root, random)
+                shard = _keep_shard(disk, root, owner, shard)
                 _write_format(disk, root)
                 _also_when_full(disk, lambda: disk.set_aside(PATH, SIZE))
-                return Root(disk, disk.map(PATH, SIZE), owner, id, lock)
+                return Root(disk, disk.map(PATH, SIZE), owner, id, shard, lock)
             except BaseException:
                 lock.release()
                 disk.unlink(owner_file(owner))
@@ -285,6 +291,67 @@ def read_identity(disk: Disk) -> str | None:
     except FileNotFoundError:
         return None
     return id if is_id(id) else ""
+
+
+def _keep_shard(disk: RootDisk, root: str, owner: str, wanted: Shard | None) -> Shard | None:
+    """Return the shard that the root is; with `wanted` it becomes that one, if it is none yet. It is
+    durable at return. Raise `RootUnusable` for another one, or with queues that belong elsewhere."""
+    try:
+        found = read_shard(disk)
+    except ValueError as error:
+        # Torn by a power cut at the first start, or damaged: the flag says again what it is.
+        if wanted is None:
+            why = f"its file {SHARD} is damaged ({error}): say which shard it is, with --shard"
+            raise RootUnusable(root=root, why=why) from error
+        disk.unlink(SHARD)
+        found = None
+    if found is not None:
+        if wanted not in (None, found):
+            raise RootUnusable(
+                root=root,
+                why=f"it is shard {found}, not {wanted}: start it as {found}; or {_how_to_move(root)}",
+            )
+        # The process that wrote it may have died before it was durable.
+        _sync(lambda: disk.sync_file(SHARD))
+    elif wanted is not None:
+        _require_empty_of_others(disk, root, owner, wanted)
+        content = f"{wanted}\n".encode()
+        _sync(lambda: _also_when_full(disk, lambda: disk.create(SHARD, [content], sync=True)))
+    else:
+        return None
+    _sync(lambda: disk.sync_folder("."))
+    return found or wanted
+
+
+def _require_empty_of_others(disk: RootDisk, root: str, owner: str, shard: Shard) -> None:
+    """Raise `RootUnusable` for a root that can't become a shard now: a process that has it open would
+    go on without it, and queues of other shards would be found by no client."""
+    if any(is_living(disk, each) for each in owners_of(disk) if each != owner):
+        why = f"it is open in other processes as no shard{holder(disk)}: stop them first"
+        raise RootUnusable(root=root, why=why)
+    others = sorted(each.name for each in disk.scan(QUEUES) if not shard.has(each.name))
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise RootUnusable(
+            root=root,
+            why=f"it has queues that belong to other shards than {shard}, {', '.join(others[:3])}"
+            f"{more}: {_how_to_move(root)}",
+        )
+
+
+def _how_to_move(root: str) -> str:
+    return (
+        f"move its queues with `spoolrack export --root {root} --output FILE QUEUE...` and "
+        "`spoolrack import --url ADDRESS,ADDRESS,... FILE`, with the addresses of all shards in order"
+    )
+
+
+def read_shard(disk: Disk) -> Shard | None:
+    """Return the shard that a root is, or None; raise `ValueError` if its file names none."""
+    try:
+        return parse_shard(disk.read(SHARD, 100).decode(errors="replace").removesuffix("\n"))
+    except FileNotFoundError:
+        return None
 
 
 def _write_format(disk: RootDisk, root: str) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import spoolrack
 from spoolrack import aio, vsqs
-from spoolrack.testing import manual_clock, open_root, running_server
+from spoolrack.testing import manual_clock, open_root, running_server, running_shards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,18 @@ def grpc_world() -> Iterator[World]:
         yield World(
             connect=server.client,
             connect_aio=lambda: aio.connect(server.url),
+            advance_millis=clock.advance,
+        )
+
+
+@contextlib.contextmanager
+def shards_world() -> Iterator[World]:
+    """Three servers, each with the queues of a shard."""
+    clock = manual_clock()
+    with running_shards(3, clock=clock) as shards:
+        yield World(
+            connect=shards.client,
+            connect_aio=lambda: aio.connect(shards.url),
             advance_millis=clock.advance,
         )
 
@@ -73,7 +85,7 @@ def vsqs_world() -> Iterator[World]:
         )
 
 
-WORLDS = {"grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
+WORLDS = {"grpc": grpc_world, "shards": shards_world, "file": folder_world, "vsqs": vsqs_world}
 LACKS = {
     "file": {"calls of limited size"},
     "vsqs": {

@@ -531,6 +531,21 @@ class Queue:
     version: int
 
 
+def shard_of(queue: str, count: int) -> int:
+    """Return the shard that a queue belongs to."""
+    tag = re.sub(r"\.fifo$", "", re.sub("--.*", "", queue))
+    return (crc32(tag.encode()) >> 16 & 0x7FFF) % count
+
+
+def _shard_in(file: Path) -> tuple[int, int] | None:
+    if not file.exists():
+        return None
+    match = re.fullmatch(rb"(0|[1-9][0-9]*)/([1-9][0-9]*)\n", file.read_bytes())
+    if match is None or int(match[1]) >= int(match[2]):
+        raise ValueError(f"{file} names no shard")
+    return int(match[1]), int(match[2])
+
+
 class Root:
     """A root that no process changes, as a start finds it."""
 
@@ -538,6 +553,8 @@ class Root:
         if (path / "FORMAT").read_bytes() != FORMAT:
             raise ValueError(f"{path} is no root of format 3")
         self.path = path
+        self.shard = _shard_in(path / "SHARD")
+        """Its number, and how many there are; None: it is no shard."""
         self.foreign: list[str] = []
         """Paths in the folders of messages that are no names."""
         self.batches = batches_of(list(self._names()))

@@ -105,7 +105,7 @@ function Standstill({ queue }) {
   const obstacles = queue.obstacles.filter((each) => each.reason !== "MESSAGE_BLOCKS");
   const leases = queue.oldest_leases;
   if (obstacles.length === 0 && leases.length === 0) return null;
-  return html`<section class="card" aria-labelledby="standstill"><h2 id="standstill">Obstacles</h2>
+  return html`<section class="card" aria-labelledby="standstill"><h2 id="standstill">${obstacles.length > 0 ? "Obstacles" : "Leases"}</h2>
     ${obstacles.length > 0 && html`<ul class="obstacles">${obstacles.map((each) => html`<li key=${each.reason + each.explanation}>${each.explanation}</li>`)}</ul>`}
     ${leases.length > 0 && html`<div class="wide"><table class="leases stack">
       <thead><tr><th scope="col">Oldest leases</th><th scope="col" class="right">Messages</th><th scope="col">First received</th><th scope="col">Lease ends</th><th scope="col" class="right">Receives</th><th scope="col">Consumer</th></tr></thead>
@@ -115,7 +115,7 @@ function Standstill({ queue }) {
         <td data-label="First received">${format.moment(each.first_receive_time)}</td>
         <td data-label="Lease ends">${format.moment(each.lease_expire_time)}</td>
         <td data-label="Receives" class="right">${format.number(each.receive_count)}</td>
-        <td data-label="Consumer">${consumerSince(each)}</td>
+        <td data-label="Consumer" class="wrap">${consumerSince(each)}</td>
       </tr>`)}</tbody>
     </table></div>`}
   </section>`;
