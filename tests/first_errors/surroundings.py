@@ -22,6 +22,7 @@ import spoolrack.kombu
 import trustme
 from botocore.exceptions import BotoCoreError, ClientError
 from kombu.exceptions import KombuError
+from spoolrack.spark._options import InvalidOption, read_options
 
 from tests import CHECKOUT
 from tests.support import STUCK
@@ -289,6 +290,19 @@ def celery(url: str, call: Call = lambda connection: connection.connect()) -> Ac
 def folder(url: str, call: Call = _send) -> Act:
     """A call of a client without a server."""
     return python(url, call)
+
+
+def spark(options: dict[str, str]) -> Act:
+    """The options of a read of Spark's data source, as its reader checks them."""
+
+    def act(around: Surroundings) -> str:
+        try:
+            read_options(options)
+        except InvalidOption as error:
+            return str(error)
+        raise AssertionError("no error")
+
+    return act
 
 
 def after_release(url: str) -> Act:

@@ -22,6 +22,7 @@ from tests.first_errors.surroundings import (
     folder,
     mortal,
     python,
+    spark,
     sqs,
 )
 
@@ -366,7 +367,12 @@ MISTAKES: Final[list[Row]] = [
         mortal("serve --root {locked}/root --http off"),
         "{locked}/root",
         "Permission denied",
+        "let this user write there",
     ),
+    # Spark's options.
+    said("no option", "spark", spark({"queue": "jobs"}), "endpoint is missing", ".option('endpoint'"),
+    said("a mistyped option", "spark", spark({"endpiont": "x"}), "'endpiont'", "is it endpoint?"),
+    said("Kafka's option", "spark", spark({"subscribe": "jobs"}), "'subscribe' is Kafka's"),
     # Starts.
     said(
         "a taken port",
@@ -443,5 +449,5 @@ def test_a_first_mistake_is_told_with_what_to_do(
 def test_the_table_has_forty_mistakes_and_every_door() -> None:
     assert len({mistake for mistake, *_ in MISTAKES}) >= 40
     assert {door for _, door, *_ in MISTAKES} == {
-        *("python", "aio", "curl", "sqs", "cli", "celery", "folder")
+        *("python", "aio", "curl", "sqs", "cli", "celery", "folder", "spark")
     }

@@ -54,7 +54,7 @@ def _opened(
     scheme = url.partition("://")[0]
     if routing is not None and (scheme in ("file", "vsqs") or "," in url):
         raise InvalidUrl(
-            f"routing='header' is for one proxy, and {_shown(url)} is something else: leave routing out."
+            f"routing='header' is for one proxy, and {_shown(url)} is not one: leave routing out."
         )
     if scheme == "vsqs":
         from .vsqs_transport import VsqsTransport

@@ -134,7 +134,10 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
     except FileExistsError as error:
         raise RootUnusable(root=os.fspath(root), why="it is no folder") from error
     except OSError as error:
-        raise RootUnusable(root=os.fspath(root), why=error.strerror or str(error)) from error
+        why = error.strerror or str(error)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            why = f"{why}: choose another folder, or let this user write there"
+        raise RootUnusable(root=os.fspath(root), why=why) from error
 
 
 def owners_of(disk: Disk) -> list[str]:
