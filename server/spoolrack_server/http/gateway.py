@@ -155,9 +155,12 @@ class Gateway:
             case StoreError() | GatewayError():
                 response = response_to(error)
             case web.HTTPMethodNotAllowed():
-                response = response_to(MethodNotAllowed(error.method, error.allowed_methods))
+                is_sqs = request.method == "POST" and request.path == "/"
+                response = response_to(
+                    MethodNotAllowed(error.method, request.path, error.allowed_methods, is_sqs=is_sqs)
+                )
             case web.HTTPNotFound():
-                response = response_to(NoSuchPage())
+                response = response_to(NoSuchPage(request.path))
         if response is not None and isinstance(error, StoreError | GatewayError):
             self._watch.refusals.log(
                 f"{request.method} {request.path[:200]}",
