@@ -236,6 +236,29 @@ async def test_dead_letters_need_a_permission_where_they_go(alice: Client, owner
     assert (await refused(alice.stub.StartRedrive(asked))).reason == "PERMISSION_DENIED"
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        staging.PublishRequest(writer="w", queue="b1"),
+        staging.AbortStageRequest(stage="s", queue="b1"),
+        staging.GetStageRequest(stage="s", queue="b1"),
+        staging.ListStagesRequest(queue="b1"),
+        reservation.ExtendReservationRequest(stream="s", queue="b1"),
+        reservation.ReadReservationRequest(stream="s", queue="b1"),
+        reservation.CommitReservationsRequest(stream="s", queue="b1"),
+        reservation.ReleaseReservationRequest(stream="s", queue="b1"),
+        reservation.GetReservationRequest(stream="s", queue="b1"),
+        redrive.GetRedriveRequest(id="01999999-9999-7999-8999-999999999999", queue="b1"),
+        redrive.CancelRedriveRequest(id="01999999-9999-7999-8999-999999999999", queue="b1"),
+    ],
+    ids=lambda request_: type(request_).__name__,
+)
+async def test_the_queue_that_a_call_may_name_is_checked(alice: Client, request_: Message) -> None:
+    method = type(request_).__name__.removesuffix("Request")
+    reason, message = await outcome(alice, method, request_)
+    assert (reason, "at the queue b1" in message) == ("PERMISSION_DENIED", True)
+
+
 async def test_a_schedule_needs_the_permission_to_send_to_its_queue(
     server: Server, files: Files, owner: Client
 ) -> None:
