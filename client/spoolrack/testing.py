@@ -128,8 +128,8 @@ def running_server(
     """Run a server on a free port of the loopback, until the context ends.
 
     Without a `root` it serves a temporary folder, which is removed afterwards. A `clock`, such as
-    `manual_clock()`, is the server's time. With a `shard`, such as "2/8", it serves the queues of that
-    one. Raises `ImportError` without the server extra.
+    `manual_clock()`, is the server's time. `shard`: which one it is, as "2/8". Raises `ImportError`
+    without the server extra.
     """
     with contextlib.ExitStack() as stack:
         if root is None:
@@ -164,8 +164,8 @@ def running_shards(count: int, *, clock: Clock | None = None) -> Iterator[Runnin
     All have the `clock`, if there is one. Raises `ImportError` without the server extra.
     """
     with contextlib.ExitStack() as stack:
-        servers = (running_server(clock=clock, shard=f"{number}/{count}") for number in range(count))
-        yield RunningShards([stack.enter_context(server) for server in servers])
+        shards = [running_server(clock=clock, shard=f"{number}/{count}") for number in range(count)]
+        yield RunningShards([stack.enter_context(shard) for shard in shards])
 
 
 class OpenRoot:
