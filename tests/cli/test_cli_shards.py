@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack.testing import RunningShards, running_shards
-from spoolrack_server.cli.exit_codes import OK, UNAVAILABLE
+from spoolrack_server.cli.exit_codes import NOTHING, OK, UNAVAILABLE, USAGE
 from spoolrack_store.model.shards import shard_of
 
 from tests.cli.cli_rig import Result, Spoolrack
@@ -91,3 +91,40 @@ def test_a_queue_is_described_and_used_wherever_it_is(
         assert offline("send", name, "hello").code == OK
         assert "1" in offline("queues", "describe", name).out
         assert offline("receive", name, "--delete").out == "hello"
+
+
+@pytest.mark.parametrize("how", [["--delete"], ["--exec", "cat; echo"]])
+def test_a_receive_that_follows_takes_several_queues_and_patterns(
+    shards: RunningShards, offline: Spoolrack, how: list[str]
+) -> None:
+    with shards.client() as client:
+        for name in OF.values():
+            client.queue(name).send_many([f"{name} {number}" for number in range(3)])
+        result = offline("receive", OF[0], "q[1-9]*", "q0", "--follow", "--max", "9", *how)
+        assert result.code == OK
+        assert sorted(result.out.split("\n")[:-1]) == sorted(
+            f"{name} {number}" for name in OF.values() for number in range(3)
+        )
+        for name in OF.values():
+            counts = client.queue(name).info().counts
+            assert (counts.ready_count, counts.leased_count) == (0, 0)
+
+
+def test_a_message_that_a_command_fails_on_is_delayed_and_holds_up_no_other(
+    shards: RunningShards, offline: Spoolrack
+) -> None:
+    with shards.client() as client:
+        jobs = client.queue(OF[0])
+        jobs.send_many(["bad", "good"])
+        command = 'test "$(cat)" = good'
+        result = offline("receive", OF[0], OF[1], "--follow", "--max", "2", "--exec", command)
+        assert result.code == NOTHING
+        counts = jobs.info().counts
+        assert (counts.ready_count, counts.leased_count, counts.delayed_count) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("queues", [["a", "b"], ["a*"]])
+def test_several_queues_need_a_receive_that_follows(offline: Spoolrack, queues: list[str]) -> None:
+    result = offline("receive", *queues)
+    assert result.code == USAGE
+    assert "--follow" in result.err

@@ -26,8 +26,9 @@ from spoolrack.errors import (
     Timeout,
     Unreachable,
     Unsupported,
+    WrongShard,
 )
-from spoolrack.testing import RunningServer, RunningShards, running_shards
+from spoolrack.testing import RunningServer, RunningShards, running_server, running_shards
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 from tests.client.odd_server import sent
@@ -203,6 +204,37 @@ def test_a_shard_that_says_nothing_delays_no_other(
             assert names == sorted([OF[0], OF[1]])
             assert isinstance(error, Timeout | Unreachable)
             assert str(error).startswith("Shard 2/3 at ")
+
+
+def test_addresses_in_another_order_are_refused_by_each_call(shards: RunningShards) -> None:
+    first, second, third = (server.url for server in shards.servers)
+    with spoolrack.connect(f"{second},{first},{third}") as client:
+        calls: list[Callable[[], object]] = [
+            lambda: client.create_queue(OF[0]),
+            lambda: client.queue(OF[1]).send("a"),
+            lambda: next(client.queue(OF[0]).messages()),
+            lambda: list(client.list_queues()),
+            lambda: client.reservations.get("s", 1),
+        ]
+        for call in calls:
+            with pytest.raises(WrongShard, match=r"this server is shard [01] of 3"):
+                call()
+        client.create_queue(OF[2])
+
+
+def test_a_server_that_is_no_shard_is_refused(shards: RunningShards) -> None:
+    with running_server() as plain:
+        url = f"{plain.url},{shards.servers[1].url},{shards.servers[2].url}"
+        with spoolrack.connect(url) as client, pytest.raises(WrongShard):
+            client.create_queue(OF[0])
+
+
+def test_a_client_of_one_shard_uses_its_queues_alone(shards: RunningShards) -> None:
+    with shards.servers[0].client() as client:
+        client.create_queue(OF[0]).send("a")
+        with pytest.raises(WrongShard) as raised:
+            client.create_queue(OF[1])
+        assert raised.value.metadata["shard"] == "1"
 
 
 class Recorder:

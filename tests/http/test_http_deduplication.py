@@ -6,7 +6,6 @@ import json
 
 import pytest
 from spoolrack_server.process.server import Server
-from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.http_rig import Http, raw_to
 
@@ -44,17 +43,6 @@ async def test_an_id_is_the_same_however_it_is_encoded(http: Http) -> None:
     first = await http.ask("POST", "/q/messages", b"x", {ID: "%C3%A4/%41"})
     again = await http.ask("POST", "/q/messages", b"x", {ID: "%c3%a4%2FA"})
     assert (again.id, again.headers[TWICE]) == (first.id, "true")
-
-
-async def test_after_the_window_the_same_id_is_a_message_of_its_own(
-    http: Http, clock: ManualClock
-) -> None:
-    await http.create(deduplication_window=10)
-    first = await http.ask("POST", "/q/messages", b"x", {ID: "a"})
-    clock.advance(10_001)
-    later = await http.ask("POST", "/q/messages", b"x", {ID: "a"})
-    assert TWICE not in later.headers
-    assert later.id != first.id
 
 
 async def test_an_id_of_128_characters_is_the_longest(http: Http) -> None:

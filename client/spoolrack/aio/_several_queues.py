@@ -322,7 +322,7 @@ class SeveralStreams:
 
     async def _watch(self, named: Sequence[tuple[int, str]]) -> None:
         """Look for queues that match, until the stream is closed."""
-        is_first = True
+        is_first, was_whole = True, True
         while not self._closing.is_set():
             found = {*named}
             try:
@@ -332,12 +332,16 @@ class SeveralStreams:
                     self._failure = error
                     self._wake()
                     return
-                log.warning("queues that match %s may be missing: %s", self._queues.name, error)
+                if was_whole:
+                    log.warning("queues that match %s may be missing: %s", self._queues.name, error)
+                was_whole = False
                 # Those that weren't listed may be there all the same.
                 found |= {member.rank for member in self._members}
             except Exception:
                 log.exception("queues that match %s are looked for no more", self._queues.name)
                 raise
+            else:
+                was_whole = True
             self._set_members(found)
             self._wake()
             is_first = False

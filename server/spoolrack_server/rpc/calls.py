@@ -157,7 +157,11 @@ class ServerCalls:
                 if self._refusing:
                     raise Draining
                 with self._authorization(context, method.needs, is_long=is_long) as authorized:
-                    self._require_place(context, is_of_one_root=is_of_one_root)
+                    for key, value in context.invocation_metadata() or ():
+                        if key == SHARD_KEY:
+                            require_call(self._shard, _shard_in(str(value)))
+                        elif key == ROOT_KEY and is_of_one_root and value != self._root_id:
+                            raise RootDiffers(named=value, found=self._root_id)
                     requests.authorized = authorized
                     requests.asked = asked
                     if described.client_streaming:
@@ -185,15 +189,6 @@ class ServerCalls:
             return None
 
         return self._watch.rpc(run, name, streams=streams)
-
-    def _require_place(self, context: Context, *, is_of_one_root: bool) -> None:
-        """Raise `RootDiffers` for a call that names another root, and `WrongShard` for one that names
-        another shard."""
-        for key, value in context.invocation_metadata() or ():
-            if key == SHARD_KEY:
-                require_call(self._shard, _shard_in(str(value)))
-            elif key == ROOT_KEY and is_of_one_root and value != self._root_id:
-                raise RootDiffers(named=value, found=self._root_id)
 
     async def _only(self, requests: Requests) -> Any:
         """Return the request of a call that has one."""

@@ -28,7 +28,7 @@ from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
 from .disk import NO_ROOM, Disk, FileKind, Lock
-from .layout import COPY, FOLDERS, FORMAT_CONTENT, IDENTITY, QUEUES, RESERVE, SHARD
+from .layout import COPY, FOLDERS, FORMAT_CONTENT, FORMAT_OF_HOSTS, IDENTITY, QUEUES, RESERVE, SHARD
 from .layout import owner as owner_file
 from .local_disk import (
     FOLDER_MODE,
@@ -134,7 +134,10 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
     except FileExistsError as error:
         raise RootUnusable(root=os.fspath(root), why="it is no folder") from error
     except OSError as error:
-        raise RootUnusable(root=os.fspath(root), why=error.strerror or str(error)) from error
+        why = error.strerror or str(error)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            why = f"{why}: choose another folder, or let this user write there"
+        raise RootUnusable(root=os.fspath(root), why=why) from error
 
 
 def owners_of(disk: Disk) -> list[str]:
@@ -164,6 +167,16 @@ def is_living(disk: Disk, owner: str) -> bool:
 def is_root(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder is a root, of any format."""
     return Path(path, "FORMAT").exists()
+
+
+def not_a_root(path: str | os.PathLike[str]) -> RootUnusable:
+    """Return why a folder isn't opened that no call makes a root: a mistyped name must not make one."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        why = "it is no folder"
+    else:
+        what = "it is none yet" if os.path.exists(path) else "there is no such folder"
+        why = f"{what}: check the path, or create a queue in it first"
+    return RootUnusable(root=os.fspath(path), why=why)
 
 
 def open_root(
@@ -209,7 +222,7 @@ def _require_ours(disk: RootDisk, root: str) -> None:
     if "FORMAT" in kinds:
         found = disk.read("FORMAT", 100)
         # A first start that was killed may have left the beginning.
-        if not FORMAT_CONTENT.startswith(found):
+        if not _format_of(disk).startswith(found):
             raise other_format(
                 root,
                 found,
@@ -347,14 +360,18 @@ def read_shard(disk: Disk) -> Shard | None:
 def _write_format(disk: RootDisk, root: str) -> None:
     """Write FORMAT last: a root that has it has all its folders, on a file system that was tried."""
     try:
-        if disk.read("FORMAT", 100) == FORMAT_CONTENT:
+        if disk.read("FORMAT", 100) == _format_of(disk):
             return
         disk.unlink("FORMAT")
     except FileNotFoundError:
         pass
     disk.sync_folder(".")
-    disk.create("FORMAT", [FORMAT_CONTENT], sync=True)
+    disk.create("FORMAT", [_format_of(disk)], sync=True)
     disk.sync_folder(".")
+
+
+def _format_of(disk: RootDisk) -> bytes:
+    return FORMAT_OF_HOSTS if disk.several_hosts else FORMAT_CONTENT
 
 
 def _become_owner(
@@ -362,7 +379,7 @@ def _become_owner(
 ) -> tuple[Lock, str]:
     for other in owners_of(disk):
         told = disk.read(owner_file(other), 200).decode(errors="replace").strip()
-        is_elsewhere = bool(told) and not told.endswith(f"boot {process.boot}")
+        is_elsewhere = not (disk.several_hosts or not told or told.endswith(f"boot {process.boot}"))
         if not is_living(disk, other):
             if is_elsewhere:
                 log.warning(
