@@ -19,9 +19,10 @@ from .engine.questions import Questions
 from .files.body_file import BodyFile, discard_body, link_body
 from .files.changes import Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed
+from .files.hosts_disk import disk_of, require_fencing
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
-from .files.local_disk import LocalDisk, this_process
+from .files.local_disk import this_process
 from .files.mounts import is_written_by_other_hosts, kind_of, log_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, RootDisk, make_root, open_root
@@ -29,7 +30,7 @@ from .listener import Listener
 from .model.background_work import ALL_WORK, BackgroundWork
 from .model.clock import Clock, SystemClock
 from .model.disk_watermark import DiskWatermark
-from .model.errors import RootInUse, StoreError, StoreFailed
+from .model.errors import RootInUse, RootUnusable, StoreError, StoreFailed
 from .model.message_ids import PooledRandom
 from .model.operations import (
     Message,
@@ -72,13 +73,15 @@ class Store:
         disk: RootDisk | None = None,
         background: BackgroundWork = ALL_WORK,
         group_access: bool = False,
+        hosts: str | None = None,
         driver: Driver | None = None,
         watermark: DiskWatermark | None = None,
         shard: Shard | None = None,
     ) -> Store:
         """Open the folder `path`, or make it a root, and finish what a crash left there.
 
-        Other processes of the host may have it open, too. `group_access` makes a new root one that
+        Other processes of the host may have it open, too, and of other hosts if the root was made with
+        `hosts` "several". `group_access` makes a new root one that
         processes of its group may share. Commits are run by `driver`, which is this store's alone;
         without one, and where a call may wait for another host, by a thread. Work that is not in
         `background` is left to other processes. Nothing is stored while the disk has less free room
@@ -93,7 +96,7 @@ class Store:
             driver = ThreadDriver()
         clock = clock if clock is not None else SystemClock()
         random = random if random is not None else PooledRandom()
-        disk = disk if disk is not None else LocalDisk(path)
+        disk = disk if disk is not None else _disk_of(path, hosts)
         root = _enter(disk, os.fspath(path), random, shard)
         log_doubt(path)
         engine = Engine(
@@ -416,6 +419,16 @@ class Store:
 
     def __exit__(self, *exception: Any) -> None:
         self.close()
+
+
+def _disk_of(path: str | os.PathLike[str], hosts: str | None) -> RootDisk:
+    try:
+        disk = disk_of(path, hosts)
+        if disk.several_hosts:
+            require_fencing(path)
+        return disk
+    except OSError as error:
+        raise RootUnusable(root=os.fspath(path), why=error.strerror or str(error)) from error
 
 
 def _enter(disk: RootDisk, path: str, random: Random, shard: Shard | None) -> Root:

@@ -151,6 +151,14 @@ class _AddressOrOff(Address):
     help="Make a new root accessible to all processes of its group.",
 )
 @option(
+    "--hosts",
+    type=click.Choice(["one", "several"]),
+    envvar="SPOOLRACK_HOSTS",
+    default=None,
+    show_default="as the root was made, one if it is new",
+    help="Make a new root one that servers of one host serve, or of several, on CephFS.",
+)
+@option(
     "--tls-certificate",
     type=click.Path(exists=True, dir_okay=False),
     envvar="SPOOLRACK_TLS_CERTIFICATE",

@@ -114,10 +114,8 @@ class Gateway:
         request[REQUEST] = self._watch.name(request.headers.get(HEADER))
         route = request.match_info.route.resource
         response: web.StreamResponse = await self._watch.http(
-            request.method,
+            request,
             "" if route is None else route.canonical,
-            request.path,
-            request.headers.items(),
             partial(self._answer_on, request, handler),
         )
         return response

@@ -238,6 +238,7 @@ class Server:
             random=self._random,
             background=self._background,
             group_access=self._settings.group_access,
+            hosts=self._settings.hosts,
             shard=None if self._settings.shard is None else parse_shard(self._settings.shard),
             driver=driver,
             watermark=DiskWatermark(

@@ -52,6 +52,9 @@ class _OverlayLock:
         self._locked, self._path = locked, path
         locked.add(path)
 
+    def is_held(self) -> bool:
+        return self._path in self._locked
+
     def release(self) -> None:
         self._locked.discard(self._path)
 
@@ -80,6 +83,7 @@ class OverlayDisk:
         """`disk` is read and never written."""
         self._disk = disk
         self.can_sync_all = True
+        self.several_hosts = disk.several_hosts
         self.kind = ""
         self._locked: set[str] = set()
         self._files: dict[str, dict[str, _Node | None]] = {}

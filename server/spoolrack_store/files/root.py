@@ -28,7 +28,7 @@ from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
 from .disk import NO_ROOM, Disk, FileKind, Lock
-from .layout import COPY, FOLDERS, FORMAT_CONTENT, IDENTITY, QUEUES, RESERVE, SHARD
+from .layout import COPY, FOLDERS, FORMAT_CONTENT, FORMAT_OF_HOSTS, IDENTITY, QUEUES, RESERVE, SHARD
 from .layout import owner as owner_file
 from .local_disk import (
     FOLDER_MODE,
@@ -222,7 +222,7 @@ def _require_ours(disk: RootDisk, root: str) -> None:
     if "FORMAT" in kinds:
         found = disk.read("FORMAT", 100)
         # A first start that was killed may have left the beginning.
-        if not FORMAT_CONTENT.startswith(found):
+        if not _format_of(disk).startswith(found):
             raise other_format(
                 root,
                 found,
@@ -360,14 +360,18 @@ def read_shard(disk: Disk) -> Shard | None:
 def _write_format(disk: RootDisk, root: str) -> None:
     """Write FORMAT last: a root that has it has all its folders, on a file system that was tried."""
     try:
-        if disk.read("FORMAT", 100) == FORMAT_CONTENT:
+        if disk.read("FORMAT", 100) == _format_of(disk):
             return
         disk.unlink("FORMAT")
     except FileNotFoundError:
         pass
     disk.sync_folder(".")
-    disk.create("FORMAT", [FORMAT_CONTENT], sync=True)
+    disk.create("FORMAT", [_format_of(disk)], sync=True)
     disk.sync_folder(".")
+
+
+def _format_of(disk: RootDisk) -> bytes:
+    return FORMAT_OF_HOSTS if disk.several_hosts else FORMAT_CONTENT
 
 
 def _become_owner(
@@ -375,7 +379,7 @@ def _become_owner(
 ) -> tuple[Lock, str]:
     for other in owners_of(disk):
         told = disk.read(owner_file(other), 200).decode(errors="replace").strip()
-        is_elsewhere = bool(told) and not told.endswith(f"boot {process.boot}")
+        is_elsewhere = not (disk.several_hosts or not told or told.endswith(f"boot {process.boot}"))
         if not is_living(disk, other):
             if is_elsewhere:
                 log.warning(
@@ -442,7 +446,7 @@ def require_operations(disk: RootDisk, root: str, owner: str) -> None:
             pass
         else:
             raise _lacks(disk, root, "a rename that replaces what it must keep")
-        attempt("no sync of a folder (fsync)", lambda: disk.sync_folder("new"))
+        attempt("no sync of a folder (fsync)", lambda: _sync(lambda: disk.sync_folder("new")))
         disk.unlink(first)
         _also_when_full(disk, lambda: disk.create(first, [bytes(len(_PROBE))], sync=False))
         _require_memory(disk, root, first)

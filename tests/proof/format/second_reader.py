@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-FORMAT: Final = b"spoolrack 3\n"
+FORMATS: Final = (b"spoolrack 3\n", b"spoolrack 3 several hosts\n")
 FOLDERS: Final = (
     *("config", "owners", "new", "queues", "delay", "remove", "quarantine", "staged", "published"),
     *("reserved", "redrives", "keys", "archive", "bodies", "dead_letters"),
@@ -550,7 +550,7 @@ class Root:
     """A root that no process changes, as a start finds it."""
 
     def __init__(self, path: Path) -> None:
-        if (path / "FORMAT").read_bytes() != FORMAT:
+        if (path / "FORMAT").read_bytes() not in FORMATS:
             raise ValueError(f"{path} is no root of format 3")
         self.path = path
         self.shard = _shard_in(path / "SHARD")
