@@ -6,7 +6,7 @@
 #   make test WORKERS=1                   one test at a time
 
 .DEFAULT_GOAL := help
-.PHONY: help serve check lint docs test proof test-all newest torture mutants interop image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
+.PHONY: help serve check lint docs test proof test-all newest torture mutants interop interop-ceph image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -91,6 +91,11 @@ interop: ## Install what the clients in all languages need, as root on Debian, a
 	@scripts/set-up dev
 	@scripts/install-languages
 	@SPOOLRACK_INTEROP=all exec .venv/bin/python -m pytest --slow tests/interop tests/sqs/test_sqs_old_clients.py $(ARGS)
+
+interop-ceph: ## Stand a CephFS up on the loopback, as root on Debian, and test servers of two hosts on it: kills, frozen hosts, evictions.
+	@scripts/set-up dev
+	@command -v ceph-fuse ceph-mon >/dev/null || apt-get install -y -q --no-install-recommends ceph-common ceph-mon ceph-mgr ceph-mds ceph-osd ceph-fuse
+	@exec .venv/bin/python -m tests.ceph.cluster .venv/bin/python -m pytest --slow -s tests/ceph tests/client/contract -k "ceph or hosts" $(ARGS)
 
 system-tools: ## Install what tests need besides Python, as root: mkfs, mount, strace, curl, nginx, HAProxy, Chromium, Node and Go.
 	@scripts/install-system-tools

@@ -7,6 +7,7 @@ default.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -37,6 +38,7 @@ Answer = TypeVar("Answer")
 _BATCH: Final = 256
 _CALLERS: Final = 64
 _QUEUE: Final = "q"
+"""Of the limit. A store has a queue for each process that measures."""
 _PATIENCE: Final = 300.0
 """Seconds after which a store that doesn't answer is stuck."""
 _MOST: Final = 50_000
@@ -95,13 +97,14 @@ class _Queue:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._name = f"q{os.getpid()}"
         self._body = body_of(0, 0, 0)
 
     def create(self) -> None:
-        self._ask(CreateQueue(name=_QUEUE, settings=QueueSettings()))
+        self._ask(CreateQueue(name=self._name, settings=QueueSettings()))
 
     def begin_to_send(self, count: int) -> Future[SendResults]:
-        return self._store.submit(Send(queue=_QUEUE, bodies=[self._body] * count))
+        return self._store.submit(Send(queue=self._name, bodies=[self._body] * count))
 
     def send(self, count: int) -> int:
         sent = self.begin_to_send(count).result(_PATIENCE)
@@ -110,10 +113,10 @@ class _Queue:
 
     def take(self, count: int) -> int:
         """Receive and delete; how many there were."""
-        found = messages_of(self._ask(Receive(queue=_QUEUE, max_messages=count)))
+        found = messages_of(self._ask(Receive(queue=self._name, max_messages=count)))
         receipts = [each.receipt or "" for each in found]
         if receipts:
-            assert self._ask(Delete(queue=_QUEUE, receipts=receipts)) == [None] * len(receipts)
+            assert self._ask(Delete(queue=self._name, receipts=receipts)) == [None] * len(receipts)
         return len(receipts)
 
     def live(self, count: int) -> int:

@@ -80,7 +80,8 @@ def credentials_for(
         raise InvalidCredentials(f"Certificates go with grpcs://, and {target} has no TLS.")
     if (certificate is None) != (key is None):
         raise InvalidCredentials("A certificate goes with its key: give both or neither.")
-    _check(ca, certificate, key)
+    if ca is not None or certificate is not None:
+        _check(ca, certificate, key)
     return Credentials(
         token=token or "",
         is_secure=is_secure,

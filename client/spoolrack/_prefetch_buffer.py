@@ -26,6 +26,14 @@ class PrefetchBuffer(Generic[Item]):
         self._closed = False
         self._failure: Exception | None = None
 
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `get_many` returns or raises at once."""
+        return bool(self._items) or self._closed
+
     def put(self, items: Iterable[Item]) -> bool:
         """Add items, and wake as many waiters; False if the buffer is closed and took none."""
         with self._lock:

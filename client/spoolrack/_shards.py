@@ -5,7 +5,10 @@ The server has the same rule; `tests/vectors/shards.json` holds both. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from zlib import crc32
+
+from .errors import InvalidRequest
 
 
 def tag_of(queue: str) -> str:
@@ -16,3 +19,15 @@ def tag_of(queue: str) -> str:
 def shard_of(queue: str, count: int) -> int:
     """Return the number of the shard, of `count`, that a queue of this name belongs to."""
     return (crc32(tag_of(queue).encode()) >> 16 & 0x7FFF) % count
+
+
+def check_together(home: Callable[[str], str], first: str, queue: str) -> None:
+    """Raise `InvalidRequest` if two queues can't share a batch, as they lie on two shards. `home` names
+    the shard of a queue."""
+    here, there = home(first), home(queue)
+    if here != there:
+        raise InvalidRequest(
+            f"A batch is of one shard: {first} (tag {tag_of(first)}) is on {here}, and {queue} "
+            f"(tag {tag_of(queue)}) is on {there}. Give both one tag, such as {tag_of(first)} and "
+            f"{tag_of(first)}--{tag_of(queue)}."
+        )

@@ -48,12 +48,14 @@ class EnvelopeStream:
         concurrency: int | None = None,
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
+        is_one_of_several: bool = False,
     ) -> None:
         """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries until the first
         connection. `concurrency`: of a worker, how many handlers it has; it closes `acks` itself after
         the last of them. `until_dropped`: extend leases until `drop_lease` is called, and not only
         until the message is handed out. `on_arrival`: called by the reader after messages have
-        arrived, and after the stream's end."""
+        arrived, and after the stream's end. `is_one_of_several`: others share the consumer, so that the
+        server can't infer from its `concurrency` which messages are begun."""
         self._context = context
         self._runtime = context.runtime
         self._queue = queue
@@ -64,6 +66,8 @@ class EnvelopeStream:
         self._concurrency = concurrency
         self._until_dropped = until_dropped
         self._on_arrival = on_arrival
+        self._is_one_of_several = is_one_of_several
+        self.ever_connected = False
         self._lock = self._runtime.lock()
         self._closing = self._runtime.signal()
         self._deliveries: Deliveries | None = None
@@ -107,7 +111,7 @@ class EnvelopeStream:
     async def _take(self, max_messages: int, deadline: float | None) -> list[Envelope]:
         self._context.check_process()
         if self._reader is None:
-            self._start()
+            self.start()
         if self.acks.pending:
             self._report_late()
         while True:
@@ -135,6 +139,22 @@ class EnvelopeStream:
             self._reported = report
             self._deliveries.report(*report)
 
+    def limit(self, max_in_flight: int) -> None:
+        """Change how many messages may be in flight, from the first message on."""
+        with self._lock:
+            self._max_in_flight = max_in_flight
+            self._report()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that have arrived, and were not handed out."""
+        return len(self._buffer)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `receive` returns or raises at once."""
+        return self._buffer.has_news
+
     def _report_late(self) -> None:
         """Report now and then what wasn't worth a report when it was handed out."""
         with self._lock:
@@ -144,7 +164,8 @@ class EnvelopeStream:
         """Stop extending the lease of a message that was delivered."""
         self._leases.drop(envelope.receipt)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Open the stream, if it isn't open: messages arrive from now on."""
         try:
             with self._lock:
                 if self._reader is not None:
@@ -185,7 +206,6 @@ class EnvelopeStream:
         """Deliver messages, through any number of connections, until the stream is closed or retries
         end."""
         context = self._context
-        ever_connected = False
         failed = 0
         failing_since = self._runtime.monotonic()
         while not self._closing.is_set():
@@ -194,16 +214,17 @@ class EnvelopeStream:
                 while True:
                     envelopes = await deliveries.next()
                     failed = 0
+                    self.ever_connected = True
                     await self._accept(envelopes)
             except SpoolrackError as error:
                 if self._closing.is_set():
                     return
                 if deliveries.connected():
-                    ever_connected = True
+                    self.ever_connected = True
                     failed = 0
                 failed += 1
                 now = self._runtime.monotonic()
-                left = math.inf if ever_connected else failing_since + self._connect_timeout - now
+                left = math.inf if self.ever_connected else failing_since + self._connect_timeout - now
                 pause = context.retry.pause(error, failed=failed, left=left, random=context.random)
                 if pause is None:
                     raise
@@ -219,7 +240,7 @@ class EnvelopeStream:
             max_in_flight=self._max_in_flight,
             max_bytes_in_flight=self._max_bytes_in_flight,
             visibility_timeout=self._visibility_timeout,
-            concurrency=self._concurrency or 1,
+            concurrency=1 if self._is_one_of_several else self._concurrency or 1,
         )
         with self._lock:
             self._deliveries = deliveries

@@ -25,6 +25,14 @@ END: Final = 1.0
 """Seconds at exit for threads to end. A handler that still runs then is cut off."""
 
 
+no_fork: Final = threading.RLock()
+"""Held while a fork would leave a child that hangs: it would wait forever for a lock of OpenSSL or gRPC
+that another thread held, or for a module that another thread was importing."""
+os.register_at_fork(
+    before=no_fork.acquire, after_in_parent=no_fork.release, after_in_child=no_fork.release
+)
+
+
 class Ending(RuntimeError):
     """The interpreter is shutting down: no thread is started any more."""
 

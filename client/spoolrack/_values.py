@@ -107,6 +107,9 @@ class QueueInfo:
     asked for by its name."""
     oldest_leases: Sequence[OldLease] = ()
     """Up to five, those of the oldest leased messages."""
+    shard: str = ""
+    """The shard that answered, such as 2/8; empty: a server that is none, or the queue was not asked
+    for by its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ import importlib.util
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from spoolrack_store.manual_clock import ManualClock
     from spoolrack_store.model.clock import Clock
 
-__all__ = ["OpenRoot", "RunningServer", "manual_clock", "open_root", "running_server"]
+__all__ = [
+    "OpenRoot",
+    "RunningServer",
+    "RunningShards",
+    "manual_clock",
+    "open_root",
+    "running_server",
+    "running_shards",
+]
 
 START_TIMEOUT = 60.0
 """Seconds for a server to start or stop: only a defect takes longer."""
@@ -38,8 +46,9 @@ START_TIMEOUT = 60.0
 class RunningServer:
     """A server in a thread of this process; `running_server` makes one."""
 
-    def __init__(self, root: str, clock: Clock | None) -> None:
+    def __init__(self, root: str, clock: Clock | None, shard: str | None = None) -> None:
         self._root = root
+        self._shard = shard
         self._clock = clock
         self._port = 0
         self._thread: threading.Thread | None = None
@@ -95,7 +104,7 @@ class RunningServer:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         try:
-            server = _server(self._root, self._port, self._clock)
+            server = _server(self._root, self._port, self._clock, self._shard)
             await server.start()
         except Exception as error:  # noqa: BLE001  # the thread that waits for the start raises it
             started.set_exception(error)
@@ -111,20 +120,52 @@ class RunningServer:
 
 @contextlib.contextmanager
 def running_server(
-    root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
+    root: str | os.PathLike[str] | None = None,
+    *,
+    clock: Clock | None = None,
+    shard: str | None = None,
 ) -> Iterator[RunningServer]:
     """Run a server on a free port of the loopback, until the context ends.
 
     Without a `root` it serves a temporary folder, which is removed afterwards. A `clock`, such as
-    `manual_clock()`, is the server's time. Raises `ImportError` without the server extra.
+    `manual_clock()`, is the server's time. `shard`: which one it is, as "2/8". Raises `ImportError`
+    without the server extra.
     """
     with contextlib.ExitStack() as stack:
         if root is None:
             root = stack.enter_context(tempfile.TemporaryDirectory(prefix="spoolrack-"))
-        server = RunningServer(os.fspath(root), clock)
+        server = RunningServer(os.fspath(root), clock, shard)
         server.start()
         stack.callback(server.stop)
         yield server
+
+
+class RunningShards:
+    """A server for each shard, in this process; `running_shards` makes them."""
+
+    def __init__(self, servers: Sequence[RunningServer]) -> None:
+        self.servers = servers
+        """By the numbers of their shards."""
+
+    @property
+    def url(self) -> str:
+        """URL of all for `spoolrack.connect`."""
+        return ",".join(server.url for server in self.servers)
+
+    def client(self, *, timeout: float = 30.0) -> Client:
+        """Return a new client of all shards. Close it, or use it as a context."""
+        return connect(self.url, timeout=timeout)
+
+
+@contextlib.contextmanager
+def running_shards(count: int, *, clock: Clock | None = None) -> Iterator[RunningShards]:
+    """Run a server for each of `count` shards, over temporary folders, until the context ends.
+
+    All have the `clock`, if there is one. Raises `ImportError` without the server extra.
+    """
+    with contextlib.ExitStack() as stack:
+        shards = [running_server(clock=clock, shard=f"{number}/{count}") for number in range(count)]
+        yield RunningShards([stack.enter_context(shard) for shard in shards])
 
 
 class OpenRoot:
@@ -171,13 +212,13 @@ def manual_clock() -> ManualClock:
     return ManualClock()
 
 
-def _server(root: str, port: int, clock: Any) -> Server:
+def _server(root: str, port: int, clock: Any, shard: str | None) -> Server:
     try:
         from spoolrack_server.process.serve_settings import ServeSettings
         from spoolrack_server.process.server import Server
     except ImportError as error:
         raise _missing(error) from error
-    settings = ServeSettings(root=root, grpc=("127.0.0.1", port), http=None, grace=1.0)
+    settings = ServeSettings(root=root, grpc=("127.0.0.1", port), http=None, grace=1.0, shard=shard)
     return Server(settings, clock=clock)
 
 

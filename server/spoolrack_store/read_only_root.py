@@ -21,12 +21,12 @@ from typing import Final
 from .committer import Committer
 from .files import layout
 from .files.disk import Lock
+from .files.hosts_disk import disk_of
 from .files.local_disk import LocalDisk
 from .files.overlay import OverlayDisk
-from .files.root import is_living, is_root, owners_of
+from .files.root import is_living, is_root, not_a_root, owners_of
 from .model.background_work import BackgroundWork
 from .model.clock import Clock
-from .model.errors import RootUnusable
 from .store import Store
 from .thread_driver import ThreadDriver, run_whole
 
@@ -48,8 +48,8 @@ def open_read_only(root: str | os.PathLike[str], *, clock: Clock | None = None) 
     `Store.open` does, and `RootUnusable` for a folder that isn't a root.
     """
     if not is_root(root):
-        raise RootUnusable(root=os.fspath(root), why="it is none yet: create a queue in it first")
-    disk = LocalDisk(root)
+        raise not_a_root(root)
+    disk = disk_of(root)
     overlay = OverlayDisk(disk)
     is_shared = any(is_living(disk, owner) for owner in owners_of(disk))
     if is_shared:
@@ -68,19 +68,19 @@ def open_read_only(root: str | os.PathLike[str], *, clock: Clock | None = None) 
 
 def has_owners(root: str | os.PathLike[str]) -> bool:
     """Return whether a process has the root open; it needs write permission. Raise `OSError`."""
-    disk = LocalDisk(root)
+    disk = disk_of(root)
     return any(is_living(disk, owner) for owner in owners_of(disk))
 
 
 def may_have_owners(root: str | os.PathLike[str]) -> bool:
     """Return whether a process has the root open, or was killed with it open. Raise `OSError`."""
-    return bool(owners_of(LocalDisk(root)))
+    return bool(owners_of(disk_of(root)))
 
 
 def owners_changed_ns(root: str | os.PathLike[str]) -> int:
     """Return when a process has last opened or closed the root, in Unix nanoseconds. Raise
     `OSError`."""
-    return LocalDisk(root).facts(layout.OWNERS).changed_ns
+    return disk_of(root).facts(layout.OWNERS).changed_ns
 
 
 class _Finished(ThreadDriver):

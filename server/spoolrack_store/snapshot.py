@@ -18,8 +18,9 @@ from .files import layout
 from .files.changes import LOCK, PATH, SIZE, Changes, Memory, describe_holder, try_for
 from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links
+from .files.hosts_disk import disk_of
 from .files.local_disk import LocalDisk, this_process
-from .files.root import is_root, read_identity
+from .files.root import is_root, read_identity, read_shard
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed, TargetUnusable
 from .model.names import name_at
@@ -71,12 +72,13 @@ def take_snapshot(
         raise RootUnusable(root=name, why="it is none")
     clock = clock or SystemClock()
     try:
-        disk = LocalDisk(root)
+        disk = disk_of(root)
         links = Links(root, target)
     except OSError as error:
         raise RootUnusable(root=name, why=error.strerror or str(error)) from error
     try:
-        if disk.read(layout.FORMAT) != layout.FORMAT_CONTENT:
+        format = disk.read(layout.FORMAT)
+        if format not in layout.HOSTS_OF:
             raise RootUnusable(root=name, why="it has another format: use the version that wrote it")
         with contextlib.suppress(FileExistsError):
             disk.create(LOCK, [], sync=False)
@@ -87,7 +89,9 @@ def take_snapshot(
             taken = link_root(links, disk.map(PATH, SIZE), lock, clock)
             id = read_identity(disk)
             about = {layout.IDENTITY: f"{id}\n".encode()} if id else {}
-            links.finish({**about, layout.FORMAT: layout.FORMAT_CONTENT})
+            if (shard := read_shard(disk)) is not None:
+                about[layout.SHARD] = f"{shard}\n".encode()
+            links.finish({**about, layout.FORMAT: format})
     except SyncFailed as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
     except OSError as error:

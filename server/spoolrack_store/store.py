@@ -19,9 +19,10 @@ from .engine.questions import Questions
 from .files.body_file import BodyFile, discard_body, link_body
 from .files.changes import Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed
+from .files.hosts_disk import disk_of, require_fencing
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
-from .files.local_disk import LocalDisk, this_process
+from .files.local_disk import this_process
 from .files.mounts import is_written_by_other_hosts, kind_of, log_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, RootDisk, make_root, open_root
@@ -29,7 +30,7 @@ from .listener import Listener
 from .model.background_work import ALL_WORK, BackgroundWork
 from .model.clock import Clock, SystemClock
 from .model.disk_watermark import DiskWatermark
-from .model.errors import RootInUse, StoreError, StoreFailed
+from .model.errors import RootInUse, RootUnusable, StoreError, StoreFailed
 from .model.message_ids import PooledRandom
 from .model.operations import (
     Message,
@@ -44,6 +45,7 @@ from .model.redrive_requests import Redrive
 from .model.reservation_requests import MarkRead, Page, Reservation
 from .model.schedule_requests import QueuedSchedule
 from .model.settings import QueueSettings
+from .model.shards import Shard
 from .model.stage_requests import StageInfo
 from .store_metrics import StoreMetrics
 from .thread_driver import ThreadDriver
@@ -71,16 +73,20 @@ class Store:
         disk: RootDisk | None = None,
         background: BackgroundWork = ALL_WORK,
         group_access: bool = False,
+        hosts: str | None = None,
         driver: Driver | None = None,
         watermark: DiskWatermark | None = None,
+        shard: Shard | None = None,
     ) -> Store:
         """Open the folder `path`, or make it a root, and finish what a crash left there.
 
-        Other processes of the host may have it open, too. `group_access` makes a new root one that
+        Other processes of the host may have it open, too, and of other hosts if the root was made with
+        `hosts` "several". `group_access` makes a new root one that
         processes of its group may share. Commits are run by `driver`, which is this store's alone;
         without one, and where a call may wait for another host, by a thread. Work that is not in
         `background` is left to other processes. Nothing is stored while the disk has less free room
-        than `watermark`, or 4 MiB and 256 files.
+        than `watermark`, or 4 MiB and 256 files. With a `shard` the root is that one, or becomes it:
+        names of queues that belong to other shards are refused, as of each root that is a shard.
 
         Raise `RootUnusable` or `UnknownFormat`; `RootInUse` if another process holds the lock and goes
         on holding it; `StoreFailed` if what was found can't be made durable; `DiskError` or `DiskFull`.
@@ -90,8 +96,8 @@ class Store:
             driver = ThreadDriver()
         clock = clock if clock is not None else SystemClock()
         random = random if random is not None else PooledRandom()
-        disk = disk if disk is not None else LocalDisk(path)
-        root = _enter(disk, os.fspath(path), random)
+        disk = disk if disk is not None else _disk_of(path, hosts)
+        root = _enter(disk, os.fspath(path), random, shard)
         log_doubt(path)
         engine = Engine(
             disk,
@@ -103,6 +109,7 @@ class Store:
             is_living=root.is_living,
             background=background,
             watermark=watermark,
+            shard=root.shard,
         )
         try:
             return cls(engine, disk, clock, root, background=background, driver=driver)
@@ -147,7 +154,7 @@ class Store:
             listener=self._listener,
         )
         self._questions = Questions(engine, disk, self._changing)
-        self.metrics = StoreMetrics(engine, disk, self._questions, self._committer, root.id)
+        self.metrics = StoreMetrics(engine, disk, self._questions, self._committer, root.id, root.shard)
         self._committer.start()
 
     def submit(self, request: Request[Answer]) -> Future[Answer]:
@@ -359,6 +366,11 @@ class Store:
         return self._root.id
 
     @property
+    def shard(self) -> Shard | None:
+        """Which shard the root is; None: it is none."""
+        return self._root.shard
+
+    @property
     def failure(self) -> StoreError | None:
         """Why the store has failed, until a restart; None if it hasn't."""
         return self._committer.failure
@@ -409,17 +421,27 @@ class Store:
         self.close()
 
 
-def _enter(disk: RootDisk, path: str, random: Random) -> Root:
+def _disk_of(path: str | os.PathLike[str], hosts: str | None) -> RootDisk:
+    try:
+        disk = disk_of(path, hosts)
+        if disk.several_hosts:
+            require_fencing(path)
+        return disk
+    except OSError as error:
+        raise RootUnusable(root=os.fspath(path), why=error.strerror or str(error)) from error
+
+
+def _enter(disk: RootDisk, path: str, random: Random, shard: Shard | None) -> Root:
     """Become an owner, once no other process holds the lock."""
     entered: list[Root] = []
 
     def is_in() -> bool:
         try:
-            entered.append(open_root(disk, path, random, this_process()))
+            entered.append(open_root(disk, path, random, this_process(), shard))
         except RootInUse:
             return False
         return True
 
     if not try_for(OPEN_TRIES, is_in):
-        return open_root(disk, path, random, this_process())
+        return open_root(disk, path, random, this_process(), shard)
     return entered[0]

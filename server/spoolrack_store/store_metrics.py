@@ -20,6 +20,7 @@ from .files.disk import Disk, Space
 from .files.root import owners_of
 from .model.clock import Millis
 from .model.errors import DiskError
+from .model.shards import Shard
 from .model.statistics import Ages, Owner, QueueMetrics, RootMetrics, Statistics
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,9 @@ class StoreMetrics:
         questions: Questions,
         committer: Committer,
         root_id: str,
+        shard: Shard | None = None,
     ) -> None:
+        self._shard = shard
         self._root_id = root_id
         self._engine = engine
         self._disk = disk
@@ -71,6 +74,7 @@ class StoreMetrics:
         reserved, lost = engine.reservations.count()
         return RootMetrics(
             id=self._root_id,
+            shard=self._shard,
             queues=len(engine.catalog.records),
             quarantined=engine.moves.quarantined,
             unlinked=engine.moves.unlinked,

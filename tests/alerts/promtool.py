@@ -37,18 +37,17 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["promtool", *arguments], capture_output=True, text=True, timeout=120)
 
 
-def series_of(minutes: Sequence[Scrape | None], instance: str) -> list[dict[str, str]]:
-    """Return the series that Prometheus has after scraping once a minute; None: no answer."""
+def series_of(minutes: Sequence[Scrape | None], **target: str) -> list[dict[str, str]]:
+    """Return the series that Prometheus has after scraping once a minute, with the labels of the
+    target; None: no answer."""
     values: dict[str, dict[int, float]] = {}
     for minute, scraped in enumerate(minutes):
-        values.setdefault(_name("up", {}, instance), {})[minute] = int(scraped is not None)
+        values.setdefault(_name("up", {}, target), {})[minute] = int(scraped is not None)
         if scraped is None:
             continue
         for family in scraped.families.values():
             for sample in family.samples:
-                values.setdefault(_name(sample.name, sample.labels, instance), {})[minute] = (
-                    sample.value
-                )
+                values.setdefault(_name(sample.name, sample.labels, target), {})[minute] = sample.value
     found = []
     for name, told in values.items():
         points = [repr(told[minute]) if minute in told else "_" for minute in range(len(minutes))]
@@ -61,11 +60,15 @@ def firing(
     folder: Path,
     among: Sequence[str],
     beside: Sequence[Scrape | None] = (),
+    *,
+    are_shards: bool = False,
 ) -> set[str]:
     """Return the alerts that fire at the end of these minutes, of all there are: `among`.
 
-    `beside` are those of another server over the same root, if there is one.
+    `beside` are those of another server, if there is one: over the same root, or of another shard. They
+    may end early.
     """
+    mine, theirs = ({"shard": "0"}, {"shard": "1"}) if are_shards else ({}, {})
     reason = why_not()
     assert reason is None, reason
     found = set()
@@ -76,7 +79,10 @@ def firing(
         "tests": [
             {
                 "interval": "1m",
-                "input_series": [*series_of(minutes, HOST), *series_of(beside, PEER)],
+                "input_series": [
+                    *series_of(minutes, instance=HOST, **mine),
+                    *series_of(beside, instance=PEER, **theirs),
+                ],
                 "promql_expr_test": [
                     {
                         "expr": f'count(ALERTS{{alertstate="firing",alertname="{alert}"}})',
@@ -100,8 +106,8 @@ def firing(
     return found
 
 
-def _name(name: str, labels: dict[str, str], instance: str) -> str:
+def _name(name: str, labels: dict[str, str], target: dict[str, str]) -> str:
     """With what Prometheus adds to whatever it scrapes."""
-    own = {"job": "spoolrack", "instance": instance}
+    own = {"job": "spoolrack", **target}
     pairs = ",".join(f"{key}={json.dumps(value)}" for key, value in {**labels, **own}.items())
     return f"{name}{{{pairs}}}"

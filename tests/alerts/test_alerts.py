@@ -9,6 +9,7 @@ import errno
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,6 +121,15 @@ async def test_nothing_fires_for_a_server_that_drains(tmp_path: Path) -> None:
 async def test_a_server_that_does_not_answer(server: Server, tmp_path: Path) -> None:
     minutes = [await scrape(server), None, None, None]
     assert after(minutes, tmp_path) == {"SpoolrackDown"}
+
+
+async def test_a_shard_that_is_scraped_no_more(server: Server, tmp_path: Path) -> None:
+    minutes: list[Scrape | None] = [await scrape(server)] * WHILE
+    found = partial(firing, minutes, tmp_path, ["SpoolrackDown", "SpoolrackShardMissing"])
+    assert found(minutes, are_shards=True) == set()
+    assert found(minutes[:3], are_shards=True) == {"SpoolrackShardMissing"}
+    # One of several servers over one root is not missed.
+    assert found(minutes[:3]) == set()
 
 
 class Rig:
@@ -281,6 +291,32 @@ async def test_a_queue_that_only_another_server_gives_from_is_not_blocked(
 
     assert "SpoolrackQueueBlocked" not in firing(mine, tmp_path, ALERTS, beside=theirs)
     assert "SpoolrackQueueBlocked" in firing(theirs, tmp_path, ALERTS), "without the one that receives"
+
+
+async def test_a_queue_of_one_shard_is_blocked_whatever_is_received_from_another(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    mine: list[Scrape | None] = []
+    theirs: list[Scrape | None] = []
+    # The queues without series of their own are `*` on each shard.
+    some = {"http": ("127.0.0.1", 0), "metrics_queues": 0}
+    async with (
+        Server(ServeSettings(root=str(tmp_path / "mine"), **some), clock=clock) as server,
+        Server(ServeSettings(root=str(tmp_path / "theirs"), **some), clock=clock) as peer,
+        connected(server) as client,
+        connected(peer) as other,
+    ):
+        for each in (client, other):
+            await each.create()
+            await each.send(b"waits", b"taken")
+        for _ in range(WHILE):
+            (message,) = await other.receive(1)
+            mine.append(await scrape(server))
+            theirs.append(await scrape(peer))
+            await other.release(message.receipt)
+            clock.advance(60_000)
+
+    assert "SpoolrackQueueBlocked" in firing(mine, tmp_path, ALERTS, beside=theirs, are_shards=True)
 
 
 async def test_a_queue_that_grows_older_although_it_is_received_from(

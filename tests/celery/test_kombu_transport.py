@@ -17,6 +17,7 @@ from kombu.asynchronous import Hub
 from kombu.common import Broadcast
 from kombu.exceptions import OperationalError
 from kombu.pidbox import Mailbox
+from spoolrack._shards import shard_of
 from spoolrack.errors import (
     DiskError,
     DiskFull,
@@ -31,7 +32,8 @@ from spoolrack.errors import (
     Unauthenticated,
 )
 from spoolrack.kombu._broker import LEAST_EXPIRY, spoolrack_name
-from spoolrack.testing import RunningServer, manual_clock, running_server
+from spoolrack.kombu._transport import _url
+from spoolrack.testing import RunningServer, manual_clock, running_server, running_shards
 
 from tests.support import STUCK
 
@@ -406,6 +408,40 @@ def test_a_broadcast_reaches_each_connection_and_its_queues_are_temporary(
         assert found == ["!", "!"]
         queues = [queue for queue in client.list_queues() if queue.name != "kombu.bindings"]
         assert [queue.settings.expires for queue in queues] == [LEAST_EXPIRY] * 2
+
+
+def test_queues_of_several_shards_are_one_broker() -> None:
+    names = ["a", "b", "c", "d"]
+    assert {shard_of(name, 2) for name in names} == {0, 1}
+    with running_shards(2) as shards:
+        addresses = shards.url.replace("grpc://", "")
+        with kombu.Connection("spoolrack://", transport_options={"servers": addresses}) as connection:
+            found: list[Any] = []
+            connection.Consumer(
+                [kombu.Queue(name, NEWS) for name in names],
+                callbacks=[lambda body, message: (found.append(body), message.ack())],
+            ).consume()
+            publish(connection, "!", exchange=NEWS, routing_key="", declare=[NEWS])
+            drained(connection, len(names))
+            assert found == ["!"] * len(names)
+        for number, server in enumerate(shards.servers):
+            with server.client() as client:
+                there = {queue.name for queue in client.list_queues()} - {"kombu.bindings"}
+            assert there == {name for name in names if shard_of(name, 2) == number}
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("spoolrack://", "grpc://127.0.0.1:50051"),
+        ("spoolrack://a,b,c:5", "grpc://a:5,grpc://b:5,grpc://c:5"),
+        ("spoolrack://[::1]:5", "grpc://[::1]:5"),
+    ],
+)
+def test_the_hosts_of_a_url_are_the_shards_servers(url: str, found: str) -> None:
+    connection = kombu.Connection(url)
+    with spoolrack.connect(_url(connection, is_secure=False)) as client:
+        assert client._context.transport.target == found
 
 
 def test_a_queue_of_replies_is_deleted_after_the_reply(server: RunningServer) -> None:

@@ -276,11 +276,11 @@ class Broken:
 def test_a_command_that_had_a_part_of_its_body_has_failed(capfd: pytest.CaptureFixture[str]) -> None:
     now = datetime.now(UTC)
     message: Any = SimpleNamespace(
-        id="1", attributes={}, receive_count=1, sent_at=now, group="", priority=0
+        queue_name="films", id="1", attributes={}, receive_count=1, sent_at=now, group="", priority=0
     )
     message.is_body_left_out, message.path, message.visibility_timeout = True, None, 30.0
     http: Any = Broken()
-    assert not Runner("cat", "films", None, lambda: http).run(message)
+    assert not Runner("cat", None, lambda: http).run(message)
     told = capfd.readouterr()
     assert told.out == "the first half"
     assert "had not all of message 1: http://127.0.0.1:8080 can't be reached" in told.err

@@ -9,8 +9,10 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trustme
 from spoolrack._runtime import run
 from spoolrack._transports import grpc_calls
 from spoolrack.testing import RunningServer, running_server
@@ -85,6 +87,35 @@ def test_a_client_that_came_through_a_fork_says_so(server: RunningServer) -> Non
         """,
     )
     assert result.stdout.split() == ["3", "True"], result.stderr
+
+
+def test_children_that_are_forked_as_another_thread_connects_connect(
+    server: RunningServer, tmp_path: Path
+) -> None:
+    ca = tmp_path / "ca.pem"
+    ca.write_bytes(trustme.CA().cert_pem.bytes())
+    result = result_of(
+        server,
+        f"""
+        import warnings
+        warnings.simplefilter("ignore")
+        def connect():
+            spoolrack.connect("grpcs://127.0.0.1:1", ca={str(ca)!r}).close()
+        def connect_again_and_again():
+            while True:
+                connect()
+        threading.Thread(target=connect_again_and_again, daemon=True).start()
+        for _ in range(20):
+            child = os.fork()
+            if not child:
+                signal.alarm(20)  # One that hangs must not outlive the test.
+                connect()
+                os._exit(0)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        os._exit(0)
+        """,
+    )
+    assert result.stdout.split() == 20 * ["0"], result.stderr
 
 
 def test_a_program_ends_with_everything_left_open(server: RunningServer) -> None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +25,7 @@ import trustme
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.tokens import line_of, new_token
+from spoolrack_server.app.memory import FAST, IDLE
 
 from tests.e2e import memory_cage
 from tests.e2e.memory_cage import MemoryCage
@@ -37,6 +40,13 @@ UNAUTHENTICATED: Final = 128 * MIB
 BODY: Final = 60 * MIB
 CALLERS: Final = 16
 LOOKS: Final = 100
+STEP: Final = 32 * MIB
+"""Bytes that come between two measurements of the server."""
+SOCKET: Final = 6 * MIB
+"""Bytes that the kernel keeps for a socket whose process doesn't read, at most (`tcp_rmem`)."""
+BOUND: Final = WATERMARK + STEP + CALLERS * SOCKET + IDLE
+"""`IDLE` for the mapped files, which the watermark doesn't count."""
+BLOCK: Final = 256 * 1024
 SEND: Final = "/spoolrack.v1.QueueService/Send"
 
 pytestmark = pytest.mark.skipif(memory_cage.why_not() is not None, reason=str(memory_cage.why_not()))
@@ -86,10 +96,22 @@ class Rig:
             ("grpc.max_receive_message_length", -1),
             ("grpc.use_local_subchannel_pool", 1),
         ]
-        self.channels = [
-            grpc.secure_channel(self.address, credentials, options) for _ in range(CALLERS)
-        ]
+        self._credentials, self._options = credentials, options
+        self.channels: list[grpc.Channel] = []
+        self.connect_to(self.address)
         self.metadata = (("authorization", f"Bearer {self.token}"),)
+
+    def channel_to(self, address: str) -> grpc.Channel:
+        return grpc.secure_channel(address, self._credentials, self._options)
+
+    def connect_to(self, address: str) -> None:
+        """Send over sixteen connections to `address` from now on."""
+        self._close_channels()
+        self.channels = [self.channel_to(address) for _ in range(CALLERS)]
+
+    def _close_channels(self) -> None:
+        for channel in self.channels:
+            channel.close()
 
     def client(self) -> spoolrack.Client:
         return spoolrack.connect(f"grpcs://{self.address}", ca=self.ca, token=self.token, timeout=STUCK)
@@ -137,13 +159,66 @@ class Rig:
         assert self.process.poll() is None
 
     def close(self) -> None:
-        for channel in self.channels:
-            channel.close()
+        self._close_channels()
         self.process.kill()
         self.process.wait(STUCK)
         assert self.process.stdout is not None
         self.process.stdout.close()
         self._log.close()
+
+
+class PacedRelay:
+    """Relays connections to a server, and no more than `STEP` bytes until it has measured its memory.
+
+    Otherwise all bodies may come between two measurements, on a machine with load.
+    """
+
+    def __init__(self, rig: Rig) -> None:
+        self._server = rig.address
+        self._health = rig.channel_to(rig.address)
+        self._lock = threading.Lock()
+        self._left = STEP
+        self._sockets = [socket.create_server(("127.0.0.1", 0))]
+        self.address = f"127.0.0.1:{self._sockets[0].getsockname()[1]}"
+        self._start(self._accept)
+
+    def _start(self, work: Callable[..., None], *arguments: Any) -> None:
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _accept(self) -> None:
+        host, _, port = self._server.rpartition(":")
+        with contextlib.suppress(OSError):  # Closed.
+            while True:
+                near, _address = self._sockets[0].accept()
+                far = socket.create_connection((host, int(port)))
+                self._sockets += [near, far]
+                self._start(self._copy, near, far, self._pace)
+                self._start(self._copy, far, near, lambda size: None)
+
+    def _copy(self, source: socket.socket, target: socket.socket, pace: Callable[[int], None]) -> None:
+        with contextlib.suppress(OSError):  # Closed by one of both.
+            while part := source.recv(BLOCK):
+                pace(len(part))
+                target.sendall(part)
+            target.shutdown(socket.SHUT_WR)
+
+    def _pace(self, size: int) -> None:
+        with self._lock:
+            self._left -= size
+            if self._left < 0:
+                # Its loop measures before it answers a call that comes when a measurement is due.
+                due = time.monotonic() + 2 * FAST
+                while time.monotonic() < due:
+                    self._health.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=STUCK)
+                self._health.unary_unary("/grpc.health.v1.Health/Check")(b"", timeout=STUCK)
+                self._left = STEP
+
+    def close(self) -> None:
+        self._health.close()
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
 
 
 @pytest.fixture
@@ -162,13 +237,19 @@ def test_large_sends_without_a_token_cost_no_memory(rig: Rig) -> None:
     rig.check()
 
 
-def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(rig: Rig) -> None:
+def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(
+    rig: Rig, request: pytest.FixtureRequest
+) -> None:
     with rig.client() as client:
         client.create_queue("q")
+    relay = PacedRelay(rig)
+    request.addfinalizer(relay.close)
+    rig.connect_to(relay.address)
     for _ in range(3):
         ends = rig.send_at_once(metadata=rig.metadata)
         assert set(ends) <= {"MESSAGE_TOO_LARGE", "RESOURCE_EXHAUSTED"}
         rig.check()
+        assert rig.peak < BOUND
 
 
 def test_unread_frames_leave_the_memory_bounded(rig: Rig) -> None:

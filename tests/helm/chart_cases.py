@@ -120,6 +120,20 @@ EVERYTHING: Values = {
     "grafanaDashboard": {"enabled": True, "annotations": {"grafana_folder": "Queues"}},
 }
 
+TOGETHER: Values = {
+    "jobs": {"maxReceives": 5, "deadLetterQueue": "jobs--failed"},
+    "jobs--failed": {},
+    "orders.fifo": {"maxReceives": 2, "deadLetterQueue": "orders--dead.fifo"},
+    "orders--dead.fifo": {},
+    "mail": None,
+}
+"""Queues whose dead-letter queues are on their shards."""
+SHARDS: Values = {
+    **{key: each for key, each in EVERYTHING.items() if key not in ("ingress", "service")},
+    "shards": 8,
+    "queues": TOGETHER,
+}
+
 CASES: dict[str, Values] = {
     "insecure": {"insecure": True},
     "tls from a secret": TLS,
@@ -203,4 +217,8 @@ CASES: dict[str, Values] = {
     },
     "watched without tls": {"insecure": True, "serviceMonitor": {"enabled": True}},
     "everything": EVERYTHING,
+    "shards": {"insecure": True, "shards": 2, "queues": TOGETHER},
+    "shards without volumes": {"insecure": True, "shards": 2, "persistence": {"enabled": False}},
+    "shards of cert-manager": {**CERT_MANAGER, "shards": 3, "serviceMonitor": {"enabled": True}},
+    "shards with everything": SHARDS,
 }

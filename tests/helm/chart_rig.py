@@ -47,6 +47,20 @@ class Rendered:
         assert command == "serve"
         return {flag.partition("=")[0]: flag.partition("=")[2] for flag in flags}
 
+    @property
+    def claims(self) -> list[str]:
+        """The claim of each server, in their order: of the pod, or of the StatefulSet's template."""
+        server = self.one("StatefulSet")
+        name, spec = server["metadata"]["name"], server["spec"]
+        mounted = [
+            each["persistentVolumeClaim"]["claimName"]
+            for each in self.pod.get("volumes", ())
+            if "persistentVolumeClaim" in each
+        ]
+        templates = [each["metadata"]["name"] for each in spec.get("volumeClaimTemplates", ())]
+        numbered = [f"{each}-{name}-{n}" for each in templates for n in range(spec["replicas"])]
+        return [*mounted, *numbered]
+
     def pods(self) -> Iterator[tuple[Object, Object]]:
         """Yield every pod that comes of it: its object, and the spec."""
         for each in self.objects:

@@ -2,7 +2,7 @@
 
 Commands, arguments, variables, probes and files come from the rendered objects. Three things are
 mapped, and nothing else: paths of the image and of mounts to folders, ports to free ones at loopback,
-and the service's name to the pod behind it.
+and the names of the service and of pods to the pods behind them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,18 +46,23 @@ class Machine:
             values = {key: base64.b64decode(value) for key, value in each["data"].items()}
             self.secrets[each["metadata"]["name"]] = values
 
-    def pod(self, name: str, spec: Object, behind: Pod | None = None) -> Pod:
-        """Return a pod on this node; `behind` is the one that the service's name leads to."""
-        return Pod(self, name, spec, behind)
+    def pod(self, name: str, spec: Object, *behind: Pod, number: int = 0) -> Pod:
+        """Return a pod on this node. `behind` are the servers that the service's name leads to, or the
+        names of pods; `number` is that of a server in its StatefulSet."""
+        return Pod(self, name, spec, behind, number)
+
+    def claim(self, name: str) -> Path:
+        """Return the folder of a volume that stays."""
+        folder = self.folder / "claims" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o2775)
+        (folder / "lost+found").mkdir(mode=0o700, exist_ok=True)  # As every new ext4 has it.
+        return folder
 
     def volume(self, volume: Object, pod: Path) -> Path:
         """Return the folder of a volume, with what the kubelet puts there."""
         if "persistentVolumeClaim" in volume:
-            folder = self.folder / "claims" / volume["persistentVolumeClaim"]["claimName"]
-            folder.mkdir(parents=True, exist_ok=True)
-            folder.chmod(0o2775)
-            (folder / "lost+found").mkdir(mode=0o700, exist_ok=True)  # As every new ext4 has it.
-            return folder
+            return self.claim(volume["persistentVolumeClaim"]["claimName"])
         folder = pod / "volumes" / volume["name"]
         folder.mkdir(parents=True)
         if "emptyDir" in volume:
@@ -97,14 +103,19 @@ def free_port() -> int:
 class Pod:
     """The one container of ours in it."""
 
-    def __init__(self, machine: Machine, name: str, spec: Object, behind: Pod | None) -> None:
+    def __init__(
+        self, machine: Machine, name: str, spec: Object, behind: tuple[Pod, ...], number: int
+    ) -> None:
         self.spec = spec
+        self._number = number
         self.container = container(spec)
         self._release = machine.release
         self._behind = behind
-        self._folder = machine.folder / "pods" / name
-        self._folder.mkdir(parents=True)
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=machine.folder))
         volumes = {each["name"]: machine.volume(each, self._folder) for each in spec.get("volumes", ())}
+        mounts = [each["name"] for each in self.container.get("volumeMounts", ())]
+        if "messages" in mounts and "messages" not in volumes:
+            volumes["messages"] = machine.claim(machine.release.claims[number])
         self._mounts = {
             each["mountPath"]: volumes[each["name"]] for each in self.container.get("volumeMounts", ())
         }
@@ -120,19 +131,24 @@ class Pod:
         listens = re.fullmatch(r"(--\w+)=0\.0\.0\.0:(\d+)", text)
         if listens is not None:
             return f"{listens[1]}=127.0.0.1:{self._mapped[int(listens[2])]}"
-        reaches = re.fullmatch(r"(grpcs?)://([^:/]+):(\d+)", text)
-        if reaches is not None and self._behind is not None:
-            port = self._behind.port_of_service(reaches[2], int(reaches[3]))
-            return f"{reaches[1]}://127.0.0.1:{port}"
-        return text
+        if self._behind and re.fullmatch(r"grpcs?://[^/]+", text):
+            return re.sub(r"(?<=[/,])([^:/,]+):(\d+)", self._at_loopback, text)
+        return text.replace("$(POD_INDEX)", f"{self._number}")
 
-    def port_of_service(self, host: str, port: int) -> int:
-        """Return where a client comes out that goes to a service of the release."""
-        name, namespace, *rest = host.split(".")
+    def _at_loopback(self, address: re.Match[str]) -> str:
+        """Return where a client comes out that goes to a service of the release, or to a pod of it."""
+        *pod, name, namespace, last = address[1].split(".")
+        assert last == "svc"
         (service,) = [each for each in self._release.all("Service") if each["metadata"]["name"] == name]
-        assert (service["metadata"]["namespace"], rest) == (namespace, ["svc"])
-        (target,) = [each["targetPort"] for each in service["spec"]["ports"] if each["port"] == port]
-        return self.ports[target]
+        assert service["metadata"]["namespace"] == namespace
+        (target,) = [
+            each["targetPort"] for each in service["spec"]["ports"] if each["port"] == int(address[2])
+        ]
+        server = self._release.one("StatefulSet")
+        names = [f"{server['metadata']['name']}-{n}" for n in range(server["spec"]["replicas"])]
+        number = names.index(pod[0]) if pod else 0
+        assert not pod or server["spec"]["serviceName"] == name
+        return f"127.0.0.1:{self._behind[number].ports[target]}"
 
     def words(self, command: list[str]) -> list[str]:
         return [*PROGRAMS[command[0]], *map(self.local, command[1:])]
@@ -140,7 +156,11 @@ class Pod:
     @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SPOOLRACK_")}
-        ours = {each["name"]: self.local(each["value"]) for each in self.container.get("env", ())}
+        ours = {
+            each["name"]: self.local(each["value"])
+            for each in self.container.get("env", ())
+            if "value" in each
+        }
         return kept | ours
 
     def path(self, path: str) -> Path:

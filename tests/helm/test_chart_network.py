@@ -72,7 +72,9 @@ def test_the_certificate_is_good_for_every_name_that_this_chart_uses(
     for _, pod in found.pods():
         for each in container(pod).get("env", ()):
             if each["name"] == "SPOOLRACK_URL":
-                assert each["value"].partition("://")[2].rpartition(":")[0] in names
+                for address in each["value"].partition("://")[2].split(","):
+                    host = address.rpartition(":")[0]
+                    assert {host, f"*.{host.partition('.')[2]}"} & set(names)
     headless = found.one("Service", "-headless")["metadata"]["name"]
     assert f"*.{headless}.queues.svc" in names
     secrets = [each["secret"]["secretName"] for each in found.pod["volumes"] if each["name"] == "tls"]

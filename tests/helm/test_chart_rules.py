@@ -139,9 +139,14 @@ def test_every_file_that_a_flag_or_a_variable_names_is_mounted_read_only(
     for _, pod in release(case).pods():
         ours = container(pod)
         words = [word.partition("=")[2] or word for word in ours["args"]]
-        words += [each["value"] for each in ours.get("env", ())]
+        words += [each["value"] for each in ours.get("env", ()) if "value" in each]
         mounts = {each["mountPath"]: each for each in ours.get("volumeMounts", ())}
         volumes = {each["name"]: each for each in pod.get("volumes", ())}
+        if (
+            ours["args"][0] == "serve"
+            and "volumeClaimTemplates" in release(case).one("StatefulSet")["spec"]
+        ):
+            volumes["messages"] = {"persistentVolumeClaim": {}}
         named = [Path(word) for word in words if word.startswith("/etc/")]
         for path in named:
             mount = mounts[str(path.parent)]
@@ -184,48 +189,56 @@ def test_large_ids_are_written_as_whole_numbers(engine: Engine) -> None:
 
 
 @every_case
-def test_one_server_has_one_claim(release: Release, case: str) -> None:
+def test_each_server_has_one_claim(release: Release, case: str) -> None:
     found, values = release(case), CASES[case]
-    server = found.one("StatefulSet")
-    assert "volumeClaimTemplates" not in server["spec"]
-    assert server["spec"]["replicas"] == 1
+    server, shards = found.one("StatefulSet"), values.get("shards", 1)
+    assert server["spec"]["replicas"] == shards
+    has_volume = values.get("persistence", {}).get("enabled", True)
+    assert len(set(found.claims)) == (shards if has_volume else 0)
+    assert ("volumeClaimTemplates" in server["spec"]) is (has_volume and shards > 1)
     assert "--peers" not in found.arguments
-    assert bool(found.pod.get("topologySpreadConstraints")) is ("topologySpreadConstraints" in values)
+    spread = found.pod.get("topologySpreadConstraints")
+    assert bool(spread) is (shards > 1 or "topologySpreadConstraints" in values)
     assert ("affinity" in found.pod) is ("affinity" in values)
 
 
 @every_case
 def test_a_claim_is_made_unless_there_is_one_and_stays_unless_told(release: Release, case: str) -> None:
     found, wanted = release(case), CASES[case].get("persistence", {})
-    volume = next(each for each in found.pod["volumes"] if each["name"] == "messages")
+    made = [each["metadata"]["name"] for each in found.all("PersistentVolumeClaim")]
     if not wanted.get("enabled", True):
+        volume = next(each for each in found.pod["volumes"] if each["name"] == "messages")
         assert volume["emptyDir"] == {}
         assert "WARNING: messages are gone with their pod" in found.notes
-        assert not found.all("PersistentVolumeClaim")
+        assert not made
         return
-    name = volume["persistentVolumeClaim"]["claimName"]
     if "existingClaim" in wanted:
-        assert name == wanted["existingClaim"]
-        assert not found.all("PersistentVolumeClaim")
+        assert found.claims == [wanted["existingClaim"]]
+        assert not made
         return
-    claim = found.one("PersistentVolumeClaim")
-    assert claim["metadata"]["name"] == name
-    kept = claim["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
-    assert kept is wanted.get("keep", True)
+    assert made == found.claims
+    for claim in found.all("PersistentVolumeClaim"):
+        kept = claim["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+        assert kept is wanted.get("keep", True)
 
 
-def test_a_larger_size_changes_the_claim_and_no_field_that_can_not_change(engine: Engine) -> None:
-    small = rendered(engine, CASES["tls from a secret"])
-    large = rendered(engine, CASES["tls from a secret"] | {"persistence": {"size": "20Gi"}})
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_larger_size_changes_the_claims_and_no_field_that_can_not_change(
+    engine: Engine, shards: int
+) -> None:
+    case = CASES["tls from a secret"] | {"shards": shards}
+    small = rendered(engine, case)
+    large = rendered(engine, case | {"persistence": {"size": "20Gi"}})
     changed = [
         (before["kind"], after["spec"])
         for before, after in zip(small.objects, large.objects, strict=True)
         if before != after
     ]
-    ((kind, spec),) = changed
-    assert kind == "PersistentVolumeClaim"
-    assert spec["resources"]["requests"]["storage"] == "20Gi"
-    assert spec["accessModes"] == small.one(kind)["spec"]["accessModes"]
+    assert len(changed) == shards
+    for kind, spec in changed:
+        assert kind == "PersistentVolumeClaim"
+        assert spec["resources"]["requests"]["storage"] == "20Gi"
+        assert spec["accessModes"] == small.all(kind)[0]["spec"]["accessModes"]
 
 
 def test_the_pods_start_again_when_their_tokens_change_unless_told(engine: Engine) -> None:
@@ -281,6 +294,8 @@ def test_prometheus_scrapes_the_servers_as_they_are_served(release: Release) -> 
         ("watched", "https"),
         ("watched without tls", "http"),
         ("everything", "https"),
+        ("shards of cert-manager", "https"),
+        ("shards with everything", "https"),
     ):
         found = release(case)
         monitor = found.one("ServiceMonitor")
@@ -288,10 +303,11 @@ def test_prometheus_scrapes_the_servers_as_they_are_served(release: Release) -> 
         assert (endpoint["port"], endpoint["path"]) == ("http", "/-/metrics")
         assert endpoint["scheme"] == scheme
         chosen = monitor["spec"]["selector"]["matchLabels"]
-        # The client's service alone: by the headless one every pod would be scraped twice.
-        matches = [s for s in found.all("Service") if chosen.items() <= s["metadata"]["labels"].items()]
-        assert len(matches) == 1
-        assert not matches[0]["metadata"]["name"].endswith("-headless")
+        # By one service, with the port: by both every pod would be scraped twice.
+        (match,) = [
+            s for s in found.all("Service") if chosen.items() <= s["metadata"]["labels"].items()
+        ]
+        assert endpoint["port"] in [each["name"] for each in match["spec"]["ports"]]
     token = release("watched").one("ServiceMonitor")["spec"]["endpoints"][0]["authorization"]
     assert token["credentials"] == {"name": "client-token", "key": "token"}
     token = release("everything").one("ServiceMonitor")["spec"]["endpoints"][0]["authorization"]

@@ -22,6 +22,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.access.tokens import line_of, new_token
+from spoolrack_store.model.shards import shard_of
 
 from tests.helm.chart_rig import Rendered, Values, rendered
 from tests.helm.helm_engine import Engine
@@ -34,7 +35,7 @@ QUEUES: Values = {
     "jobs.failed": {"retention": "14d", "maxMessages": 1_000_000},
 }
 PERMISSIONS = (
-    "deploy manage,monitor,send jobs*\ndeploy all try-*\nworker send,receive jobs\nscraper monitor *\n"
+    "deploy manage,monitor,send jobs*\ndeploy all try-*\nworker send,receive jobs*\nscraper monitor *\n"
 )
 
 
@@ -44,7 +45,7 @@ class Deployed:
 
     machine: Machine
     release: Rendered
-    server: Pod
+    servers: tuple[Pod, ...]
     client: dict[str, Any]
     """A worker's arguments of `connect`, besides the URL."""
     scraper: str | None
@@ -52,18 +53,26 @@ class Deployed:
     context: ssl.SSLContext | None
 
     @property
-    def url(self) -> str:
-        return f"{'grpcs' if self.context else 'grpc'}://127.0.0.1:{self.server.ports['grpc']}"
+    def server(self) -> Pod:
+        """The first of the servers."""
+        return self.servers[0]
 
-    def connect(self, server: Pod | None = None) -> spoolrack.Client:
-        port = (server or self.server).ports["grpc"]
-        return spoolrack.connect(f"{self.url.rpartition(':')[0]}:{port}", **self.client)
+    @property
+    def url(self) -> str:
+        return self.url_of(*self.servers)
+
+    def url_of(self, *servers: Pod) -> str:
+        addresses = [f"127.0.0.1:{each.ports['grpc']}" for each in servers]
+        return f"{'grpcs' if self.context else 'grpc'}://{','.join(addresses)}"
+
+    def connect(self, *servers: Pod) -> spoolrack.Client:
+        return spoolrack.connect(self.url_of(*(servers or self.servers)), **self.client)
 
     def runs(self, kind: str, name: str) -> str:
         """Run the pod of a hook to its end; returns what it said."""
         found = self.release.one(kind)
         spec = found["spec"] if kind == "Pod" else found["spec"]["template"]["spec"]
-        ended = self.machine.pod(name, spec, behind=self.server).run()
+        ended = self.machine.pod(name, spec, *self.servers).run()
         assert ended.returncode == 0, ended.stderr + self.server.log
         return ended.stdout + ended.stderr
 
@@ -84,10 +93,18 @@ class Deployed:
             connection.close()
 
 
+def servers_of(machine: Machine) -> tuple[Pod, ...]:
+    replicas = machine.release.one("StatefulSet")["spec"]["replicas"]
+    return tuple(
+        machine.pod(f"server-{number}", machine.release.pod, number=number)
+        for number in range(replicas)
+    )
+
+
 def without_tls(engine: Engine, folder: Path, more: Values) -> Deployed:
     release = rendered(engine, {"insecure": True, "drain": DRAIN, "queues": QUEUES} | more)
     machine = Machine(folder, release)
-    return Deployed(machine, release, machine.pod("server-0", release.pod), {}, None, None)
+    return Deployed(machine, release, servers_of(machine), {}, None, None)
 
 
 def with_everything(
@@ -130,8 +147,7 @@ def with_everything(
     context = ssl.create_default_context(cafile=paths["ca"])
     context.load_cert_chain(paths["certificate"], paths["key"])
     client = {name: str(path) for name, path in paths.items()} | {"token": tokens["worker"]}
-    server = machine.pod("server-0", release.pod)
-    return Deployed(machine, release, server, client, tokens["scraper"], context)
+    return Deployed(machine, release, servers_of(machine), client, tokens["scraper"], context)
 
 
 def secret_of(certificate: trustme.LeafCert) -> dict[str, bytes]:
@@ -174,6 +190,54 @@ def test_a_release_is_served_declared_tried_and_drained(
         assert kept in [message.id for message in found]
         settings = client.queue("jobs").info().settings if deployed.context is None else None
         assert settings is None or settings.visibility_timeout == 300
+
+
+TOGETHER: Values = {
+    **{f"jobs-{n}": {"maxReceives": 5, "deadLetterQueue": f"jobs-{n}--failed"} for n in range(6)},
+    **{f"jobs-{n}--failed": {} for n in range(6)},
+}
+
+
+@either
+def test_a_release_of_shards_is_declared_and_tried_and_keeps_each_message_on_the_claim_of_its_shard(
+    engine: Engine, tmp_path: Path, deploy: Deploy
+) -> None:
+    deployed = deploy(engine, tmp_path, {"shards": 3, "queues": TOGETHER})
+    with serving(*deployed.servers):
+        assert "jobs-0: created" in deployed.runs("Job", "install")
+        assert "jobs-0: is as declared" in deployed.runs("Job", "upgrade")
+        assert "sent, received and deleted a message" in deployed.runs("Pod", "try")
+        with deployed.connect() as client:
+            for queue in TOGETHER:
+                client.queue(queue).send(queue)
+    for claim in deployed.release.claims:
+        root = deployed.machine.claim(claim) / "root"
+        assert {shard_of(each.name, 3) for each in (root / "queues").iterdir()} == {
+            int(claim.rpartition("-")[2])
+        }
+    # The next pod of a number finds the claim of that number.
+    again = servers_of(Machine(tmp_path, deployed.release, deployed.machine.secrets))
+    with serving(*again), deployed.connect(*again) as client:
+        for queue in TOGETHER:
+            (message,) = client.queue(queue).receive(10)
+            assert message.text == queue
+
+
+def test_a_claim_of_another_number_of_shards_is_refused_without_a_cluster_to_look_into(
+    engine: Engine, tmp_path: Path
+) -> None:
+    before = without_tls(engine, tmp_path, {"shards": 3, "queues": {}})
+    with serving(*before.servers):
+        pass
+    after = without_tls(engine, tmp_path, {"shards": 2, "queues": {}})
+    pod = after.machine.pod("server-1-after", after.release.pod, number=1)
+    pod.start()
+    try:
+        assert pod.ended(STUCK) != 0
+    finally:
+        pod.kill()
+    assert "1/3" in pod.log
+    assert "1/2" in pod.log
 
 
 @either

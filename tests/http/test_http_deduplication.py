@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-from spoolrack_store.manual_clock import ManualClock
+import json
 
-from tests.support.http_rig import Http
+import pytest
+from spoolrack_server.process.server import Server
+
+from tests.support.http_rig import Http, raw_to
 
 ID = "X-Message-Deduplication-Id"
 TWICE = "X-Message-Duplicate"
@@ -43,41 +45,44 @@ async def test_an_id_is_the_same_however_it_is_encoded(http: Http) -> None:
     assert (again.id, again.headers[TWICE]) == (first.id, "true")
 
 
-async def test_after_the_window_the_same_id_is_a_message_of_its_own(
-    http: Http, clock: ManualClock
-) -> None:
-    await http.create(deduplication_window=10)
-    first = await http.ask("POST", "/q/messages", b"x", {ID: "a"})
-    clock.advance(10_001)
-    later = await http.ask("POST", "/q/messages", b"x", {ID: "a"})
-    assert TWICE not in later.headers
-    assert later.id != first.id
-
-
 async def test_an_id_of_128_characters_is_the_longest(http: Http) -> None:
     await http.create()
     for id in ("x" * 128, "%F0%9F%90%8D" * 128):
         assert (await http.ask("POST", "/q/messages", b"x", {ID: id})).status == 201
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [(ID, "")],
-        [(ID, "x" * 129)],
-        [(ID, "%F0%9F%90%8D" * 129)],
-        [(ID, "a"), (ID, "a")],
-        [(ID, "%ff")],
-        [(ID, "%ED%A0%80")],
-        [(ID, "\udcff")],
-    ],
-    ids=["empty", "long", "long when decoded", "two", "no UTF-8", "a surrogate", "raw bytes"],
-)
-async def test_an_invalid_id_is_refused_and_nothing_is_stored(
-    http: Http, headers: list[tuple[str, str]]
+@pytest.mark.parametrize("value", ["", "x" * 129, "%F0%9F%90%8D" * 129])
+@pytest.mark.parametrize("header", [ID, "X-Message-Group"])
+async def test_an_id_and_a_group_of_another_length_are_refused_as_over_grpc(
+    http: Http, header: str, value: str
 ) -> None:
     await http.create()
-    no = await http.ask("POST", "/q/messages", b"x", headers)
-    assert (no.status, no.reason) == (400, "INVALID_REQUEST")
-    assert ID in no.json["message"]
+    no = await http.ask("POST", "/q/messages", b"x", {header: value})
+    assert (no.status, no.reason) == (400, "INVALID_MESSAGE")
+    assert "characters, not 1 to 128" in no.json["message"]
     assert (await http.receive()).status == 204
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["a", "a"], ["%ff"], ["%ED%A0%80"]],
+    ids=["two", "no UTF-8", "a surrogate"],
+)
+@pytest.mark.parametrize("header", [ID, "X-Message-Group"])
+async def test_a_header_that_is_no_text_is_refused(http: Http, header: str, values: list[str]) -> None:
+    await http.create()
+    no = await http.ask("POST", "/q/messages", b"x", [(header, value) for value in values])
+    assert (no.status, no.reason) == (400, "INVALID_REQUEST")
+    assert header in no.json["message"]
+    assert (await http.receive()).status == 204
+
+
+async def test_a_header_of_bytes_that_are_no_text_is_refused(http: Http, server: Server) -> None:
+    await http.create()
+    for header in (ID, "X-Message-Group"):
+        async with raw_to(server) as raw:
+            await raw.say(
+                "POST /q/messages HTTP/1.1", f"{header}: \udcff", "Content-Length: 1", body=b"x"
+            )
+            status, _, body = await raw.answer()
+        assert (status, json.loads(body)["reason"]) == (400, "INVALID_REQUEST")

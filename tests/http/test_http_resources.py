@@ -41,6 +41,9 @@ async def test_a_stage_is_listed_aborted_and_published_once(server: Server, http
     rest = await http.ask("GET", f"/-/stages?page_size=1&page_token={page['next_page_token']}")
     assert [each["name"] for each in rest.json["stages"]] == ["b"]
     assert (await http.ask("DELETE", "/-/stages/a")).json == {"message_count": 2}
+    assert (await http.ask("DELETE", "/-/stages/a")).reason == "STAGE_NOT_FOUND"
+    part = await post(http, "publish", writer="w", epoch=0, stages=["b"], queue="q", message_count="3")
+    assert (part.status, part.reason) == (412, "STAGE_INCOMPLETE")
     for is_repeated in (False, True):
         published = (await post(http, "publish", writer="w", epoch=0, stages=["b"])).json
         count = 0 if is_repeated else 2

@@ -1,4 +1,4 @@
-"""Streams, workers and sends through real proxies, with the configurations of deploy/proxies.
+"""Streams, workers and sends through real proxies, to one server and to the servers of shards.
 
 Time-outs, restarts and reloads of the proxy, and restarts of the server behind it, end calls in all the
 ways that a proxy has: no stream ends with them, and no send fails.
@@ -12,14 +12,17 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import spoolrack
 from spoolrack import aio
 from spoolrack.errors import StaleReceipt
 
-from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, free_port, why_not
+from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, why_not
+from tests.proxies.servers import SHARDS, Servers
 from tests.proxies.stub_calls import open_at_a_time
 from tests.support.real_server import RealServer
 from tests.support.waiting import until
@@ -27,22 +30,21 @@ from tests.support.waiting import until
 QUEUES = ("streamed", "worked", "awaited")
 SENDERS = 8
 ROUNDS = 3
+SILENCE = 90.0
+"""Seconds, more than nginx's defaults of 60."""
 
 Make = Callable[..., RealProxy]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RealServer]:
-    """Return a server at a port that it keeps."""
-    server = RealServer(
-        tmp_path / "root", tmp_path / "log", after=("--grpc", f"127.0.0.1:{free_port()}")
-    )
-    server.start()
-    for queue in QUEUES:
-        # Leases that a killed server leaves behind end soon.
-        server.client.create_queue(queue, visibility_timeout=5)
-    yield server
-    server.kill()
+@pytest.fixture(params=[1, SHARDS], ids=["one server", "shards"])
+def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Servers]:
+    """Return servers at ports that they keep."""
+    servers = Servers(tmp_path, request.param)
+    try:
+        servers.start()
+        yield servers
+    finally:
+        servers.kill()
 
 
 @pytest.fixture(
@@ -51,24 +53,26 @@ def server(tmp_path: Path) -> Iterator[RealServer]:
         for kind in CONFIGURATIONS
     ]
 )
-def make(request: pytest.FixtureRequest, server: RealServer, tmp_path: Path) -> Make:
-    """Makes the proxy in front of the server."""
+def make(request: pytest.FixtureRequest, servers: Servers) -> Make:
+    """Makes the proxy in front of the servers."""
     reason = why_not(request.param)
     if reason is not None:
         pytest.skip(reason)
-    servers = {("127.0.0.1", 50051): server.port}
-    return lambda **more: RealProxy(request.param, servers, tmp_path, **more)
+    return partial(servers.behind, request.param)
 
 
 class Consumers:
     """A stream, a worker and an asynchronous iterator behind one proxy."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, routing: dict[str, Any]) -> None:
         self.found: dict[str, set[str]] = {queue: set() for queue in QUEUES}
-        self._client = spoolrack.connect(url)
+        self._client = spoolrack.connect(url, **routing)
+        for queue in QUEUES:
+            # Leases that a killed server leaves behind end soon.
+            self._client.create_queue(queue, visibility_timeout=5)
         self._stream = self._client.queue("streamed").messages()
         self._worker = self._client.queue("worked").worker(self._handle, concurrency=2)
-        self._url = url
+        self._url, self._routing = url, routing
         self._is_over = threading.Event()
         self._threads = ThreadPoolExecutor(3)
         self.runs: list[Future[None]] = [
@@ -87,7 +91,7 @@ class Consumers:
         self.found["worked"].add(message.text)
 
     async def _await(self) -> None:
-        async with aio.connect(self._url) as client:
+        async with aio.connect(self._url, **self._routing) as client:
             reading = asyncio.create_task(self._read_each(client))
             over = asyncio.create_task(asyncio.to_thread(self._is_over.wait))
             await asyncio.wait([reading, over], return_when=asyncio.FIRST_COMPLETED)
@@ -124,13 +128,13 @@ def send_to_all(client: spoolrack.Client, text: str) -> None:
 
 
 def test_silent_streams_outlast_the_time_outs_of_a_proxy(
-    make: Make, caplog: pytest.LogCaptureFixture
+    make: Make, servers: Servers, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "spoolrack")
     with make(timeout=1) as proxy:
-        consumers = Consumers(proxy.url)
+        consumers = Consumers(proxy.url, servers.routing)
         try:
-            with spoolrack.connect(proxy.url) as client:
+            with spoolrack.connect(proxy.url, **servers.routing) as client:
                 for n in range(ROUNDS):
                     send_to_all(client, f"{n}")
                     until(lambda: consumers.has(f"{n}"))  # noqa: B023  # called in this round
@@ -141,12 +145,32 @@ def test_silent_streams_outlast_the_time_outs_of_a_proxy(
             consumers.close()
 
 
+@pytest.mark.slow
+def test_streams_are_the_same_after_90_s_of_silence(
+    make: Make, servers: Servers, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "spoolrack")
+    with make() as proxy:
+        consumers = Consumers(proxy.url, servers.routing)
+        try:
+            with spoolrack.connect(proxy.url, **servers.routing) as client:
+                send_to_all(client, "before")
+                until(lambda: consumers.has("before"))
+                threading.Event().wait(SILENCE)
+                send_to_all(client, "after")
+                until(lambda: consumers.has("after"))
+        finally:
+            consumers.close()
+    assert "is opened again" not in caplog.text
+
+
 async def test_300_streams_of_one_connection_are_open_at_a_time(make: Make) -> None:
     with make() as proxy:
         await open_at_a_time(proxy.url, 300)
 
 
 def disturb(what: str, proxy: RealProxy, server: RealServer) -> None:
+    """`server` is the one of this round."""
     match what:
         case "server kill":
             server.kill()
@@ -170,11 +194,11 @@ def disturb(what: str, proxy: RealProxy, server: RealServer) -> None:
     ],
 )
 def test_no_send_fails_and_no_stream_ends_while_one_is_restarted(
-    make: Make, server: RealServer, what: str
+    make: Make, servers: Servers, what: str
 ) -> None:
     with make() as proxy:
-        consumers = Consumers(proxy.url)
-        client = spoolrack.connect(proxy.url)
+        consumers = Consumers(proxy.url, servers.routing)
+        client = spoolrack.connect(proxy.url, **servers.routing)
         is_over = threading.Event()
 
         def send(number: int) -> list[str]:
@@ -190,7 +214,7 @@ def test_no_send_fails_and_no_stream_ends_while_one_is_restarted(
                 senders = [threads.submit(send, number) for number in range(SENDERS)]
                 try:
                     for n in range(ROUNDS):
-                        disturb(what, proxy, server)
+                        disturb(what, proxy, servers.each[n % len(servers.each)])
                         send_to_all(client, f"round {n}")
                         until(lambda: consumers.has(f"round {n}"))  # noqa: B023  # called in this round
                 finally:

@@ -21,13 +21,11 @@ from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_store.model.shards import shard_of
 
 from tests import CHECKOUT
-from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, free_port, why_not
-from tests.proxies.stub_calls import create, open_at_a_time, told
-from tests.support.real_server import RealServer
+from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, why_not
+from tests.proxies.servers import HTTP, SHARDS, SQS, Servers
+from tests.proxies.stub_calls import create, told
 from tests.support.waiting import until
 
-SHARDS: Final = 3
-GRPC, HTTP, SQS = 50051, 8080, 9324
 ACCOUNT: Final = "000000000000"
 VECTORS: Final = [
     each["queue"]
@@ -35,47 +33,14 @@ VECTORS: Final = [
 ]
 
 
-class Servers:
-    """The servers of all shards, at ports that they keep."""
-
-    def __init__(self, folder: Path) -> None:
-        self.ports = {
-            (f"shard{number}", port): free_port()
-            for number in range(SHARDS)
-            for port in (GRPC, HTTP, SQS)
-        }
-        self.each = [
-            RealServer(folder / f"root-{n}", folder / f"log-{n}", after=self._arguments(n))
-            for n in range(SHARDS)
-        ]
-
-    def _arguments(self, number: int) -> list[str]:
-        doors = (("--grpc", GRPC), ("--http", HTTP), ("--sqs", SQS))
-        return [
-            word
-            for flag, port in doors
-            for word in (flag, f"127.0.0.1:{self.ports[f'shard{number}', port]}")
-        ]
-
-    def homes(self) -> dict[str, list[int]]:
-        """Return the shards that have each queue."""
-        found: dict[str, list[int]] = {}
-        for number, server in enumerate(self.each):
-            for queue in server.client.list_queues():
-                found.setdefault(queue.name, []).append(number)
-        return found
-
-
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
-    servers = Servers(tmp_path)
+    servers = Servers(tmp_path, SHARDS)
     try:
-        for each in servers.each:
-            each.start()
+        servers.start()
         yield servers
     finally:
-        for each in servers.each:
-            each.kill()
+        servers.kill()
 
 
 Make = Callable[..., RealProxy]
@@ -95,9 +60,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make(kind: str, servers: Servers, tmp_path: Path) -> Make:
+def make(kind: str, servers: Servers) -> Make:
     """Makes the proxy in front of the servers."""
-    return lambda **more: RealProxy(kind, servers.ports, tmp_path, inside="shards", **more)
+    return partial(servers.behind, kind)
 
 
 def right(queues: list[str]) -> dict[str, list[int]]:
@@ -278,8 +243,3 @@ def comes_back(stub: QueueServiceStub, queue: str) -> bool:
     except grpc.RpcError:
         return False
     return True
-
-
-async def test_300_streams_of_one_connection_are_open_at_a_time(make: Make, servers: Servers) -> None:
-    with make() as proxy:
-        await open_at_a_time(proxy.url, 300)

@@ -57,6 +57,12 @@ def test_no_other_program_listens_at_a_reserved_port(lingering: int, has_lingeri
         reserve(HOST, port, shares=True).close()
 
 
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_number_that_is_no_port_is_refused(port: int) -> None:
+    with pytest.raises(AddressUnusable, match="from 0 to 65535"):
+        reserve(HOST, port)
+
+
 @pytest.mark.skipif(not _has_ipv6(), reason="needs IPv6 on the loopback")
 async def test_every_port_listens_at_all_addresses_of_both_kinds(tmp_path: Path) -> None:
     everywhere = ("::", 0)

@@ -241,7 +241,7 @@ def test_a_look_beside_a_server_needs_no_lock_and_finds_each_message_that_moves_
                 return found
 
         members = (tmp_path / PATH).read_bytes()[:4096].count(b"\n")
-        monkeypatch.setattr(read_only_root, "LocalDisk", Moving)
+        monkeypatch.setattr(read_only_root, "disk_of", Moving)
         with open_read_only(tmp_path, clock=rig.clock) as store:
             counts = store.queue("lone").counts
             assert (tmp_path / PATH).read_bytes()[:4096].count(b"\n") == members == 1
@@ -288,7 +288,7 @@ def test_a_look_shows_a_message_that_is_published_as_soon_as_it_is_listed(
                     Publishing.scans += 1
                 return found
 
-        monkeypatch.setattr(read_only_root, "LocalDisk", Publishing)
+        monkeypatch.setattr(read_only_root, "disk_of", Publishing)
         with open_read_only(tmp_path, clock=rig.clock) as store:
             assert store.queue("q").counts.ready_count == 2
         assert Publishing.scans == 3

@@ -157,6 +157,9 @@ def test_a_file_system_that_replaces_what_it_must_not_is_refused(tmp_path: Path)
 
 def test_a_file_system_whose_locks_exclude_nobody_is_refused(tmp_path: Path) -> None:
     class Free:
+        def is_held(self) -> bool:
+            return True
+
         def release(self) -> None: ...
 
     class Lockless(LocalDisk):

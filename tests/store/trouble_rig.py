@@ -28,7 +28,7 @@ class PickyDisk:
     def __init__(self, disk: Any) -> None:
         self.disk = disk
         self.can_sync_all = disk.can_sync_all
-        self.kind = "picky"
+        self.kind, self.several_hosts = "picky", disk.several_hosts
         self._faults: list[list[Any]] = []
         self.called: list[tuple[str, tuple[Any, ...]]] = []
 

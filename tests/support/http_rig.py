@@ -176,7 +176,7 @@ class Raw:
     async def say(self, *lines: str, body: bytes = b"") -> None:
         """Send the lines of a head, if there are any, and `body`."""
         head = "\r\n".join([*lines, "Host: localhost", "", ""]) if lines else ""
-        self.writer.write(head.encode() + body)
+        self.writer.write(head.encode(errors="surrogateescape") + body)
         await self.writer.drain()
 
     async def head(self) -> tuple[int, dict[str, str]]:

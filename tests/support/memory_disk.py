@@ -46,6 +46,9 @@ class MemoryLock:
     def __init__(self, file: File) -> None:
         self._file = file
 
+    def is_held(self) -> bool:
+        return self._file.lock is self
+
     def release(self) -> None:
         if self._file.lock is self:
             self._file.lock = None
@@ -60,6 +63,7 @@ class MemoryDisk:
 
     def __init__(self, *, can_sync_all: bool = True) -> None:
         self.can_sync_all = can_sync_all
+        self.several_hosts = False
         self.root = Folder()
         self.room = Space(bytes=ROOM, files=1 << 30)
         self._ticks = count(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Unpack
 
 from .. import _arguments as arguments
@@ -70,12 +70,7 @@ class Queue(QueueHandle):
         handlers take long, to leave them to other workers. At a stop the running handlers have `grace`
         (30 s) to end.
         """
-        arguments.function("handler", handler)
-
-        async def call(message: Message) -> None:
-            handler(message)
-
-        return Worker(WorkerCore(self, call, on_error, **options))
+        return Worker(WorkerCore(self, awaitable(handler), on_error, **options))
 
     def work(
         self,
@@ -87,3 +82,13 @@ class Queue(QueueHandle):
     ) -> None:
         """Run a `worker` here until Ctrl-C, or, if asked, until SIGTERM or SIGINT: see `Worker.run`."""
         self.worker(handler, on_error=on_error, **options).run(stop_on_signals=stop_on_signals)
+
+
+def awaitable(handler: Callable[[Message], object]) -> Callable[[Message], Awaitable[None]]:
+    """Return a handler as a worker calls it; raise `InvalidRequest` if it is none."""
+    arguments.function("handler", handler)
+
+    async def call(message: Message) -> None:
+        handler(message)
+
+    return call

@@ -69,7 +69,7 @@ class Pages(Protocol):
 
 
 class StagingTransport(Protocol):
-    """The operations on stages."""
+    """The operations on stages. `queue`: one that a stage has messages for; empty: it isn't known."""
 
     async def stage(
         self,
@@ -89,21 +89,24 @@ class StagingTransport(Protocol):
         epoch: int,
         stages: Sequence[str],
         *,
+        queue: str,
+        message_count: int,
         epoch_retention: float | None,
         timeout: float,
-    ) -> PublishResult: ...
+    ) -> PublishResult:
+        """Publish stages. `message_count`: how many messages they must have; 0: not compared."""
 
-    async def abort(self, stage: str, *, timeout: float) -> int:
+    async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
         """Drop a stage; answers how many messages it had."""
 
-    async def get(self, stage: str, *, timeout: float) -> StageInfo: ...
+    async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo: ...
 
     async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         """Return a page by name."""
 
 
 class ReservationTransport(Protocol):
-    """The operations on reservations."""
+    """The operations on reservations. `queue`: that of the reservation; empty: it isn't known."""
 
     async def reserve(
         self,
@@ -120,19 +123,29 @@ class ReservationTransport(Protocol):
         """Lease messages under a name, or find them so leased; None: there was none in time."""
 
     async def extend(
-        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
+        self,
+        stream: str,
+        sequence_number: int,
+        *,
+        queue: str,
+        visibility_timeout: float | None,
+        timeout: float,
     ) -> Reservation: ...
 
-    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> Pages:
+    def read(self, stream: str, sequence_number: int, *, queue: str, begin: int, end: int) -> Pages:
         """Yield the messages from the place `begin` to before `end`; 0 is the end of the set."""
 
     async def commit(
-        self, stream: str, last_sequence_number: int, *, timeout: float
+        self, stream: str, last_sequence_number: int, *, queue: str, timeout: float
     ) -> CommitResult: ...
 
-    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None: ...
+    async def release(
+        self, stream: str, sequence_number: int, *, queue: str, timeout: float
+    ) -> None: ...
 
-    async def get(self, stream: str, sequence_number: int, *, timeout: float) -> Reservation: ...
+    async def get(
+        self, stream: str, sequence_number: int, *, queue: str, timeout: float
+    ) -> Reservation: ...
 
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, timeout: float
@@ -141,7 +154,7 @@ class ReservationTransport(Protocol):
 
 
 class RedriveTransport(Protocol):
-    """The operations on redrives."""
+    """The operations on redrives. `queue`: the dead-letter queue; empty: it isn't known."""
 
     async def start(
         self,
@@ -155,12 +168,12 @@ class RedriveTransport(Protocol):
     ) -> Redrive:
         """Start moving dead letters back; without `ids` all, without a rate as fast as possible."""
 
-    async def get(self, id: str, *, timeout: float) -> Redrive: ...
+    async def get(self, id: str, *, queue: str, timeout: float) -> Redrive: ...
 
     async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
         """Return a page, the oldest first; an empty queue means all."""
 
-    async def cancel(self, id: str, *, timeout: float) -> Redrive:
+    async def cancel(self, id: str, *, queue: str, timeout: float) -> Redrive:
         """End a redrive; return it as it ended."""
 
 
@@ -233,6 +246,9 @@ class ClientTransport(Protocol):
     @property
     def target(self) -> str:
         """The URL of the server or folder."""
+
+    def home(self, queue: str) -> str:
+        """Return the name of what a queue lies on: one batch can't go to two."""
 
     async def create_queue(
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float

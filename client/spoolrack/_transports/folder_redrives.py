@@ -45,8 +45,10 @@ class FolderRedrives:
         )
         return _redrive(await self._calls.submit(request, timeout))
 
-    async def get(self, id: str, *, timeout: float) -> Redrive:
-        return _redrive(await self._calls.query(lambda store: store.redrive(id.lower()), timeout))
+    async def get(self, id: str, *, queue: str, timeout: float) -> Redrive:
+        return _redrive(
+            await self._calls.query(lambda store: store.redrive(id.lower(), queue), timeout)
+        )
 
     async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
         return await self._calls.page(
@@ -56,8 +58,10 @@ class FolderRedrives:
             timeout,
         )
 
-    async def cancel(self, id: str, *, timeout: float) -> Redrive:
-        return _redrive(await self._calls.submit(ops.CancelRedrive(id=id.lower()), timeout))
+    async def cancel(self, id: str, *, queue: str, timeout: float) -> Redrive:
+        return _redrive(
+            await self._calls.submit(ops.CancelRedrive(id=id.lower(), queue=queue), timeout)
+        )
 
 
 def _redrive(found: ops.Redrive) -> Redrive:

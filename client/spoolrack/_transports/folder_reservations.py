@@ -21,10 +21,11 @@ class FolderPages:
     """The store's pages of a reservation. Each is read when it is asked for."""
 
     def __init__(
-        self, calls: FolderCalls, stream: str, sequence_number: int, begin: int, end: int
+        self, calls: FolderCalls, stream: str, sequence_number: int, queue: str, begin: int, end: int
     ) -> None:
         self._calls = calls
         self._stream, self._seq, self._begin, self._end = stream, sequence_number, begin, end
+        self._queue = queue
         self._pages: Iterator[ops.Page] | None = None
         self._cancelled = False
 
@@ -35,7 +36,7 @@ class FolderPages:
     def _next(self, store: Store) -> Sequence[operations.Message]:
         if self._pages is None:
             self._pages = store.read_reservation(
-                self._stream, self._seq, begin=self._begin, end=self._end
+                self._stream, self._seq, begin=self._begin, end=self._end, queue=self._queue
             )
         page = next(self._pages, None)
         return [] if page is None else page.messages
@@ -76,31 +77,50 @@ class FolderReservations:
         return None if made is None else _reservation(made)
 
     async def extend(
-        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
+        self,
+        stream: str,
+        sequence_number: int,
+        *,
+        queue: str,
+        visibility_timeout: float | None,
+        timeout: float,
     ) -> Reservation:
         request = ops.ExtendReservation(
             stream=stream,
             sequence_number=sequence_number,
+            queue=queue,
             visibility_timeout=convert.optional_millis(visibility_timeout),
         )
         return _reservation(await self._calls.submit(request, timeout))
 
-    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> FolderPages:
-        return FolderPages(self._calls, stream, sequence_number, begin, end)
+    def read(
+        self, stream: str, sequence_number: int, *, queue: str, begin: int, end: int
+    ) -> FolderPages:
+        return FolderPages(self._calls, stream, sequence_number, queue, begin, end)
 
-    async def commit(self, stream: str, last_sequence_number: int, *, timeout: float) -> CommitResult:
-        request = ops.CommitReservations(stream=stream, last_sequence_number=last_sequence_number)
+    async def commit(
+        self, stream: str, last_sequence_number: int, *, queue: str, timeout: float
+    ) -> CommitResult:
+        request = ops.CommitReservations(
+            stream=stream, last_sequence_number=last_sequence_number, queue=queue
+        )
         committed = await self._calls.submit(request, timeout)
         return CommitResult(
             deleted_count=committed.messages, lost_sequence_numbers=tuple(committed.lost)
         )
 
-    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
-        await self._calls.submit(ops.Release(stream=stream, sequence_number=sequence_number), timeout)
+    async def release(self, stream: str, sequence_number: int, *, queue: str, timeout: float) -> None:
+        await self._calls.submit(
+            ops.Release(stream=stream, sequence_number=sequence_number, queue=queue), timeout
+        )
 
-    async def get(self, stream: str, sequence_number: int, *, timeout: float) -> Reservation:
+    async def get(
+        self, stream: str, sequence_number: int, *, queue: str, timeout: float
+    ) -> Reservation:
         return _reservation(
-            await self._calls.query(lambda store: store.reservation(stream, sequence_number), timeout)
+            await self._calls.query(
+                lambda store: store.reservation(stream, sequence_number, queue), timeout
+            )
         )
 
     async def list_reservations(

@@ -47,6 +47,8 @@ class FolderStaging:
         epoch: int,
         stages: Sequence[str],
         *,
+        queue: str,
+        message_count: int,
         epoch_retention: float | None,
         timeout: float,
     ) -> PublishResult:
@@ -54,6 +56,8 @@ class FolderStaging:
             writer=writer,
             epoch=epoch,
             stages=stages,
+            queue=queue,
+            messages=message_count,
             epoch_retention=_span(epoch_retention, ops.DEFAULT_EPOCH_RETENTION),
         )
         published = await self._calls.submit(request, timeout)
@@ -63,11 +67,11 @@ class FolderStaging:
             last_epoch=published.last_epoch,
         )
 
-    async def abort(self, stage: str, *, timeout: float) -> int:
-        return await self._calls.submit(ops.Abort(stage=stage), timeout)
+    async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
+        return await self._calls.submit(ops.Abort(stage=stage, queue=queue), timeout)
 
-    async def get(self, stage: str, *, timeout: float) -> StageInfo:
-        return _info(await self._calls.query(lambda store: store.stage(stage), timeout))
+    async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo:
+        return _info(await self._calls.query(lambda store: store.stage(stage, queue), timeout))
 
     async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         return await self._calls.page(

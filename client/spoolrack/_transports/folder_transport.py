@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -92,9 +93,10 @@ class FolderDeliveries:
     def report(self, begun: int, max_in_flight: int) -> None:
         credits = self._request.credits
         assert credits is not None
-        was_silent = credits.is_silent
+        # The receive that waits in the store passed over what it may lease now.
+        may_more = credits.is_silent or max_in_flight > credits.limit
         credits.report(begun, max_in_flight)
-        if was_silent and (store := self._store) is not None:
+        if may_more and (store := self._store) is not None:
             store.retry_receives()
 
     def connected(self) -> bool:
@@ -130,6 +132,9 @@ class FolderTransport:
     def target(self) -> str:
         return self._calls.target
 
+    def home(self, queue: str) -> str:
+        return self.target
+
     async def create_queue(
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:
@@ -138,7 +143,8 @@ class FolderTransport:
         return self._info(await self._calls.submit(request, timeout, make=True))
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        return self._info(await self._calls.query(lambda store: store.queue(name), timeout))
+        queue, shard = await self._calls.query(lambda store: (store.queue(name), store.shard), timeout)
+        return replace(self._info(queue), shard="" if shard is None else str(shard))
 
     async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
         return await self._calls.page(

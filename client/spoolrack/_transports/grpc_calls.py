@@ -19,9 +19,9 @@ import grpc
 from .. import tracing
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime, Tasks
-from .._threads import Ending, start_thread
+from .._threads import Ending, no_fork, start_thread
 from ..errors import ClientClosed, SpoolrackError
-from .grpc_channels import task_channel, thread_channel, with_metadata
+from .grpc_channels import Metadata, task_channel, thread_channel, with_metadata
 from .grpc_errors import ended, error_from
 from .grpc_stubs import Stubs
 
@@ -108,19 +108,22 @@ class ReportingFrames(Frames, Protocol):
         from any thread."""
 
 
-def open_calls(target: str, runtime: Runtime, credentials: Credentials = NONE) -> ChannelCalls:
+def open_calls(
+    target: str, runtime: Runtime, credentials: Credentials = NONE, metadata: Metadata = ()
+) -> ChannelCalls:
+    """`metadata` goes with each call."""
     kind = TaskCalls if isinstance(runtime, Tasks) else ThreadCalls
-    return kind(target, credentials)
+    return kind(target, credentials, metadata)
 
 
 class ThreadCalls:
     """Calls that block their thread."""
 
-    def __init__(self, target: str, credentials: Credentials = NONE) -> None:
+    def __init__(self, target: str, credentials: Credentials = NONE, metadata: Metadata = ()) -> None:
         self._target = target
         self.is_closed = False
         self.channel = thread_channel(target, credentials, options())
-        self.stub: Stubs = Stubs(with_metadata(self.channel, credentials))
+        self.stub: Stubs = Stubs(with_metadata(self.channel, credentials, metadata))
 
     async def unary(
         self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
@@ -155,7 +158,7 @@ class ThreadCalls:
     async def close(self) -> None:
         self.is_closed = True
         # A call that Ctrl-C interrupted as it began never ends for gRPC, whose close waits for it.
-        with contextlib.suppress(Ending):
+        with no_fork, contextlib.suppress(Ending):
             start_thread(self.channel.close, "spoolrack-close").join(CLOSE)
 
 
@@ -255,11 +258,11 @@ class _Reports:
 class TaskCalls:
     """Calls that suspend their task. For the event loop in which it was made."""
 
-    def __init__(self, target: str, credentials: Credentials = NONE) -> None:
+    def __init__(self, target: str, credentials: Credentials = NONE, metadata: Metadata = ()) -> None:
         self._target = target
         self.is_closed = False
         self._channel = task_channel(target, credentials, options())
-        self.stub: Stubs = Stubs(with_metadata(self._channel, credentials))
+        self.stub: Stubs = Stubs(with_metadata(self._channel, credentials, metadata))
 
     async def unary(
         self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float

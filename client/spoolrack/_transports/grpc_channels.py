@@ -115,10 +115,10 @@ class _ForeignEvents(logging.Filter):
 _FOREIGN_EVENTS: Final = _ForeignEvents()
 
 
-def with_metadata(channel: Any, credentials: Credentials) -> Any:
-    """Wrap a channel for stubs so that each call carries the caller's token."""
-    metadata = credentials.metadata
-    return channel if metadata is None else _MetadataChannel(channel, metadata)
+def with_metadata(channel: Any, credentials: Credentials, metadata: Metadata = ()) -> Any:
+    """Wrap a channel for stubs so that each call carries the caller's token, and `metadata`."""
+    metadata = (*(credentials.metadata or ()), *metadata)
+    return _MetadataChannel(channel, metadata) if metadata else channel
 
 
 def _tls(credentials: Credentials) -> grpc.ChannelCredentials:

@@ -46,9 +46,12 @@ class GrpcRedrives:
         )
         return _redrive(response.redrive)
 
-    async def get(self, id: str, *, timeout: float) -> Redrive:
+    async def get(self, id: str, *, queue: str, timeout: float) -> Redrive:
         response = await self._calls.unary(
-            self._calls.stub.GetRedrive, pb.GetRedriveRequest(id=id), pb.GetRedriveResponse, timeout
+            self._calls.stub.GetRedrive,
+            pb.GetRedriveRequest(id=id, queue=queue),
+            pb.GetRedriveResponse,
+            timeout,
         )
         return _redrive(response.redrive)
 
@@ -62,8 +65,8 @@ class GrpcRedrives:
             next_token=response.next_page_token,
         )
 
-    async def cancel(self, id: str, *, timeout: float) -> Redrive:
-        request = pb.CancelRedriveRequest(id=id)
+    async def cancel(self, id: str, *, queue: str, timeout: float) -> Redrive:
+        request = pb.CancelRedriveRequest(id=id, queue=queue)
         response = await self._calls.unary(
             self._calls.stub.CancelRedrive, request, pb.CancelRedriveResponse, timeout
         )

@@ -67,10 +67,17 @@ class GrpcReservations:
         return _reservation(response.reservation) if response.HasField("reservation") else None
 
     async def extend(
-        self, stream: str, sequence_number: int, *, visibility_timeout: float | None, timeout: float
+        self,
+        stream: str,
+        sequence_number: int,
+        *,
+        queue: str,
+        visibility_timeout: float | None,
+        timeout: float,
     ) -> Reservation:
         request = pb.ExtendReservationRequest(
             stream=stream,
+            queue=queue,
             sequence_number=sequence_number,
             visibility_timeout=convert.optional_duration(visibility_timeout),
         )
@@ -79,14 +86,22 @@ class GrpcReservations:
         )
         return _reservation(response.reservation)
 
-    def read(self, stream: str, sequence_number: int, *, begin: int, end: int) -> GrpcPages:
+    def read(self, stream: str, sequence_number: int, *, queue: str, begin: int, end: int) -> GrpcPages:
         request = pb.ReadReservationRequest(
-            stream=stream, sequence_number=sequence_number, begin_index=begin, end_index=end
+            stream=stream,
+            sequence_number=sequence_number,
+            queue=queue,
+            begin_index=begin,
+            end_index=end,
         )
         return GrpcPages(self._calls.frames(self._calls.stub.ReadReservation, request))
 
-    async def commit(self, stream: str, last_sequence_number: int, *, timeout: float) -> CommitResult:
-        request = pb.CommitReservationsRequest(stream=stream, last_sequence_number=last_sequence_number)
+    async def commit(
+        self, stream: str, last_sequence_number: int, *, queue: str, timeout: float
+    ) -> CommitResult:
+        request = pb.CommitReservationsRequest(
+            stream=stream, last_sequence_number=last_sequence_number, queue=queue
+        )
         response = await self._calls.unary(
             self._calls.stub.CommitReservations, request, pb.CommitReservationsResponse, timeout
         )
@@ -95,14 +110,18 @@ class GrpcReservations:
             lost_sequence_numbers=tuple(response.lost_sequence_numbers),
         )
 
-    async def release(self, stream: str, sequence_number: int, *, timeout: float) -> None:
-        request = pb.ReleaseReservationRequest(stream=stream, sequence_number=sequence_number)
+    async def release(self, stream: str, sequence_number: int, *, queue: str, timeout: float) -> None:
+        request = pb.ReleaseReservationRequest(
+            stream=stream, sequence_number=sequence_number, queue=queue
+        )
         await self._calls.unary(
             self._calls.stub.ReleaseReservation, request, pb.ReleaseReservationResponse, timeout
         )
 
-    async def get(self, stream: str, sequence_number: int, *, timeout: float) -> Reservation:
-        request = pb.GetReservationRequest(stream=stream, sequence_number=sequence_number)
+    async def get(
+        self, stream: str, sequence_number: int, *, queue: str, timeout: float
+    ) -> Reservation:
+        request = pb.GetReservationRequest(stream=stream, sequence_number=sequence_number, queue=queue)
         response = await self._calls.unary(
             self._calls.stub.GetReservation, request, pb.GetReservationResponse, timeout
         )

@@ -47,6 +47,8 @@ class GrpcStaging:
         epoch: int,
         stages: Sequence[str],
         *,
+        queue: str,
+        message_count: int,
         epoch_retention: float | None,
         timeout: float,
     ) -> PublishResult:
@@ -54,6 +56,8 @@ class GrpcStaging:
             writer=writer,
             epoch=epoch,
             stages=stages,
+            queue=queue,
+            message_count=message_count,
             epoch_retention=convert.optional_duration(epoch_retention),
         )
         response = await self._calls.unary(
@@ -65,15 +69,15 @@ class GrpcStaging:
             last_epoch=response.last_epoch,
         )
 
-    async def abort(self, stage: str, *, timeout: float) -> int:
-        request = pb.AbortStageRequest(stage=stage)
+    async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
+        request = pb.AbortStageRequest(stage=stage, queue=queue)
         response = await self._calls.unary(
             self._calls.stub.AbortStage, request, pb.AbortStageResponse, timeout
         )
         return response.message_count
 
-    async def get(self, stage: str, *, timeout: float) -> StageInfo:
-        request = pb.GetStageRequest(stage=stage)
+    async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo:
+        request = pb.GetStageRequest(stage=stage, queue=queue)
         response = await self._calls.unary(
             self._calls.stub.GetStage, request, pb.GetStageResponse, timeout
         )

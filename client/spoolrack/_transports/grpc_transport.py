@@ -6,6 +6,7 @@ Sends and deletes share a stream each.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from google.protobuf.empty_pb2 import Empty
@@ -38,6 +39,7 @@ from . import (
 )
 from . import grpc_values as convert
 from .grpc_calls import ReportingFrames, open_calls
+from .grpc_channels import Metadata
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
@@ -73,10 +75,16 @@ class GrpcDeliveries:
 class GrpcTransport:
     """`transports.ClientTransport` over one channel to `host:port`."""
 
-    def __init__(self, address: str, runtime: Runtime, credentials: Credentials = NONE) -> None:
+    def __init__(
+        self,
+        address: str,
+        runtime: Runtime,
+        credentials: Credentials = NONE,
+        metadata: Metadata = (),
+    ) -> None:
         self._address = address
         self._credentials = credentials
-        self._calls = open_calls(address, runtime, credentials)
+        self._calls = open_calls(address, runtime, credentials, metadata)
         self._stub = self._calls.stub
         self.staging: StagingTransport = GrpcStaging(self._calls)
         self.reservations: ReservationTransport = GrpcReservations(self._calls)
@@ -101,6 +109,9 @@ class GrpcTransport:
     def target(self) -> str:
         return f"grpc{'s' if self._credentials.is_secure else ''}://{self._address}"
 
+    def home(self, queue: str) -> str:
+        return self.target
+
     async def create_queue(
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:
@@ -113,7 +124,7 @@ class GrpcTransport:
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
         request = rpc.GetQueueRequest(name=name)
         response = await self._calls.unary(self._stub.GetQueue, request, rpc.GetQueueResponse, timeout)
-        return convert.queue_info(response.queue)
+        return replace(convert.queue_info(response.queue), shard=response.shard)
 
     async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
         request = rpc.ListQueuesRequest(page_token=token, prefix=prefix)

@@ -7,28 +7,55 @@ round.
 from __future__ import annotations
 
 import re
-from typing import Final, Unpack
+from functools import partial
+from typing import Any, Final, Literal, Unpack
 
 from .._credentials import CredentialOptions, credentials_for, refuse_credentials
 from .._runtime import Runtime
-from ..errors import InvalidUrl
+from .._threads import no_fork
+from ..errors import InvalidRequest, InvalidUrl
 from . import ClientTransport
 
 DEFAULT_PORT: Final = 50051
 _AUTHORITY: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#,]+)(:(?P<port>[0-9]{1,5}))?/?"
 )
-_KNOWN: Final = "use host:port, grpc://host:port or grpcs://host:port, file:///root, or vsqs:///folder"
+_HTTP: Final = ("http", "https")
+_KNOWN: Final = (
+    "use host:port, grpc://host:port or grpcs://host:port, the addresses of all shards with commas "
+    "between them, file:///root, or vsqs:///folder"
+)
+Routing = Literal["header"]
+SHARD: Final = "x-spoolrack-shard"
+"""Metadata of a call: the shard that the client takes its server for, as `2/8`."""
+TAG: Final = "x-spoolrack-queue"
+"""Metadata of a call: the tag of its queue, for a proxy that routes by it."""
 
 
 def open_transport(
-    url: str, runtime: Runtime, **credentials: Unpack[CredentialOptions]
+    url: str,
+    runtime: Runtime,
+    routing: Routing | None = None,
+    **credentials: Unpack[CredentialOptions],
 ) -> ClientTransport:
     """Return the transport for `url`. Makes no connection yet; raises `InvalidUrl`, or
     `InvalidCredentials`."""
     if not isinstance(url, str):
         raise InvalidUrl(f"{url!r} names no server and no folder, as it is no str: {_KNOWN}.")
+    if routing not in (None, "header"):
+        raise InvalidRequest(f"routing can't be {routing!r}: use 'header', or leave it out.")
+    with no_fork:
+        return _opened(url, runtime, routing, credentials)
+
+
+def _opened(
+    url: str, runtime: Runtime, routing: Routing | None, credentials: CredentialOptions
+) -> ClientTransport:
     scheme = url.partition("://")[0]
+    if routing is not None and (scheme in ("file", "vsqs") or "," in url):
+        raise InvalidUrl(
+            f"routing='header' is for one proxy, and {_shown(url)} is not one: leave routing out."
+        )
     if scheme == "vsqs":
         from .vsqs_transport import VsqsTransport
         from .vsqs_values import parse_vsqs_url
@@ -41,11 +68,49 @@ def open_transport(
 
         refuse_credentials(url, credentials)
         return FolderTransport(parse_folder_url(url), runtime)
-    address, host, is_secure = server_of(url)
     from .grpc_transport import GrpcTransport
 
-    checked = credentials_for(address, host, is_secure=is_secure, **credentials)
-    return GrpcTransport(address, runtime, checked)
+    def server(url: str) -> partial[GrpcTransport]:
+        address, host, is_secure = server_of(url)
+        checked = credentials_for(address, host, is_secure=is_secure, **credentials)
+        return partial(GrpcTransport, address, runtime, checked)
+
+    servers = [server(each) for each in addresses_of(url)]
+    if len(servers) == 1 and routing is None:
+        return servers[0]()
+    from .routed_transport import HeaderTransport, ShardedTransport
+
+    routed: Any
+    if routing is not None:
+
+        def open_tag(tag: str) -> GrpcTransport:
+            with no_fork:
+                return servers[0](((TAG, tag),))
+
+        routed = HeaderTransport(open_tag, url, runtime)
+    else:
+        count = len(servers)
+        shards = [open(((SHARD, f"{number}/{count}"),)) for number, open in enumerate(servers)]
+        routed = ShardedTransport(shards, runtime)
+    return routed  # type: ignore[no-any-return]
+
+
+def addresses_of(url: str) -> list[str]:
+    """Return the URL of each shard: between commas, the scheme of the first is that of all. Raise
+    `InvalidUrl` for an address that is empty or there twice."""
+    first, *others = url.split(",")
+    scheme, separator, _ = first.rpartition("://")
+    addresses = [first]
+    for each in map(str.strip, others):
+        addresses.append(each if "://" in each else f"{scheme}{separator}{each}")
+    if others:
+        places = [server_of(each)[0] for each in addresses]
+        twice = next((place for place in places if places.count(place) > 1), None)
+        if twice is not None:
+            raise InvalidUrl(
+                f"{_shown(url)} names {twice} twice: name each shard's server once, in order."
+            )
+    return addresses
 
 
 def server_of(url: str) -> tuple[str, str, bool]:
@@ -55,8 +120,16 @@ def server_of(url: str) -> tuple[str, str, bool]:
     if not separator:
         scheme, rest = "grpc", url
     if scheme not in ("grpc", "grpcs"):
-        raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
+        told = "is the HTTP port's, and this client speaks gRPC" if scheme in _HTTP else "is not known"
+        raise InvalidUrl(f"{_shown(url)} can't be opened: {scheme}:// {told}; {_KNOWN}.")
+    if "@" in rest:
+        raise InvalidUrl(f"{_shown(url)} names a user: give token= instead, and {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not rest.isprintable() or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
     return f"{parts['host']}:{parts['port'] or DEFAULT_PORT}", parts["host"], scheme == "grpcs"
+
+
+def _shown(url: str) -> str:
+    """Return a URL as an error shows it: without a password."""
+    return repr(re.sub(r"^(\w*://)?.*@", r"\1…@", url))

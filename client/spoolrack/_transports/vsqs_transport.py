@@ -110,6 +110,9 @@ class VsqsTransport:
     def target(self) -> str:
         return self._calls.target
 
+    def home(self, queue: str) -> str:
+        return self.target
+
     async def create_queue(
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:

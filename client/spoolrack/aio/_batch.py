@@ -19,6 +19,7 @@ from .. import _arguments as arguments
 from .._client_context import ClientContext
 from .._outgoing import outgoing, size_of
 from .._runtime import Signal, Started
+from .._shards import check_together
 from .._stage_values import BatchOptions, PublishResult
 from .._values import MAX_BATCH, Outgoing, StagedOptions, seconds_of
 from ..errors import InvalidRequest, OutcomeUnknown, SpoolrackError, StageNotFound, Timeout, Unreachable
@@ -61,6 +62,8 @@ class BatchState:
         self, context: ClientContext, queue: str | None = None, **options: Unpack[BatchOptions]
     ) -> None:
         self._queue = queue
+        self._queue_of_all = queue or ""
+        """A queue on the shard of all of them."""
         self._writer, self._epoch = options.get("writer"), options.get("epoch")
         if (self._writer is None) is not (self._epoch is None):
             raise InvalidRequest("writer and epoch go together: give both or neither.")
@@ -132,6 +135,9 @@ class BatchState:
     async def _add(self, queue: str, message: Outgoing) -> None:
         if self._ended:
             raise InvalidRequest("The batch has ended: begin another one.")
+        self._queue_of_all = self._queue_of_all or queue
+        if queue != self._queue_of_all:
+            check_together(self._context.transport.home, self._queue_of_all, queue)
         if message.deliver_at is not None or message.deduplication_id:
             raise InvalidRequest(
                 "A message of a batch can't have deliver_at or a deduplication_id: give it a delay, "
@@ -249,6 +255,8 @@ class BatchState:
                     self.writer,
                     self.epoch,
                     stages,
+                    queue=self._queue_of_all,
+                    message_count=self._messages,
                     epoch_retention=_OWN_RETENTION if self._writer is None else self._epoch_retention,
                     timeout=left,
                 ),
@@ -282,8 +290,11 @@ class BatchState:
             return
         try:
             await self._context.call(
-                lambda left: self._staging.abort(self._stage, timeout=left), CLEANUP_TIMEOUT
+                lambda left: self._staging.abort(self._stage, queue=self._queue_of_all, timeout=left),
+                CLEANUP_TIMEOUT,
             )
+        except StageNotFound:
+            pass  # Its only chunk was refused, or it has expired.
         except SpoolrackError as error:
             log.warning("stage %s is left until it expires: %s", self._stage, error)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -16,16 +16,22 @@ from .._runtime import Runtime, Tasks
 from .._settings import Settings
 from .._stage_values import BatchOptions
 from .._transports import ClientTransport
-from .._transports.url import open_transport
+from .._transports.url import Routing, open_transport
 from .._values import QueueInfo, Seconds
 from ._batch import Batch
+from ._message import Message, MessageStream
 from ._pagination import items
 from ._queue import Queue, QueueHandle
 from ._queue_changes import create_queue, delete_queue, update_queue
 from ._redrives import Redrives
 from ._reservations import Reservations
 from ._schedules import Schedules
+from ._several_queues import Order, SeveralQueues
 from ._staging import Staging
+from ._worker import Worker, WorkerCore, WorkerOptions
+
+Queues = str | QueueHandle | Iterable[str | QueueHandle]
+"""Queues of a stream or a worker, by names, handles and patterns."""
 
 
 def connect(
@@ -33,11 +39,14 @@ def connect(
     *,
     timeout: Seconds = 30.0,
     retry: RetryPolicy | None = None,
+    routing: Routing | None = None,
     **credentials: Unpack[CredentialOptions],
 ) -> Client:
     """Return a client of the server at `url`, for the running event loop: see `spoolrack.connect`."""
     runtime = Tasks()
-    return Client(open_transport(url, runtime, **credentials), runtime, timeout=timeout, retry=retry)
+    return Client(
+        open_transport(url, runtime, routing, **credentials), runtime, timeout=timeout, retry=retry
+    )
 
 
 class ClientState:
@@ -142,6 +151,63 @@ class Client(ClientState):
         """Delete a queue with all its messages, for good; raises `QueueNotFound`. With `if_version`,
         only the queue of this `QueueInfo.version`; else `VersionMismatch`."""
         await delete_queue(self._context, name, if_version, timeout)
+
+    def messages(
+        self,
+        queues: Queues,
+        *,
+        order: Order = "fair",
+        max_in_flight: int = 100,
+        visibility_timeout: Seconds | None = None,
+        timeout: Seconds | None = None,
+    ) -> MessageStream:
+        """Return the messages of several queues as they arrive, without end: see `Queue.messages`.
+
+            for message in client.messages(["urgent", "jobs-*"], order="strict"):
+                with message:
+                    ...
+
+        `queues`: names, handles, and glob patterns (`*`, `?`, `[ab]`). A queue that is created later,
+        and matches, is found within 10 s; a pattern without `--` has no queues with `--` in their
+        names, such as dead-letter queues. `order`: "fair" takes a message of each queue in turn,
+        "strict" of the first queue that has some. No more than `max_in_flight` messages of all queues
+        are leased at once, or one of each queue; for a moment more, where a queue's share passes to
+        another. A queue whose shard is away doesn't hold up the others.
+        """
+        several = SeveralQueues(self._handle, self._context, queues, order)
+        core = several._envelopes(
+            max_in_flight=max_in_flight, visibility_timeout=visibility_timeout, timeout=timeout
+        )
+        stream: MessageStream = self._queue_type._stream_type(core, several)
+        return stream
+
+    def worker(
+        self,
+        queues: Queues,
+        handler: Callable[[Message], Awaitable[object]],
+        *,
+        order: Order = "fair",
+        on_error: Callable[[Message, Exception], object] | None = None,
+        **options: Unpack[WorkerOptions],
+    ) -> Worker:
+        """Return a worker that calls `handler` with each message of several queues: see `messages` for
+        `queues` and `order`, and `Queue.worker` for all else."""
+        several = SeveralQueues(self._handle, self._context, queues, order)
+        return Worker(WorkerCore(several, handler, on_error, **options))
+
+    async def work(
+        self,
+        queues: Queues,
+        handler: Callable[[Message], Awaitable[object]],
+        *,
+        order: Order = "fair",
+        on_error: Callable[[Message, Exception], object] | None = None,
+        stop_on_signals: bool = False,
+        **options: Unpack[WorkerOptions],
+    ) -> None:
+        """Run a `worker` here until this task is cancelled, or, if asked, until SIGTERM or SIGINT."""
+        worker = self.worker(queues, handler, order=order, on_error=on_error, **options)
+        await worker.run(stop_on_signals=stop_on_signals)
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Open a batch: messages for several queues that appear together, or not at all.

@@ -6,21 +6,32 @@ they use nothing of `self` but what `BoundMessage` and `StreamState` have.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from itertools import zip_longest
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .. import _arguments as arguments
 from .._acks import CLOSE_TIMEOUT, Ack, Acks
 from .._message_base import MessageFacts
 from .._retry import Backoff, Reject, Retry
 from .._stream import EnvelopeStream
-from .._values import ByReceipt, Envelope, LastReceive, MessageRejection, MessageRelease, Seconds
+from .._values import (
+    ByReceipt,
+    DeleteResult,
+    Envelope,
+    LastReceive,
+    LeaseResult,
+    MessageRejection,
+    MessageRelease,
+    Seconds,
+)
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 
 if TYPE_CHECKING:
     from ._queue import Queue, QueueHandle
+    from ._several_queues import SeveralQueues, SeveralStreams
 
 
 def receipt_of(message: MessageFacts | str) -> str:
@@ -62,6 +73,17 @@ def release_of(
         arguments.reason(reason),
         arguments.flag("count", count),
     )
+
+
+Ended = TypeVar("Ended", DeleteResult, LeaseResult)
+
+
+def note_ended(messages: Sequence[object], results: Sequence[Ended] = ()) -> list[Ended]:
+    """Note that the leases of messages have ended, those without an error; return the results."""
+    for message, result in zip_longest(messages, results):
+        if isinstance(message, MessageFacts) and (result is None or result.error is None):
+            message._finished = True
+    return list(results)
 
 
 class BoundMessage(MessageFacts):
@@ -252,7 +274,9 @@ class Message(BoundMessage):
 class StreamState:
     """A stream of messages, for threads or tasks."""
 
-    def __init__(self, core: EnvelopeStream, queue: QueueHandle) -> None:
+    def __init__(
+        self, core: EnvelopeStream | SeveralStreams, queue: QueueHandle | SeveralQueues
+    ) -> None:
         self._core = core
         self._queue = queue
 
@@ -276,7 +300,8 @@ class StreamState:
 
 
 class MessageStream(StreamState, AsyncIterator[Message]):
-    """A queue's messages as they arrive; `queue.messages()` makes one. Close it, or use `async with`.
+    """Messages of a queue, or of several, as they arrive; `queue.messages()` makes one, and so does
+    `client.messages(queues)`. Close it, or use `async with`.
 
     May be shared: each message goes to one of the tasks that iterate. Ends when it is closed.
     """

@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast
 
 from .. import _arguments as arguments
+from .. import tracing
 from .._acks import Acks
 from .._batcher import Batcher
 from .._client_context import ClientContext
@@ -42,7 +43,7 @@ from .._values import (
 )
 from ._batch import Batch
 from ._lease_batches import LeaseBatches
-from ._message import Message, MessageStream, receipt_of, release_of, target_of
+from ._message import Message, MessageStream, note_ended, receipt_of, release_of, target_of
 from ._peek import filter_of, peek_envelopes, states_of
 from ._queue_changes import delete_queue, update_queue
 from ._redrives import RedriveHandle, Redrives, start_redrive
@@ -93,6 +94,7 @@ class QueueHandle:
         concurrency: int | None = None,
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
+        is_one_of_several: bool = False,
     ) -> EnvelopeStream:
         return EnvelopeStream(
             self._context,
@@ -108,6 +110,7 @@ class QueueHandle:
             concurrency=concurrency,
             until_dropped=until_dropped,
             on_arrival=on_arrival,
+            is_one_of_several=is_one_of_several,
         )
 
     async def _bound(self, envelopes: AsyncIterator[Envelope]) -> AsyncIterator[Any]:
@@ -201,8 +204,11 @@ class Queue(QueueHandle):
         with a `deduplication_id`: a second message with the same, within the queue's
         `deduplication_window`, is not stored, and the first one's id is returned.
         """
-        message = outgoing(body, **options)
-        result = await self._context.attempt(self._sends.submit, timeout, message)
+        context = self._context
+        with tracing.operation("send", "send", self._name, context.transport) as observed:
+            message = outgoing(body, **options)
+            result = await context.attempt(self._sends.submit, timeout, message)
+            observed.note(1, id=result.id)  # type: ignore[union-attr, arg-type]  # one without an error
         return result.id  # type: ignore[union-attr, return-value]  # one without an error
 
     async def send_file(
@@ -222,14 +228,18 @@ class Queue(QueueHandle):
         the message. A client of a server reads it into memory: `Unsupported` above 64 MiB, and with
         `link`. The other options are those of `send`; `timeout` is for the call, without the copy.
         """
-        message = outgoing(b"", **options)
-        files = self._context.transport.files
-        result = await self._context.call(
-            lambda left: files.send(self._name, path, message, link=link, timeout=left), timeout
-        )
-        if result.error is not None:
-            raise result.error
-        return cast(str, result.id)
+        transport = self._context.transport
+        with tracing.operation("send", "send", self._name, transport) as observed:
+            message = outgoing(b"", **options)
+            result = await self._context.call(
+                lambda left: transport.files.send(self._name, path, message, link=link, timeout=left),
+                timeout,
+            )
+            if result.error is not None:
+                raise result.error
+            id = cast(str, result.id)
+            observed.note(1, id=id)
+        return id
 
     async def send_many(
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
@@ -243,12 +253,16 @@ class Queue(QueueHandle):
         it, which are not sent. `timeout` is for each call.
         """
         arguments.timeout(timeout)
-        return await self._context.in_chunks(
-            chunks_of(outgoing_of_all(messages), size_of),
-            self._sends.submit_many,
-            lambda error: SendResult(error=error),
-            timeout,
-        )
+        context = self._context
+        with tracing.operation("send", "send", self._name, context.transport) as observed:
+            results = await context.in_chunks(
+                chunks_of(outgoing_of_all(messages), size_of),
+                self._sends.submit_many,
+                lambda error: SendResult(error=error),
+                timeout,
+            )
+            observed.note(len(results))
+        return results
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Open a batch: messages for this queue that appear together, or not at all: see
@@ -278,16 +292,18 @@ class Queue(QueueHandle):
         connect_timeout = waits + context.timeout_of(timeout)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
         waits_until = context.runtime.monotonic() + waits
-        envelopes = await context.call(
-            lambda left: context.transport.receive(
-                self._name,
-                max_messages=max_messages,
-                wait=max(0.0, waits_until - context.runtime.monotonic()),
-                visibility_timeout=visibility,
-                timeout=left,
-            ),
-            connect_timeout,
-        )
+        with tracing.operation("receive", "receive", self._name, context.transport) as observed:
+            envelopes = await context.call(
+                lambda left: context.transport.receive(
+                    self._name,
+                    max_messages=max_messages,
+                    wait=max(0.0, waits_until - context.runtime.monotonic()),
+                    visibility_timeout=visibility,
+                    timeout=left,
+                ),
+                connect_timeout,
+            )
+            observed.note(len(envelopes), received=envelopes)
         return [self._message_type(envelope, self) for envelope in envelopes]
 
     async def reserve(
@@ -368,6 +384,7 @@ class Queue(QueueHandle):
         received since.
         """
         await self._lease_batches.delete(target_of(message, allow_expired), timeout)
+        note_ended([message])
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, leased or not; raise `MessageNotFound`.
@@ -384,13 +401,14 @@ class Queue(QueueHandle):
     ) -> list[DeleteResult]:
         """Delete messages by themselves, their receipts, or `ById(id)`; a result for each.
         `allow_expired` as in `delete`."""
+        given = list(arguments.some("messages", messages, "messages, receipts or ById"))
         targets = [
             ById(arguments.text("an id", message.id))
             if isinstance(message, ById)
             else target_of(message, allow_expired)
-            for message in arguments.some("messages", messages, "messages, receipts or ById")
+            for message in given
         ]
-        return await self._lease_batches.delete_many(targets, timeout)
+        return note_ended(given, await self._lease_batches.delete_many(targets, timeout))
 
     async def extend(
         self,
@@ -417,6 +435,7 @@ class Queue(QueueHandle):
         `Message.release`."""
         release = release_of(message, delay, reason, count)
         await self._lease_batches.release(release, timeout)
+        note_ended([message])
 
     async def reject(
         self, message: MessageFacts | str, reason: str = "", *, timeout: Seconds | None = None
@@ -424,6 +443,7 @@ class Queue(QueueHandle):
         """Make a leased message a dead letter at once. See `Message.reject`."""
         rejection = MessageRejection(receipt_of(message), arguments.reason(reason))
         await self._lease_batches.reject(rejection, timeout)
+        note_ended([message])
 
     async def extend_many(
         self,
@@ -450,11 +470,9 @@ class Queue(QueueHandle):
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Release many leases, as `release` does one; a result for each."""
-        releases = [
-            release_of(message, delay, reason, count)
-            for message in arguments.some("messages", messages, "messages or receipts")
-        ]
-        return await self._lease_batches.release_many(releases, timeout)
+        given = list(arguments.some("messages", messages, "messages or receipts"))
+        releases = [release_of(message, delay, reason, count) for message in given]
+        return note_ended(given, await self._lease_batches.release_many(releases, timeout))
 
     async def reject_many(
         self,
@@ -464,11 +482,11 @@ class Queue(QueueHandle):
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Reject many messages, as `reject` does one; a result for each."""
+        given = list(arguments.some("messages", messages, "messages or receipts"))
         rejections = [
-            MessageRejection(receipt_of(message), arguments.reason(reason))
-            for message in arguments.some("messages", messages, "messages or receipts")
+            MessageRejection(receipt_of(message), arguments.reason(reason)) for message in given
         ]
-        return await self._lease_batches.reject_many(rejections, timeout)
+        return note_ended(given, await self._lease_batches.reject_many(rejections, timeout))
 
     async def redrive(
         self,

@@ -23,32 +23,44 @@ class RedriveHandle(Redrive):
 
     async def get(self, *, timeout: Seconds | None = None) -> RedriveHandle:
         """Return the redrive as it is now: see `Redrives.get`."""
-        return await Redrives.get(self._resource, self.id, timeout=timeout)
+        return await Redrives.get(self._resource, self.id, queue=self.queue, timeout=timeout)
 
     async def cancel(self, *, timeout: Seconds | None = None) -> RedriveHandle:
         """End the redrive: see `Redrives.cancel`."""
-        return await Redrives.cancel(self._resource, self.id, timeout=timeout)
+        return await Redrives.cancel(self._resource, self.id, queue=self.queue, timeout=timeout)
 
 
 class Redrives(Resource[Redrive]):
-    """The redrives of a server; `client.redrives` is one."""
+    """The redrives of a server; `client.redrives` is one.
+
+    `queue`, the dead-letter queue, tells a client of several shards which one it is on; without it the
+    client asks all of them.
+    """
 
     _handle_type = RedriveHandle
 
-    async def get(self, id: str, *, timeout: Seconds | None = None) -> RedriveHandle:
+    async def get(self, id: str, *, queue: str = "", timeout: Seconds | None = None) -> RedriveHandle:
         """Return a redrive with its progress; raises `RedriveNotFound`."""
         redriving = self._context.transport.redrives
         arguments.text("id", id)
-        found = await self._context.call(lambda left: redriving.get(id, timeout=left), timeout)
+        arguments.text("queue", queue)
+        found = await self._context.call(
+            lambda left: redriving.get(id, queue=queue, timeout=left), timeout
+        )
         handle: RedriveHandle = self._handle(found)
         return handle
 
-    async def cancel(self, id: str, *, timeout: Seconds | None = None) -> RedriveHandle:
+    async def cancel(
+        self, id: str, *, queue: str = "", timeout: Seconds | None = None
+    ) -> RedriveHandle:
         """End a redrive; returns it as it ended. Messages that were moved stay moved, and one that had
         ended before stays as it ended. May be repeated. Raises `RedriveNotFound`."""
         redriving = self._context.transport.redrives
         arguments.text("id", id)
-        ended = await self._context.call(lambda left: redriving.cancel(id, timeout=left), timeout)
+        arguments.text("queue", queue)
+        ended = await self._context.call(
+            lambda left: redriving.cancel(id, queue=queue, timeout=left), timeout
+        )
         handle: RedriveHandle = self._handle(ended)
         return handle
 
@@ -97,7 +109,7 @@ async def start_redrive(
             id = error.metadata.get("redrive")
             if not in_doubt or not id:
                 raise
-            found = await redriving.get(id, timeout=left)
+            found = await redriving.get(id, queue=queue, timeout=left)
             told = (found.destination, found.source_queue, found.max_messages_per_second)
             if told != (destination, source_queue, max_messages_per_second):
                 raise

@@ -28,7 +28,12 @@ class ReservationHandle(Reservation):
     ) -> ReservationHandle:
         """Let it end so long after now, or as long as at first: see `Reservations.extend`."""
         return await Reservations.extend(
-            self._resource, self.stream, self.sequence_number, visibility_timeout, timeout=timeout
+            self._resource,
+            self.stream,
+            self.sequence_number,
+            visibility_timeout,
+            queue=self.queue,
+            timeout=timeout,
         )
 
     def read(
@@ -40,22 +45,34 @@ class ReservationHandle(Reservation):
     ) -> AsyncGenerator[MessageFacts, None]:
         """Return its messages in order, as often as asked: see `Reservations.read`."""
         return Reservations.read(
-            self._resource, self.stream, self.sequence_number, begin_index, end_index, timeout=timeout
+            self._resource,
+            self.stream,
+            self.sequence_number,
+            begin_index,
+            end_index,
+            queue=self.queue,
+            timeout=timeout,
         )
 
     async def commit(self, *, timeout: Seconds | None = None) -> CommitResult:
         """Delete the messages of the stream up to this reservation: see `Reservations.commit`."""
         return await Reservations.commit(
-            self._resource, self.stream, self.sequence_number, timeout=timeout
+            self._resource, self.stream, self.sequence_number, queue=self.queue, timeout=timeout
         )
 
     async def release(self, *, timeout: Seconds | None = None) -> None:
         """End it: its messages are ready again: see `Reservations.release`."""
-        await Reservations.release(self._resource, self.stream, self.sequence_number, timeout=timeout)
+        await Reservations.release(
+            self._resource, self.stream, self.sequence_number, queue=self.queue, timeout=timeout
+        )
 
 
 class Reservations(Resource[Reservation]):
-    """The reservations of a server; `client.reservations` is one."""
+    """The reservations of a server; `client.reservations` is one.
+
+    `queue`, that of the reservation, tells a client of several shards which one it is on; without it
+    the client asks all of them.
+    """
 
     _handle_type = ReservationHandle
 
@@ -65,16 +82,17 @@ class Reservations(Resource[Reservation]):
         sequence_number: int,
         visibility_timeout: Seconds | None = None,
         *,
+        queue: str = "",
         timeout: Seconds | None = None,
     ) -> ReservationHandle:
         """Let a reservation end so long after now, or as long as at first; raises `ReservationLost`
         if it has ended."""
-        _check_name(stream, sequence_number)
+        _check_name(stream, sequence_number, queue)
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
         reserving = self._context.transport.reservations
         extended = await self._context.call(
             lambda left: reserving.extend(
-                stream, sequence_number, visibility_timeout=span, timeout=left
+                stream, sequence_number, queue=queue, visibility_timeout=span, timeout=left
             ),
             timeout,
         )
@@ -88,6 +106,7 @@ class Reservations(Resource[Reservation]):
         begin_index: int = 0,
         end_index: int | None = None,
         *,
+        queue: str = "",
         timeout: Seconds | None = None,
     ) -> AsyncGenerator[MessageFacts, None]:
         """Return the messages of a reservation in order, as often as asked: all, or those from
@@ -97,48 +116,49 @@ class Reservations(Resource[Reservation]):
         out. A read goes on by itself after broken connections; `timeout` is for each part of it.
         Raises `ReservationLost`, `ReservationCommitted` or `ReservationNotFound`, also in the middle.
         """
-        _check_name(stream, sequence_number)
+        _check_name(stream, sequence_number, queue)
         arguments.integer("begin_index", begin_index)
         if end_index is not None:
             arguments.integer("end_index", end_index)
         span = arguments.timeout(timeout)
-        return _read(self._context, stream, sequence_number, begin_index, end_index, span)
+        return _read(self._context, stream, sequence_number, queue, begin_index, end_index, span)
 
     async def commit(
-        self, stream: str, last_sequence_number: int, *, timeout: Seconds | None = None
+        self, stream: str, last_sequence_number: int, *, queue: str = "", timeout: Seconds | None = None
     ) -> CommitResult:
         """Delete the messages of all reservations of a stream up to a number, for good.
 
         The answer names the reservations that were lost before: of those nothing was deleted. May be
         repeated.
         """
-        arguments.text("stream", stream)
+        _check_name(stream, 0, queue)
         arguments.integer("last_sequence_number", last_sequence_number)
         reserving = self._context.transport.reservations
         return await self._context.call(
-            lambda left: reserving.commit(stream, last_sequence_number, timeout=left), timeout
+            lambda left: reserving.commit(stream, last_sequence_number, queue=queue, timeout=left),
+            timeout,
         )
 
     async def release(
-        self, stream: str, sequence_number: int, *, timeout: Seconds | None = None
+        self, stream: str, sequence_number: int, *, queue: str = "", timeout: Seconds | None = None
     ) -> None:
         """End a reservation: its messages are ready again, and later calls for it raise
         `ReservationLost`. May be repeated."""
-        _check_name(stream, sequence_number)
+        _check_name(stream, sequence_number, queue)
         reserving = self._context.transport.reservations
         await self._context.call(
-            lambda left: reserving.release(stream, sequence_number, timeout=left), timeout
+            lambda left: reserving.release(stream, sequence_number, queue=queue, timeout=left), timeout
         )
 
     async def get(
-        self, stream: str, sequence_number: int, *, timeout: Seconds | None = None
+        self, stream: str, sequence_number: int, *, queue: str = "", timeout: Seconds | None = None
     ) -> ReservationHandle:
         """Return a reservation, held or lost; raises `ReservationNotFound`, of one that is committed
         too."""
-        _check_name(stream, sequence_number)
+        _check_name(stream, sequence_number, queue)
         reserving = self._context.transport.reservations
         found = await self._context.call(
-            lambda left: reserving.get(stream, sequence_number, timeout=left), timeout
+            lambda left: reserving.get(stream, sequence_number, queue=queue, timeout=left), timeout
         )
         handle: ReservationHandle = self._handle(found)
         return handle
@@ -156,8 +176,9 @@ class Reservations(Resource[Reservation]):
         return self._handles(items(self._context, fetch, arguments.timeout(timeout)))
 
 
-def _check_name(stream: str, sequence_number: int) -> None:
+def _check_name(stream: str, sequence_number: int, queue: str) -> None:
     arguments.text("stream", stream)
+    arguments.text("queue", queue)
     arguments.integer("sequence_number", sequence_number)
 
 
@@ -165,6 +186,7 @@ async def _read(
     context: ClientContext,
     stream: str,
     sequence_number: int,
+    queue: str,
     begin: int,
     end: int | None,
     timeout: float | None,
@@ -182,7 +204,7 @@ async def _read(
         nonlocal reading
         if reading is None:
             reading = context.transport.reservations.read(
-                stream, sequence_number, begin=begin + len(seen), end=end or 0
+                stream, sequence_number, queue=queue, begin=begin + len(seen), end=end or 0
             )
         try:
             return await reading.next()

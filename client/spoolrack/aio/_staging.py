@@ -53,6 +53,7 @@ class Staging(Resource[Any]):
         epoch: int,
         stages: Iterable[str],
         *,
+        queue: str = "",
         epoch_retention: Seconds | None = None,
         timeout: Seconds | None = None,
     ) -> PublishResult:
@@ -61,32 +62,48 @@ class Staging(Resource[Any]):
         If the writer has published this epoch or a later one before, nothing is done, and the answer
         says `duplicate`: so it may be repeated. That is remembered for `epoch_retention` (30 days).
         Raises `StageNotFound` if one of the stages isn't there, `QueueFull` if they don't fit, and
-        `NameTaken` for a stage or a writer of another caller.
+        `NameTaken` for a stage or a writer of another caller. `queue`, one that the stages have
+        messages for, tells a client of several shards which one they are on; epochs are kept by shard.
         """
         arguments.text("writer", writer)
+        arguments.text("queue", queue)
         arguments.integer("epoch", epoch)
         names = [arguments.text("a stage", name) for name in arguments.some("stages", stages, "names")]
         retention = arguments.optional_span("epoch_retention", epoch_retention)
         staging = self._context.transport.staging
         return await self._context.call(
-            lambda left: staging.publish(writer, epoch, names, epoch_retention=retention, timeout=left),
+            lambda left: staging.publish(
+                writer,
+                epoch,
+                names,
+                queue=queue,
+                message_count=0,
+                epoch_retention=retention,
+                timeout=left,
+            ),
             timeout,
         )
 
-    async def abort(self, stage: str, *, timeout: Seconds | None = None) -> int:
+    async def abort(self, stage: str, *, queue: str = "", timeout: Seconds | None = None) -> int:
         """Drop a stage; returns how many messages it had.
 
         Raises `StageNotFound` if there is none, and `NameTaken` for another caller's.
         """
         staging = self._context.transport.staging
         arguments.text("stage", stage)
-        return await self._context.call(lambda left: staging.abort(stage, timeout=left), timeout)
+        arguments.text("queue", queue)
+        return await self._context.call(
+            lambda left: staging.abort(stage, queue=queue, timeout=left), timeout
+        )
 
-    async def get(self, stage: str, *, timeout: Seconds | None = None) -> StageInfo:
+    async def get(self, stage: str, *, queue: str = "", timeout: Seconds | None = None) -> StageInfo:
         """Return a stage that isn't published; raises `StageNotFound`, for another caller's too."""
         staging = self._context.transport.staging
         arguments.text("stage", stage)
-        return await self._context.call(lambda left: staging.get(stage, timeout=left), timeout)
+        arguments.text("queue", queue)
+        return await self._context.call(
+            lambda left: staging.get(stage, queue=queue, timeout=left), timeout
+        )
 
     def list(self, *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
         """Return all stages, by name. `timeout` is for each page of them."""

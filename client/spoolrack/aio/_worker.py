@@ -24,6 +24,7 @@ from ._message import BoundMessage, finish_message
 if TYPE_CHECKING:
     from .._stream import EnvelopeStream
     from ._queue import QueueHandle
+    from ._several_queues import SeveralQueues, SeveralStreams
 
 log = logging.getLogger("spoolrack")
 
@@ -48,7 +49,7 @@ class WorkerCore:
 
     def __init__(
         self,
-        queue: QueueHandle,
+        queue: QueueHandle | SeveralQueues,
         handler: Callable[[Any], Awaitable[object]],
         on_error: Callable[[Any, Exception], object] | None,
         *,
@@ -70,7 +71,7 @@ class WorkerCore:
         self._handler = handler
         self._on_error = on_error
         self._concurrency = concurrency
-        self._stream: EnvelopeStream = queue._envelopes(
+        self._stream: EnvelopeStream | SeveralStreams = queue._envelopes(
             max_in_flight=concurrency + ahead,
             visibility_timeout=visibility_timeout,
             concurrency=concurrency,
@@ -161,7 +162,7 @@ class WorkerCore:
     async def _work_on(self, message: BoundMessage) -> bool:
         """Call the handler; return whether the message is to be deleted."""
         try:
-            with tracing.working_on(message):
+            with tracing.working_on(message, self._queue._context.transport):
                 await self._handler(message)
         except (Retry, Reject) as wish:
             refusal = await self._finish(message, wish)
@@ -187,7 +188,7 @@ class WorkerCore:
         """
         try:
             if self._concurrency > 1:
-                self._stream.acks.add(
+                (message._acks or self._stream.acks).add(
                     Ack(message.receipt, ended=lambda error: self._note_deleted(message, error))
                 )
                 return

@@ -309,11 +309,16 @@ class Broker:
         *,
         is_transient: bool,
     ) -> None:
-        """Send a message to all of the queues that are there, or to none. If all are gone, a transient
-        message is dropped, and another one raises `QueueNotFound`. In an event loop a transient message
-        that the server refuses is dropped."""
+        """Send a message to all of the queues of a shard that are there, or to none. If all are gone, a
+        transient message is dropped, and another one raises `QueueNotFound`. In an event loop a
+        transient message that the server refuses is dropped."""
+        home = self._client._context.transport.home
+        by_shard: dict[str, list[str]] = {}
+        for name in queues:
+            by_shard.setdefault(home(self.queue(name).name), []).append(name)
         try:
-            self._publish_where(queues, body, delay, priority, is_transient=is_transient)
+            for together in by_shard.values():
+                self._publish_where(together, body, delay, priority, is_transient=is_transient)
         except REFUSALS as error:
             if not (is_transient and in_event_loop()):
                 raise

@@ -104,11 +104,13 @@ class Transport(virtual.Transport):
         info = self.client
         options = info.transport_options
         credentials, is_secure = _credentials(info)
-        host = info.hostname or "127.0.0.1"
-        if ":" in host:
-            host = f"[{host}]"
-        url = f"{'grpcs' if is_secure else 'grpc'}://{host}:{info.port or DEFAULT_PORT}"
-        client = connect(url, timeout=options.get("timeout", 30.0), retry=Retries(), **credentials)
+        client = connect(
+            _url(info, is_secure),
+            timeout=options.get("timeout", 30.0),
+            retry=Retries(),
+            routing=options.get("routing"),
+            **credentials,
+        )
         broker = Broker(client, options.get("queue_name_prefix", ""))
         try:
             broker.open(info.connect_timeout or 5.0)
@@ -215,6 +217,16 @@ class Transport(virtual.Transport):
     @property
     def default_connection_params(self) -> dict[str, Any]:
         return {"port": self.default_port, "hostname": "127.0.0.1"}
+
+
+def _url(info: Any, is_secure: bool) -> str:
+    """Return the URL of the server, or of all shards: `a,b:50051` is two hosts with one port."""
+    servers = info.transport_options.get("servers")
+    if servers is None:
+        hosts = (info.hostname or "127.0.0.1").split(",")
+        port = info.port or DEFAULT_PORT
+        servers = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts)
+    return f"{'grpcs' if is_secure else 'grpc'}://{servers}"
 
 
 def _credentials(info: Any) -> tuple[CredentialOptions, bool]:

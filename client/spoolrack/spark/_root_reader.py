@@ -236,7 +236,7 @@ class _RootFolders:
                 f"{self.path} can't be read: {error.strerror}. Run Spark as the server's user, "
                 "or copy the root."
             ) from error
-        if found != layout.FORMAT_CONTENT:
+        if found not in layout.HOSTS_OF:
             raise InvalidOption(
                 f"{self.path} has the format {found.decode(errors='replace').strip()!r}, and this "
                 f"reads {layout.FORMAT_CONTENT.decode().strip()!r}: use the version that wrote it."

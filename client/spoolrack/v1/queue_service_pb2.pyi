@@ -128,6 +128,9 @@ class GetQueueResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     QUEUE_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    shard: _builtins.str
+    """Which shard the server is, as 2/8: number 2 of 8, from 0. Empty: it is none."""
     @_builtins.property
     def queue(self) -> _queue_pb2.Queue:
         """The queue."""
@@ -136,10 +139,11 @@ class GetQueueResponse(_message.Message):
         self,
         *,
         queue: _queue_pb2.Queue | None = ...,
+        shard: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue", "shard", b"shard"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,10 +188,13 @@ class ListQueuesResponse(_message.Message):
     QUEUES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     ROOT_ID_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Asks for the next page. Opaque. Empty: this is the last."""
     root_id: _builtins.str
     """The identity of the server's root: a UUID, which a copy of the root has, too."""
+    shard: _builtins.str
+    """Which shard the server is, as 2/8: number 2 of 8, from 0. Empty: it is none."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Queue]:
         """The queues of this page."""
@@ -198,10 +205,11 @@ class ListQueuesResponse(_message.Message):
         queues: _abc.Iterable[_queue_pb2.Queue] | None = ...,
         next_page_token: _builtins.str = ...,
         root_id: _builtins.str = ...,
+        shard: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "queues", b"queues", "root_id", b"root_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "queues", b"queues", "root_id", b"root_id", "shard", b"shard"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

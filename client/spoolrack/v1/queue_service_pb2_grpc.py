@@ -32,6 +32,10 @@ class QueueServiceStub(object):
     reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
+
+    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
+    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
+    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
     """
 
     def __init__(self, channel):
@@ -134,6 +138,10 @@ class QueueServiceServicer(object):
     reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
+
+    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
+    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
+    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
     """
 
     def CreateQueue(self, request, context):
@@ -387,6 +395,10 @@ class QueueService(object):
     reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
+
+    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
+    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
+    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
     """
 
     @staticmethod

@@ -33,6 +33,10 @@ class QueueServiceStub:
     reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
+
+    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
+    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
+    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
     """
 
     @_typing.overload
@@ -121,6 +125,10 @@ class QueueServiceAsyncStub(QueueServiceStub):
     reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
+
+    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
+    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
+    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -205,6 +213,10 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
     Where a request names many messages, the call succeeds and each message has a result of its own, in
     the request's order: an `error` in it is such a status.
+
+    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
+    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
+    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
     """
 
     @_abc_1.abstractmethod

@@ -91,7 +91,7 @@ containers:
       {{- end }}
     env:
       - name: SPOOLRACK_URL
-        value: {{ printf "%s://%s:%d" (ternary "grpcs" "grpc" (eq $tls "true")) (include "spoolrack.host" $) (int $.Values.service.grpcPort) | quote }}
+        value: {{ include "spoolrack.url" $ | quote }}
       - name: SPOOLRACK_TIMEOUT
         value: {{ $.Values.jobs.timeout | quote }}
       {{- if $ca }}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from spoolrack_store.model.clock import HOUR
-from spoolrack_store.model.errors import InvalidQueueName, InvalidRequest
+from spoolrack_store.model.errors import InvalidMessage, InvalidQueueName, InvalidRequest
 from spoolrack_store.model.field_checks import check_number, check_word
 from spoolrack_store.model.message_ids import is_id
 from spoolrack_store.model.names import is_queue_name
@@ -39,6 +39,15 @@ def message_id(id: str) -> str:
     if not is_id(id.lower()):
         raise InvalidRequest(what="id", value=id, rule="must be a UUID such as a send answers with")
     return id.lower()
+
+
+def deduplication_id(id: str) -> str:
+    """Return a valid deduplication id; raise `InvalidMessage`."""
+    if not 1 <= len(id) <= MAX_DEDUPLICATION_ID:
+        raise InvalidMessage(
+            why=f"its deduplication id has {len(id)} characters, not 1 to {MAX_DEDUPLICATION_ID}"
+        )
+    return id
 
 
 def number(value: int, what: str, *, default: int, most: int) -> int:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import QueueNotFound
 from spoolrack_store.model.operations import (
     Counts,
     CreateQueue,
@@ -118,6 +119,14 @@ class Queues:
         """Return a queue without its obstacles and leases, for a caller whose permission for something
         else was checked."""
         return await self._access.read(self._store.summary, name)
+
+    async def settings(self, name: str) -> QueueSettings:
+        """Return the settings of a queue as the last commit knew them, as `find` does, but without a
+        thread where this process knows the queue."""
+        try:
+            return self._store.settings(name)
+        except QueueNotFound:  # Another process may have created it just now.
+            return (await self.find(name)).settings
 
     @on_queue(Permission.SEND)
     async def find_target(self, caller: Caller, name: str) -> Queue:

@@ -1,8 +1,8 @@
 """`spoolrack queues apply`: creates and updates queues as a file declares them.
 
 It owns the file: JSON, a queue's settings and labels under each name. It may be repeated, and stops
-at the first queue that the server refuses, which leaves those before it as declared. It never deletes
-a queue.
+at the first queue that the server refuses, which leaves those before it as declared. With shards, the
+queues of one that is away are left out. It never deletes a queue.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Any, Final, NoReturn
 
 import click
 from spoolrack import Client, QueueSettings, errors
+from spoolrack_store.model.shards import shard_of
 
 from .command_base import argument
 from .connection_options import Connection, connects_to_queues
-from .exit_codes import BAD_CONTENT, Failed
+from .exit_codes import BAD_CONTENT, OK, UNAVAILABLE, Failed, line_of
 from .output import announce_stdin, print_status
 from .units import (
     SETTING_TYPES,
@@ -37,20 +38,34 @@ _LONGEST_SHOWN: Final = 60
 @click.command()
 @argument("file", type=click.File("rb"))
 @connects_to_queues
-def command(connection: Connection, file: Any) -> None:
+def command(connection: Connection, file: Any) -> int:
     """Create and update queues as FILE declares them: {"jobs": {"visibility_timeout": "5m"}}.
 
     A queue that isn't there is created; of one that is there, the settings become the declared ones,
     and those that are not declared the defaults. Its labels become those that it declares as "labels",
     if it does. Other queues are left alone, and none is deleted. Waits up to --timeout for a server
-    that isn't up yet. "-" reads standard input.
+    that isn't up yet. With shards, the queues of one that is away are named and left out, and the exit
+    code is 69. "-" reads standard input.
     """
     if file.name == "<stdin>":
         announce_stdin("JSON")
     declared = declared_in(file.read(), file.name)
+    away: dict[int, str] = {}
+    """Why each shard that is away is so: its other queues don't wait for it again."""
+    count = 1
     with connection.patient_client() as client:
         for name, queue in declared.items():
-            print_status(f"{name}: {_apply(client, name, queue)}")
+            if shard_of(name, count) not in away:
+                try:
+                    print_status(f"{name}: {_apply(client, name, queue)}")
+                    continue
+                except (errors.Timeout, errors.Unreachable) as error:
+                    if "shard" not in error.metadata:
+                        raise
+                    count = int(error.metadata["shards"])
+                    away[shard_of(name, count)] = line_of(error)
+            print_status(f"{name}: left out. {away[shard_of(name, count)]}")
+    return UNAVAILABLE if away else OK
 
 
 @dataclass(frozen=True, slots=True)

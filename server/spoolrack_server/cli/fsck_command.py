@@ -137,6 +137,8 @@ def _summary(
     )
     if report.identity:
         yield f"Identity: {report.identity}."
+    if report.shard is not None:
+        yield f"Shard: {report.shard}."
     if report.owners and not repaired:  # A repair has the root to itself, as its own owner.
         yield f"Perhaps served by {' and '.join(report.owners)}."
     if report.unchecked:
@@ -169,6 +171,7 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
         {
             "root": root,
             "identity": report.identity,
+            "shard": "" if report.shard is None else str(report.shard),
             "queues": {
                 name: {
                     **{state.value: tally.counts.get(state, 0) for state in _SHOWN},

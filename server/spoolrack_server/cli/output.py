@@ -13,14 +13,17 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import click
 from spoolrack import MessageFacts, MessageState, QueueInfo, Schedule
+from spoolrack.errors import Timeout, Unreachable
 from spoolrack_store.model.terminal_text import printable
+
+from .exit_codes import OK, UNAVAILABLE
 
 PROGRAM: Final = "spoolrack"
 T = TypeVar("T")
@@ -161,6 +164,8 @@ def queue_json(info: QueueInfo, indent: int | None = None) -> str:
         entries["obstacles"] = [asdict(each) for each in info.obstacles]
     if info.oldest_leases:
         entries["oldest_leases"] = [_fields_of(each) for each in info.oldest_leases]
+    if info.shard:
+        entries["shard"] = info.shard
     return json.dumps(entries, indent=indent)
 
 
@@ -204,15 +209,33 @@ def _moment(moment: datetime | None) -> str | None:
 
 
 def print_list(
-    found: Sequence[T],
+    items: Iterable[T],
     to_json: Callable[[T], str] | None,
     table_of: Callable[[Sequence[T]], Sequence[str]],
-) -> None:
-    """Print a line of JSON for each item, or a table of all; nothing if there are none."""
+) -> int:
+    """Print a line of JSON for each item, or a table of all; nothing if there are none. Return the exit
+    code: with shards, what could be listed is printed first, and then a line for each that is away."""
+    found, away = listed(items)
     if to_json is not None:
         print_results(*map(to_json, found))
     elif found:
         print_results(*table_of(found))
+    for line in away:
+        print_status(line)
+    return UNAVAILABLE if away else OK
+
+
+def listed(items: Iterable[T]) -> tuple[list[T], list[str]]:
+    """Return the items of a list, and a line for each shard that is away."""
+    found: list[T] = []
+    try:
+        for item in items:
+            found.append(item)
+    except (Timeout, Unreachable) as error:
+        if "shard" not in error.metadata:
+            raise
+        return found, [printable(line) for line in str(error).splitlines()]
+    return found, []
 
 
 def columns(

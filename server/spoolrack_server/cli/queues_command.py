@@ -14,7 +14,7 @@ from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 from . import apply_command
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
-from .exit_codes import NOTHING, OK, Failed
+from .exit_codes import NOTHING, Failed
 from .output import columns, print_list, print_results, print_status, queue_json
 from .units import (
     SETTING_TYPES,
@@ -122,9 +122,7 @@ def create(
 def list_(connection: Connection, prefix: str, json: bool) -> int:
     """List the queues, or those whose names begin with PREFIX."""
     with connection.client() as client:
-        found = list(client.list_queues(prefix))
-    print_list(found, queue_json if json else None, table_of)
-    return OK
+        return print_list(client.list_queues(prefix), queue_json if json else None, table_of)
 
 
 def value_text(setting: Setting, value: Any) -> str:
@@ -302,7 +300,9 @@ def describe(connection: Connection, name: str) -> None:
         + _REMEDIES.get(each.reason, "").format(name)
         for each in info.obstacles
     ]
-    print_results(*table_of([info]), "", *(causes or ["Nothing keeps messages from going in or out."]))
+    shard = [f"It is on shard {info.shard}."] if info.shard else []
+    nothing = ["Nothing keeps messages from going in or out."]
+    print_results(*table_of([info]), "", *shard, *(causes or nothing))
     if not info.oldest_leases:
         return
     now = datetime.now(UTC)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Final
+from typing import Final, Literal
 
 import click
-from spoolrack import Message, Queue, SpoolrackError
+from spoolrack import Message, MessageStream, Queue, SpoolrackError
 from spoolrack.errors import Draining, PermissionDenied, Unreachable
 
 from . import signals
@@ -26,12 +26,13 @@ BATCH: Final = 500
 """Messages in one call, if they are only printed."""
 LONG_POLL: Final = 20.0
 """Seconds of one call while it follows."""
+Order = Literal["fair", "strict"]
 LAST_WORDS: Final = 5.0
 """Seconds that giving leases back may take, when all is over."""
 
 
 @click.command()
-@argument("queue")
+@argument("queues", nargs=-1, required=True, metavar="QUEUE...")
 @option(
     "--max",
     "-n",
@@ -48,6 +49,13 @@ LAST_WORDS: Final = 5.0
 )
 @option(
     "--follow", "-F", is_flag=True, help="Receive without end, also through restarts of the server."
+)
+@option(
+    "--order",
+    type=click.Choice(["fair", "strict"]),
+    default="fair",
+    show_default=True,
+    help="Of several queues: a message of each in turn, or of the first that has some.",
 )
 @option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")
 @option(
@@ -75,10 +83,11 @@ LAST_WORDS: Final = 5.0
 @connects_to_queues
 def command(
     connection: Connection,
-    queue: str,
+    queues: tuple[str, ...],
     max: int | None,
     wait: float,
     follow: bool,
+    order: Order,
     delete: bool,
     exec: str | None,
     raw: bool,
@@ -87,10 +96,11 @@ def command(
     http_url: str | None,
     visibility_timeout: float | None,
 ) -> int:
-    """Receive messages of QUEUE and print their bodies.
+    """Receive messages of the queue QUEUE and print their bodies.
 
     A line feed follows each body, unless --raw is given. The body of a single message, without --max
-    and --follow, goes to a file or a pipe as it is.
+    and --follow, goes to a file or a pipe as it is. With --follow there may be several queues, and
+    patterns, such as "jobs-*": queues that are created later, and match, are found within 10 s.
 
     Without --delete or --exec the messages are only leased: they are hidden from other consumers for
     the visibility timeout, and then come back. With --delete, a message is deleted only after its body
@@ -114,22 +124,30 @@ def command(
         )
     if raw + json + (to is not None) > 1:
         raise click.UsageError("Choose one of --raw, --json and --to.")
+    are_several = len(queues) > 1 or any(sign in queues[0] for sign in "*?[")
+    if are_several and not follow:
+        raise click.UsageError("Several queues, or a pattern, need --follow.")
     most = max if max is not None else 0 if follow else 1
-    visibility = visibility_timeout or _visibility_of(connection, queue)
+    visibility = visibility_timeout
+    if not visibility and not are_several:
+        visibility = _visibility_of(connection, queues[0])
     with connection.patient_client() if follow else connection.client() as client:
-        handle = client.queue(queue)
 
         def batches(size: int) -> Iterator[list[Message]]:
+            if are_several:
+
+                def open_stream() -> MessageStream:
+                    return client.messages(
+                        queues, order=order, max_in_flight=size, visibility_timeout=visibility_timeout
+                    )
+
+                return _streamed(open_stream, most, size)
             for_ever = LONG_POLL if follow else None
-            return _batches(handle, most, size, for_ever, wait, visibility_timeout)
+            return _batches(client.queue(queues[0]), most, size, for_ever, wait, visibility_timeout)
 
         if exec is not None:
-            return _run_each(
-                batches(1),
-                Runner(exec, queue, visibility, lambda: connection.http(http_url)),
-                handle,
-                follow,
-            )
+            runner = Runner(exec, visibility, lambda: connection.http(http_url))
+            return _run_each(batches(1), runner, follow, holds=not are_several)
 
         output = Output()
         folder = None if to is None else BodyFolder(to, visibility, lambda: connection.http(http_url))
@@ -138,7 +156,7 @@ def command(
             if folder is not None:
                 output.write(f"{folder.add(message)}\n".encode(errors="surrogateescape"))
             elif json:
-                output.write(message_line(message, queue))
+                output.write(message_line(message, message.queue_name))
             elif message.is_body_left_out and message.path is None:
                 raise Failed(
                     f"message {message.id} has {message.size} bytes, and a body of more than 64 MiB "
@@ -151,7 +169,7 @@ def command(
                 output.write_body(message.body, is_only=most == 1)
 
         sync = output.sync if folder is None else folder.sync
-        return _print_each(batches(BATCH if folder is None else 1), handle, sync, show, delete)
+        return _print_each(batches(BATCH if folder is None else 1), sync, show, delete)
 
 
 def _visibility_of(connection: Connection, queue: str) -> float | None:
@@ -201,9 +219,30 @@ def _batches(
             yield messages
 
 
+def _streamed(
+    open_stream: Callable[[], MessageStream], most: int, size: int
+) -> Iterator[list[Message]]:
+    """Yield leases on messages of several queues as they come, as `_batches` does; without end."""
+    received = 0
+    is_away = False
+    while not most or received < most:
+        with open_stream() as stream:
+            try:
+                while not most or received < most:
+                    signals.check()
+                    messages = stream.receive(min(size, most - received) if most else size)
+                    is_away = False
+                    received += len(messages)
+                    yield messages
+            except (Unreachable, Draining) as error:
+                # Before there was a connection: the stream itself waits for a server that comes back.
+                if not is_away:
+                    print_status(f"waiting for the server: {line_of(error)}")
+                is_away = True
+
+
 def _print_each(
     batches: Iterator[list[Message]],
-    queue: Queue,
     sync: Callable[[], None],
     show: Callable[[Message], None],
     delete: bool,
@@ -220,27 +259,34 @@ def _print_each(
             with signals.deferred():
                 if delete and written:
                     sync()
-                    _delete(queue, written)
-                _give_back(queue, messages[len(written) :])
+                    _delete(written)
+                _give_back(messages[len(written) :])
     return OK if received else NOTHING
 
 
-def _delete(queue: Queue, messages: Sequence[Message]) -> None:
-    for message, result in zip(messages, queue.delete_many(messages), strict=True):
+def _delete(messages: Sequence[Message]) -> None:
+    """Delete messages of one queue."""
+    for message, result in zip(messages, messages[0].queue.delete_many(messages), strict=True):
         if result.error is not None:
             print_status(
                 f"message {message.id} was printed, and is not deleted: {line_of(result.error)}"
             )
 
 
-def _give_back(queue: Queue, messages: Sequence[Message]) -> None:
+def _give_back(messages: Sequence[Message]) -> None:
     """Make ready again what was not printed. If that fails, the visibility timeout does it."""
-    if messages:
+    for queue in {message.queue for message in messages}:
         with suppress(SpoolrackError):
-            queue.release_many(messages, timeout=LAST_WORDS)
+            those = [message for message in messages if message.queue is queue]
+            queue.release_many(those, timeout=LAST_WORDS)
 
 
-def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, follow: bool) -> int:
+def _run_each(batches: Iterator[list[Message]], runner: Runner, follow: bool, *, holds: bool) -> int:
+    """Run the command on each message; return the exit code.
+
+    `holds`: with `follow`, a message that the command has failed on stays leased until its next turn.
+    Else it is delayed: a leased one would take the place of others of its stream.
+    """
     received = failed = 0
     held: list[Message] = []
     """Those that the command has failed on, or was stopped on. They stay leased to the end, so that
@@ -258,6 +304,10 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, fo
             failed += 1
             if follow:
                 pause = min(60.0, 2.0 ** min(max(0, message.receive_count - 1), 6))
+                if not holds:
+                    _finish(message, lambda: message.release(delay=pause), "can't be put off")  # noqa: B023
+                    held.pop()
+                    continue
                 now = monotonic()
                 put_off = {id: late for id, late in put_off.items() if late[0] > now}
                 put_off[message.id] = now + pause, message
@@ -265,7 +315,7 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, queue: Queue, fo
                 held.pop()
     finally:
         with signals.deferred():
-            _give_back(queue, [*held, *(message for _, message in put_off.values())])
+            _give_back([*held, *(message for _, message in put_off.values())])
     if failed:
         print_status(f"the command failed on {plural(failed, 'message')} of {received:,}")
     return OK if received and not failed else NOTHING

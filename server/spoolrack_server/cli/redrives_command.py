@@ -10,7 +10,6 @@ from spoolrack import Redrive, RedriveState
 
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
-from .exit_codes import OK
 from .output import columns, print_list, print_status, record_json
 from .units import plural, span_text
 
@@ -30,9 +29,7 @@ def list_(connection: Connection, queue: str | None, json: bool) -> int:
     A redrive that has ended is listed for 30 days.
     """
     with connection.client() as client:
-        found = list(client.redrives.list(queue or ""))
-    print_list(found, record_json if json else None, _table)
-    return OK
+        return print_list(client.redrives.list(queue or ""), record_json if json else None, _table)
 
 
 def _table(found: Sequence[Redrive]) -> list[str]:

@@ -34,9 +34,11 @@ def list_(connection: Connection, queue: str | None, stream: str | None, json: b
     READS is how often one was read from its beginning: a message that breaks its reader shows there.
     """
     with connection.client() as client:
-        found = list(client.reservations.list(queue=queue or "", stream=stream or ""))
-    print_list(found, record_json if json else None, _table)
-    return OK
+        return print_list(
+            client.reservations.list(queue=queue or "", stream=stream or ""),
+            record_json if json else None,
+            _table,
+        )
 
 
 def _table(found: Sequence[Reservation]) -> list[str]:

@@ -9,7 +9,6 @@ from spoolrack import Schedule
 
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
-from .exit_codes import OK
 from .output import columns, print_list, print_results, schedule_json
 from .send_command import attribute_of
 from .units import Text, moment_text
@@ -118,9 +117,7 @@ def update(
 def list_(connection: Connection, queue: str | None, json: bool) -> int:
     """List the schedules, or those of QUEUE."""
     with connection.client() as client:
-        found = list(client.schedules.list(queue or ""))
-    print_list(found, schedule_json if json else None, _table)
-    return OK
+        return print_list(client.schedules.list(queue or ""), schedule_json if json else None, _table)
 
 
 def _table(found: Sequence[Schedule]) -> list[str]:

@@ -9,18 +9,22 @@ import shutil
 import sys
 from collections.abc import Mapping
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 from spoolrack._credentials import is_loopback
+from spoolrack_store.files.local_disk import LocalDisk
+from spoolrack_store.files.root import read_shard
 from spoolrack_store.model.disk_watermark import KEPT_BYTES, KEPT_FILES
+from spoolrack_store.model.shards import Shard
 from spoolrack_store.model.terminal_text import printable
 
 from ..process.serve_settings import ServeSettings
 from .command_base import option
-from .units import Address, FolderPath, Size, Span, Watermark
+from .units import Address, FolderPath, ShardNumber, Size, Span, Watermark
 
 if TYPE_CHECKING:
     from ..process.serve import ListenAddresses
@@ -133,10 +137,26 @@ class _AddressOrOff(Address):
     "It needs --insecure, or a certificate.",
 )
 @option(
+    "--shard",
+    type=ShardNumber(),
+    envvar="SPOOLRACK_SHARD",
+    default=None,
+    show_default="as the root is",
+    help="Serve one shard of several, such as 2/8: number 2 of 8, from 0. The root remembers it.",
+)
+@option(
     "--group-access",
     envvar="SPOOLRACK_GROUP_ACCESS",
     is_flag=True,
     help="Make a new root accessible to all processes of its group.",
+)
+@option(
+    "--hosts",
+    type=click.Choice(["one", "several"]),
+    envvar="SPOOLRACK_HOSTS",
+    default=None,
+    show_default="as the root was made, one if it is new",
+    help="Make a new root one that servers of one host serve, or of several, on CephFS.",
 )
 @option(
     "--tls-certificate",
@@ -290,7 +310,10 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
     lines = [f"Spoolrack serves the queues in {Path(server.root).resolve()}", f"  gRPC  {address}"]
     if server.http_url is not None:
         lines.append(f"  HTTP  {server.http_url}/-/health")
-    program = _program()
+    program, queue = _program(), "hello"
+    if (shard := _shard_of(server.root)) is not None:
+        lines.append(f"  Shard {shard}")
+        queue = next(name for name in map("hello-{}".format, count(1)) if shard.has(name))
     if server.sqs_url is not None:
         lines.append(f"  SQS   {server.sqs_url}")
     if server.health_url is not None:
@@ -298,12 +321,22 @@ def _announce(settings: ServeSettings, server: ListenAddresses) -> None:
     at, hints = _way_in(settings, address)
     lines += [
         "Next, in another terminal:",
-        f"  {program} send{at} --create hello 'Hello, world' && {program} receive{at} hello --delete",
+        f"  {program} send{at} --create {queue} 'Hello, world' && "
+        f"{program} receive{at} {queue} --delete",
         *(f"  {hint}" for hint in hints),
     ]
     output = writer_to(STDOUT)
     output.write("".join(f"{printable(line)}\n" for line in lines))
     output.flush()
+
+
+def _shard_of(root: str) -> Shard | None:
+    """Return which shard the root of a server is."""
+    disk = LocalDisk(root)
+    try:
+        return read_shard(disk)
+    finally:
+        disk.close()
 
 
 def _way_in(settings: ServeSettings, address: str) -> tuple[str, list[str]]:

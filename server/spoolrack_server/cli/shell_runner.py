@@ -31,12 +31,9 @@ _UNFIT: Final = re.compile(r"[^A-Z0-9_]")
 
 
 class Runner:
-    def __init__(
-        self, shell: str, queue: str, visibility: float | None, http: Callable[[], HttpBodies]
-    ) -> None:
+    def __init__(self, shell: str, visibility: float | None, http: Callable[[], HttpBodies]) -> None:
         """`http` gives bodies that no gRPC message holds, or raises `Failed`."""
         self._shell = shell
-        self._queue = queue
         self._http = http
         self._visibility = visibility
         """Seconds of a lease. None: each message tells."""
@@ -52,7 +49,7 @@ class Runner:
         # Without a body nothing is begun.
         feed: Callable[[IO[bytes]], object]
         if message.is_body_left_out:
-            feed = partial(self._http().save, self._queue, message.id)
+            feed = partial(self._http().save, message.queue_name, message.id)
         else:
             content = message.body
             feed = lambda pipe: pipe.write(content)  # noqa: E731
@@ -93,7 +90,7 @@ class Runner:
         text = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
         found = {
             "SPOOLRACK_MESSAGE_ID": message.id,
-            "SPOOLRACK_MESSAGE_QUEUE": self._queue,
+            "SPOOLRACK_MESSAGE_QUEUE": message.queue_name,
             "SPOOLRACK_MESSAGE_RECEIVE_COUNT": str(message.receive_count),
             "SPOOLRACK_MESSAGE_SEND_TIME": message.sent_at.isoformat(timespec="milliseconds"),
             "SPOOLRACK_MESSAGE_GROUP": message.group,

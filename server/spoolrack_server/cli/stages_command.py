@@ -28,9 +28,7 @@ def command() -> None:
 def list_(connection: Connection, json: bool) -> int:
     """List the stages, with their messages by queue and the time at which they expire."""
     with connection.client() as client:
-        found = list(client.staging.list())
-    print_list(found, record_json if json else None, _table)
-    return OK
+        return print_list(client.staging.list(), record_json if json else None, _table)
 
 
 def _table(found: Sequence[StageInfo]) -> list[str]:

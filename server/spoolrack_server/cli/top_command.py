@@ -17,7 +17,7 @@ from spoolrack import Client, QueueInfo, SpoolrackError
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, line_of
-from .output import print_results
+from .output import listed, print_list
 from .queues_command import oldest_text, table_of
 from .signals import Terminated
 from .units import Span, Text, plural, size_text
@@ -39,13 +39,11 @@ def command(connection: Connection, prefix: str, interval: float, once: bool) ->
     """
     console = Console()
     with connection.client() as client:
-        found = list(client.list_queues(prefix))
         if once or not console.is_terminal:
-            if found:
-                print_results(*table_of(found))
-            return OK
+            return print_list(client.list_queues(prefix), None, table_of)
+        found, away = listed(client.list_queues(prefix))
         try:
-            _watch(client, console, connection.url, prefix, interval, found)
+            _watch(client, console, connection.url, prefix, interval, found, away)
         except Terminated:
             raise
         except KeyboardInterrupt:
@@ -54,22 +52,28 @@ def command(connection: Connection, prefix: str, interval: float, once: bool) ->
 
 
 def _watch(
-    client: Client, console: Console, url: str, prefix: str, interval: float, found: list[QueueInfo]
+    client: Client,
+    console: Console,
+    url: str,
+    prefix: str,
+    interval: float,
+    found: list[QueueInfo],
+    away: list[str],
 ) -> None:
     rates: Mapping[str, float] = {}
     looked = time.monotonic()
-    trouble = ""
+    trouble = "\n".join(away)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(_screen(found, rates, url, trouble), refresh=True)
             time.sleep(interval)
             before, then = found, looked
             try:
-                found = list(client.list_queues(prefix))
+                found, away = listed(client.list_queues(prefix))
             except SpoolrackError as error:
                 trouble = line_of(error)
                 continue
-            trouble, looked = "", time.monotonic()
+            trouble, looked = "\n".join(away), time.monotonic()
             rates = rates_of(before, found, looked - then)
 
 

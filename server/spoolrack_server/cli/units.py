@@ -23,6 +23,7 @@ from spoolrack_store.model.settings import (
     Setting,
     SettingKind,
 )
+from spoolrack_store.model.shards import parse_shard
 from spoolrack_store.model.stage_requests import MAX_STAGE_NAME, MAX_WRITER_NAME
 
 if TYPE_CHECKING:
@@ -236,6 +237,20 @@ class Watermark(_ParamType):
         if match is None or not match["unit"] or float(match["number"]) == 0:
             self.fail(f"{value!r} is no watermark: write 0.5, 2G or off", parameter)
         return int(float(match["number"]) * 1024 ** _POWERS[match["unit"].lower()])
+
+
+class ShardNumber(_ParamType):
+    """A shard, as its number and their count."""
+
+    name = "number/count"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> str:
+        try:
+            return str(parse_shard(value))
+        except ValueError as error:
+            self.fail(str(error), parameter)
 
 
 class Address(_ParamType):

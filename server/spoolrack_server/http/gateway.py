@@ -21,7 +21,6 @@ from ..access.access_control import AccessControl
 from ..app.application import Application
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
-from ..dashboard.assets import dashboard_routes
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
@@ -62,14 +61,16 @@ class Gateway:
         observer: Observer | None = None,
         access_control: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
+        pages: Sequence[Route] = (),
     ) -> None:
+        """`pages`: routes beside those of queues and monitoring."""
         self._log = log
         observer = observer or Observer(health, clock)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(access_control or AccessControl())
         self._app = app
         self._context = HttpContext(app, clock, log, http_limits, memory)
-        application = self._application((*routes(self._context, health, observer), *dashboard_routes()))
+        application = self._application((*routes(self._context, health, observer), *pages))
         self._listener = HttpListener(application, self._context.http_limits, log, self._refuse_head)
         self.start = self._listener.start
 
@@ -113,10 +114,8 @@ class Gateway:
         request[REQUEST] = self._watch.name(request.headers.get(HEADER))
         route = request.match_info.route.resource
         response: web.StreamResponse = await self._watch.http(
-            request.method,
+            request,
             "" if route is None else route.canonical,
-            request.path,
-            request.headers.items(),
             partial(self._answer_on, request, handler),
         )
         return response
@@ -156,9 +155,12 @@ class Gateway:
             case StoreError() | GatewayError():
                 response = response_to(error)
             case web.HTTPMethodNotAllowed():
-                response = response_to(MethodNotAllowed(error.method, error.allowed_methods))
+                is_sqs = request.method == "POST" and request.path == "/"
+                response = response_to(
+                    MethodNotAllowed(error.method, request.path, error.allowed_methods, is_sqs=is_sqs)
+                )
             case web.HTTPNotFound():
-                response = response_to(NoSuchPage())
+                response = response_to(NoSuchPage(request.path))
         if response is not None and isinstance(error, StoreError | GatewayError):
             self._watch.refusals.log(
                 f"{request.method} {request.path[:200]}",

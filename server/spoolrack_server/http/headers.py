@@ -22,14 +22,15 @@ from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
-from spoolrack_store.model.message_content import MAX_GROUP, Attributes
+from spoolrack_store.model.message_content import Attributes, check_group
 from spoolrack_store.model.names import MAX_PRIORITY
 from spoolrack_store.model.operations import LastReceive, Message
 from spoolrack_store.model.receipts import parse as parse_receipt
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 from spoolrack_store.model.transitions import State
 
-from ..app.bounds import MAX_DEDUPLICATION_ID, MAX_WAIT
+from ..app import bounds
+from ..app.bounds import MAX_WAIT
 from ..wire.json_form import moment_in, span_in, time_text
 from .http_errors import RangeNotSatisfiable
 
@@ -233,12 +234,17 @@ def _moment(what: str, values: list[str]) -> Millis:
 
 def deduplication_id(headers: Fields) -> str:
     """Return the deduplication id of a send; empty for none."""
-    return _name(headers, DEDUPLICATION, "id", MAX_DEDUPLICATION_ID)
+    found = _text(headers, DEDUPLICATION)
+    return "" if found is None else bounds.deduplication_id(found)
 
 
 def group(headers: Fields) -> str:
     """Return the group of a send; empty for none."""
-    return _name(headers, GROUP, "name", MAX_GROUP)
+    found = _text(headers, GROUP)
+    if found is None:
+        return ""
+    check_group(found)
+    return found
 
 
 def priority(headers: Fields) -> int:
@@ -251,23 +257,17 @@ def priority(headers: Fields) -> int:
     return int(text)
 
 
-def _name(headers: Fields, header: str, what: str, most: int) -> str:
+def _text(headers: Fields, header: str) -> str | None:
     values = headers.getall(header, [])
     if not values:
-        return ""
-    name = _decoded(values[0], header)
-    if len(values) > 1 or not 1 <= len(name) <= most or not _is_text(name):
-        raise InvalidRequest(
-            what=f"the header {header}",
-            value=", ".join(values),
-            rule=f"must be one {what} of 1 to {most} characters",
-        )
-    return name
-
-
-def _is_text(text: str) -> bool:
+        return None
+    text = _decoded(values[0], header)
     # Bytes that are no UTF-8 come as half of a pair of surrogates.
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    if len(values) > 1 or any("\ud800" <= character <= "\udfff" for character in text):
+        raise InvalidRequest(
+            what=f"the header {header}", value=", ".join(values), rule="must be one text, as UTF-8"
+        )
+    return text
 
 
 def _span(fields: Fields, name: str, what: str, least: int, most: int) -> Millis | None:

@@ -82,8 +82,7 @@ class MessageEndpoints:
         deliver_at = headers.deliver_at(request.headers)
         limit = SMALL
         if request.content_length is None or request.content_length > SMALL:
-            found = await self._app.queues.find(queue)
-            limit = found.settings.max_message_size
+            limit = (await self._app.queues.settings(queue)).max_message_size
         async with AsyncExitStack() as stack:
             share = stack.enter_context(self._context.upload_memory.share())
             body, written = await self._received_body(request, queue, limit, share, stack)

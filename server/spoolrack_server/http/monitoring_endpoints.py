@@ -43,7 +43,7 @@ class MonitoringEndpoints:
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         if self._health.why is None:
-            return web.json_response({"status": "SERVING", **await self._refusals()})
+            return web.json_response({"status": "SERVING", **self._shard(), **await self._refusals()})
         return web.json_response({"status": "NOT_SERVING", "why": self._health.why}, status=503)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
@@ -51,8 +51,13 @@ class MonitoringEndpoints:
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
         if self._health.is_serving:
-            return web.json_response({"status": "READY", **await self._refusals()})
+            return web.json_response({"status": "READY", **self._shard(), **await self._refusals()})
         return web.json_response({"status": "NOT_READY", "why": self._health.state}, status=503)
+
+    def _shard(self) -> dict[str, str]:
+        """Return which shard the server is, if it is one."""
+        shard = self._context.app.access.store.shard
+        return {} if shard is None else {"shard": str(shard)}
 
     async def _refusals(self) -> dict[str, list[str]]:
         """Return why sends are refused, if they are. The server is ready: receives and deletes go
@@ -83,6 +88,7 @@ class MonitoringEndpoints:
                 "version": version("spoolrack"),
                 "time": time_text(self._context.clock.wall()),
                 "uptime": self._observer.uptime / 1_000,
+                **self._shard(),
                 "identity": caller.name,
                 "permissions": {
                     "all_queues": [each.value for each in everywhere],

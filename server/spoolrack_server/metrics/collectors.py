@@ -42,6 +42,8 @@ def collect_root(
     found = tally.root()
     yield "spoolrack_build", [version("spoolrack"), platform.python_version()], 1
     yield "spoolrack_root", [found.id], 1
+    if found.shard is not None:
+        yield "spoolrack_shard", [str(found.shard.number), str(found.shard.count)], 1
     yield "spoolrack_queues", [], found.queues
     yield "spoolrack_deduplication_keys", [], found.deduplication_keys
     yield "spoolrack_reservations", ["held"], found.reservations_held

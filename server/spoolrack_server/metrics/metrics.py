@@ -40,6 +40,7 @@ _ALL: Final = (
     Metric("spoolrack_build", "info", "Version of the server and of Python.", ("version", "python")),
     # The root.
     Metric("spoolrack_root", "info", "Identity of the root, which its copies have, too.", ("id",)),
+    Metric("spoolrack_shard", "info", "Which shard the root is, if it is one.", ("shard", "shards")),
     Metric("spoolrack_queues", "gauge", "Queues."),
     Metric("spoolrack_queue_messages", "gauge", "Messages, by queue and state.", ("queue", "state")),
     Metric(

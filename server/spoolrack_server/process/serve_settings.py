@@ -41,8 +41,13 @@ class ServeSettings:
     """Whether this server brings due messages back."""
     reaper: bool = True
     """Whether this server unlinks what is deleted."""
+    shard: str | None = None
+    """Which shard the root is or becomes, as `model.shards.parse_shard` reads it; None: as it is."""
     group_access: bool = False
     """Whether a root that is made is open to all processes of its group."""
+    hosts: str | None = None
+    """Whether servers of "one" host or of "several" serve the root; None: as it was made, one if it is
+    new."""
     traces: str | None = None
     """The URL of an OTLP endpoint that spans are exported to; None: no spans."""
     metrics_queues: int = 1_000

@@ -20,6 +20,7 @@ from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.shards import parse_shard
 from spoolrack_store.store import Store
 
 from ..access.security import LoadedSecurity, Security
@@ -205,6 +206,7 @@ class Server:
             "serving",
             root=self.root,
             identity=store.root_id,
+            **({} if store.shard is None else {"shard": str(store.shard)}),
             grpc=self.grpc_address,
             http=self.http_url or "none",
             sqs=self.sqs_url or "none",
@@ -236,6 +238,8 @@ class Server:
             random=self._random,
             background=self._background,
             group_access=self._settings.group_access,
+            hosts=self._settings.hosts,
+            shard=None if self._settings.shard is None else parse_shard(self._settings.shard),
             driver=driver,
             watermark=DiskWatermark(
                 bytes=self._settings.min_free_space, files=self._settings.min_free_inodes
@@ -291,7 +295,9 @@ class Server:
     async def _start_grpc(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
         access_control = access_files.access_control
         authorized = None if access_control.is_open else AuthorizedCalls(access_control)
-        self._calls = ServerCalls(self._log, self._watch, authorized, self._memory, store.root_id)
+        self._calls = ServerCalls(
+            self._log, self._watch, authorized, self._memory, store.root_id, store.shard
+        )
         self._app = Application(
             store, self._clock, self._log, self._workers, self.observer.with_consumers
         )
@@ -330,6 +336,7 @@ class Server:
     async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
             return
+        from ..dashboard.assets import dashboard_routes
         from ..http.gateway import Gateway
 
         self._gateway = Gateway(
@@ -342,6 +349,7 @@ class Server:
             self.observer,
             access_files.access_control,
             self._memory,
+            dashboard_routes(),
         )
         self.http_port = await self._listen(self._gateway, self.http_host, self.http_port, access_files)
 

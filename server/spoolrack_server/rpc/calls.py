@@ -20,6 +20,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from spoolrack_store.model.errors import Draining, InvalidRequest, RootDiffers, StoreError
+from spoolrack_store.model.shards import Shard, parse_shard, require_call
 
 from ..app.memory import SMALL, MemoryLimiter
 from ..metrics.error_log import ErrorLog
@@ -39,6 +40,9 @@ LONGEST_QUIET: Final = 1.0
 
 ROOT_KEY: Final = "spoolrack-root"
 """The metadata in which a call about reservations or stages may name the root that it is for."""
+SHARD_KEY: Final = "x-spoolrack-shard"
+"""The metadata in which any call may name the shard that it is for: it checks the order of a client's
+addresses."""
 _OF_ONE_ROOT: Final = frozenset({"ReservationService", "StagingService"})
 
 LONGEST_METHOD: Final = 200
@@ -73,9 +77,11 @@ class ServerCalls:
         authorized: AuthorizedCalls | None = None,
         memory: MemoryLimiter | None = None,
         root_id: str = "",
+        shard: Shard | None = None,
     ) -> None:
         """Without `authorized` callers are not authenticated."""
         self._root_id = root_id
+        self._shard = shard
         self._log = log
         self._memory = memory or MemoryLimiter(log)
         self._watch = watch or Instrumentation(refusals=ErrorLog(log))
@@ -151,8 +157,11 @@ class ServerCalls:
                 if self._refusing:
                     raise Draining
                 with self._authorization(context, method.needs, is_long=is_long) as authorized:
-                    if is_of_one_root:
-                        self._require_root(context)
+                    for key, value in context.invocation_metadata() or ():
+                        if key == SHARD_KEY:
+                            require_call(self._shard, _shard_in(str(value)))
+                        elif key == ROOT_KEY and is_of_one_root and value != self._root_id:
+                            raise RootDiffers(named=value, found=self._root_id)
                     requests.authorized = authorized
                     requests.asked = asked
                     if described.client_streaming:
@@ -180,12 +189,6 @@ class ServerCalls:
             return None
 
         return self._watch.rpc(run, name, streams=streams)
-
-    def _require_root(self, context: Context) -> None:
-        """Raise `RootDiffers` for a call that names another root."""
-        for key, value in context.invocation_metadata() or ():
-            if key == ROOT_KEY and value != self._root_id:
-                raise RootDiffers(named=value, found=self._root_id)
 
     async def _only(self, requests: Requests) -> Any:
         """Return the request of a call that has one."""
@@ -417,6 +420,14 @@ class Requests:
         except DecodeError:
             # Raised on, it would be logged as a mistake of ours and answered with a traceback's text.
             raise _unreadable() from None
+
+
+def _shard_in(text: str) -> Shard:
+    try:
+        return parse_shard(text)
+    except ValueError:
+        rule = "must be the number and the count of shards, such as 2/8"
+        raise InvalidRequest(what=SHARD_KEY, value=text, rule=rule) from None
 
 
 def _unreadable() -> InvalidRequest:

@@ -40,6 +40,7 @@ class QueueService:
         receive_streams: ReceiveStreams,
     ) -> None:
         self._app = app
+        self._shard = "" if app.access.store.shard is None else str(app.access.store.shard)
         self._clock = clock
         self._requests = requests
         self._receives = receives
@@ -59,7 +60,7 @@ class QueueService:
 
     async def GetQueue(self, request: rpc.GetQueueRequest, context: Context) -> rpc.GetQueueResponse:
         queue = await self._app.queues.get(current_caller(), request.name)
-        return rpc.GetQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+        return rpc.GetQueueResponse(queue=convert.queue(queue, self._clock.wall()), shard=self._shard)
 
     async def ListQueues(
         self, request: rpc.ListQueuesRequest, context: Context
@@ -75,6 +76,7 @@ class QueueService:
             queues=[convert.queue(queue, now) for queue in page.items],
             next_page_token=page.next_token,
             root_id=self._app.access.store.root_id,
+            shard=self._shard,
         )
 
     async def UpdateQueue(

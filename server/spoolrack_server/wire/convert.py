@@ -46,8 +46,8 @@ from spoolrack_store.model.stage_requests import StageInfo
 from spoolrack_store.model.transitions import State
 
 from ..app.bounds import MAX_COUNT as MAX_COUNT
-from ..app.bounds import MAX_DEDUPLICATION_ID
 from ..app.bounds import MAX_WAIT as MAX_WAIT
+from ..app.bounds import deduplication_id as deduplication_id
 from ..app.bounds import message_id as message_id
 from ..app.bounds import number as number
 from ..app.bounds import queue_name as queue_name
@@ -177,15 +177,6 @@ def optional_moment(message: AnyMessage, field: str) -> Millis | None:
 def _set(field: Timestamp, moment: Millis) -> None:
     field.seconds = moment // 1_000
     field.nanos = moment % 1_000 * 1_000_000
-
-
-def deduplication_id(id: str) -> str:
-    """Return a valid deduplication id; empty for none."""
-    if len(id) > MAX_DEDUPLICATION_ID:
-        raise InvalidMessage(
-            why=f"its deduplication id has {len(id)} characters, not 1 to {MAX_DEDUPLICATION_ID}"
-        )
-    return id
 
 
 def check_count(count: int, what: str) -> None:

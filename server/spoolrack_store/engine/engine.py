@@ -205,7 +205,7 @@ class Engine:
             Turn(Reserve, self.reservations.reserve),
         )
         self._turns = {turn.kind: turn for turn in turns}
-        changes = Changes(memory, owner, pid)
+        changes = Changes(memory, owner, pid, clock if disk.several_hosts else None)
         self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
 
     def open(self) -> bool:

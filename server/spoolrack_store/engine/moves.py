@@ -59,6 +59,9 @@ _OVER: Final = (State.REMOVED, State.QUARANTINED)
 PATIENCE: Final = 1_000
 """So many milliseconds later other processes end a lease of a consumer that prefetches: the one that
 leased it knows which messages were begun."""
+MARGIN: Final = 1_000
+"""By so many milliseconds the clocks of hosts that share a root may differ: a host ends leases that
+another one made so much later."""
 NOTE: Final = ".why"
 """The end of the name of a note in quarantine."""
 _NOTE_NAME_BYTES: Final = 200
@@ -92,6 +95,8 @@ class Moves:
         """The number of the commit under way."""
         self.synced = 0
         """The last commit whose sync is complete."""
+        self.margin = MARGIN if disk.several_hosts else 0
+        """So many milliseconds late other processes end a lease."""
         self.reserve = ReservedRoom(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
         self.watermark = DiskWatermark()
@@ -204,11 +209,11 @@ class Moves:
             raise AssertionError(f"no move leads from {old.path} to {state.value}")
         count = old.receives if receives is None else receives
         queue, death = queue or old.queue, death or old.death
-        patience = 0
+        patience = self.margin
         if state is State.LEASED and (
             is_prefetch or (entry.shares and any(share.is_prefetch for share in entry.shares))
         ):
-            patience = PATIENCE
+            patience = max(PATIENCE, self.margin)
         whole = Name(
             stem=batch.stem,
             state=state,
@@ -226,7 +231,7 @@ class Moves:
         made: list[Entry] = []
         for piece in _pieces(whole):
             name = whole if piece == members else replace(whole, version=batch.top + 1, members=piece)
-            made.append(self._make_name(entry, name, due, patience=patience))
+            made.append(self._make_name(entry, name, due, patience=patience if due else 0))
             self._note_traffic(old, name, piece.bit_count())
             if state is State.QUARANTINED:
                 self.quarantined += piece.bit_count()

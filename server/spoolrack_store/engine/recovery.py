@@ -112,6 +112,11 @@ def finish_listing(moves: Moves) -> None:
     The lock is held."""
     _remove_bodies_left(moves, {name.stem.id for name in moves.names_sent_by_others()})
     _leave_untold(moves)
+    all_folders_changed(moves)
+
+
+def all_folders_changed(moves: Moves) -> None:
+    """Let the next commit sync all folders of messages."""
     for folder in (NEW, *FOLDERS, BODIES, DEAD_LETTERS, "queues", *_queue_folders(moves), "."):
         moves.syncer.folder_changed(folder)
 
@@ -135,7 +140,7 @@ def _monotonic(moves: Moves, due: int, is_lease: bool) -> int:
     counts from when a lease was over."""
     most = MAX_VISIBILITY if is_lease else MAX_DELAY
     left = max(-MAX_VISIBILITY, min(due - moves.clock.wall(), most))
-    return moves.clock.monotonic() + left
+    return moves.clock.monotonic() + left + (moves.margin if is_lease else 0)
 
 
 def finish_sends(moves: Moves, catalog: Catalog, sent: list[Entry]) -> bool:

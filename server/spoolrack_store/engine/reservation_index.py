@@ -255,7 +255,8 @@ class ReservationIndex:
 
     def _keep(self, name: ReservationName, record: ReservationRecord, due: Millis) -> None:
         left = min(due - self._clock.wall(), MAX_VISIBILITY)
-        found = HeldSet(name, record, Millis(self._clock.monotonic() + left), self._moves.commit)
+        ends = Millis(self._clock.monotonic() + left + self._moves.margin)
+        found = HeldSet(name, record, ends, self._moves.commit)
         useless = self.sets.get(found.key)
         if useless is None or (useless.record.token == record.token and name.is_lost):
             self.add(found)

@@ -26,6 +26,7 @@ from .entries import Entry
 from .moves import Moves
 from .part import Part
 from .recovery import (
+    all_folders_changed,
     finish_listing,
     finish_sends,
     list_root,
@@ -113,7 +114,8 @@ class Sharing:
                 raise RootInUse(root="the root", holder=holder)
             living = frozenset(filter(self._is_living, members))
             if living:
-                if not self._moves.disk.can_sync_all:
+                disk = self._moves.disk
+                if not (disk.can_sync_all or disk.several_hosts):
                     holder = ", and needs a syncfs(2) that reports errors to have two at once"
                     raise RootInUse(root="the root", holder=holder)
                 changes.read_header()
@@ -223,8 +225,10 @@ class Sharing:
         self._is_whole = self.has_opened = True
 
     def leave(self) -> None:
-        """Release the lock; all moves of the commit are made."""
+        """Release the lock; all moves of the commit are made. Raise `SyncFailed`."""
         changes = self._changes
+        if self._moves.disk.several_hosts:
+            self._sync_for_others()
         if not changes.has_told:
             self._release()
         else:
@@ -236,6 +240,34 @@ class Sharing:
                 for owner in changes.members:
                     if owner != self._moves.owner:
                         self._moves.disk.touch(owner_file(owner))
+
+    def _sync_for_others(self) -> None:
+        """Make all moves durable before the release of the lock: no other host can, but one that joins,
+        which syncs all that it finds. Raise `SyncFailed`, with the lock released."""
+        syncer = self._moves.syncer
+        try:
+            syncer.require_synced()
+            if self._changes.is_shared and syncer.is_dirty:
+                syncer.begin()
+            if syncer.is_unconfirmed:
+                self._require_held()
+                syncer.is_unconfirmed = False
+        except SyncFailed:
+            # Before the release: no other process may build on what may not be durable.
+            with suppress(SyncFailed):  # Of the disk that has just failed.
+                self._changes.poison()
+            self._release()
+            raise
+
+    def _require_held(self) -> None:
+        """Raise `SyncFailed` if the lock was lost: then the syncs before have made nothing durable."""
+        assert self._lock is not None
+        try:
+            if self._lock.is_held():
+                return
+        except OSError as error:
+            raise SyncFailed(f"the lock was lost: {error}") from error
+        raise SyncFailed("the lock was lost: this host was evicted from the file system")
 
     def _release(self) -> None:
         assert self._lock is not None
@@ -348,6 +380,8 @@ class Sharing:
         change = self._changes.in_doubt()
         if change is None:
             return
+        if self._moves.disk.several_hosts:
+            all_folders_changed(self._moves)  # It didn't come to its sync.
         if change.kind is ChangeKind.FILE:
             self._changes.decide(True)  # Its part looks what is there.
         else:
@@ -401,4 +435,4 @@ class Sharing:
         """Let the next answers wait for this process's own sync of all that others did."""
         self.replayed += 1
         self.rests_on_others = True
-        self._moves.syncer.file_written()
+        self._moves.syncer.others_changed()

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from ..files.disk import SyncFailed
-from ..model.clock import Millis
+from ..model.clock import Clock, Millis
 from ..model.errors import RootUnusable
 
 PATH: Final = "CHANGES"
@@ -76,7 +76,8 @@ class Change:
 class Memory(Protocol):
     """Memory that all processes of the host share."""
 
-    def read(self, offset: int, length: int) -> bytes: ...
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes; raise `SyncFailed` where that may fail."""
 
     def write(self, offset: int, content: bytes) -> None:
         """Write bytes; raise the system's `OSError` on a disk that is dead or read-only."""
@@ -104,7 +105,9 @@ class Changes:
     A failed write raises `SyncFailed`: other processes then don't know the changes of this one.
     """
 
-    def __init__(self, memory: Memory, owner: str, pid: int = 0) -> None:
+    def __init__(self, memory: Memory, owner: str, pid: int = 0, clock: Clock | None = None) -> None:
+        """`clock`: times are told in Unix time, since processes of several hosts have the root open."""
+        self._clock = clock
         self._memory = memory
         self._owner = owner
         self._pid = pid
@@ -155,11 +158,13 @@ class Changes:
         self._write(_OWNERS, text + b"\0")
 
     def hold(self, since: int) -> None:
-        """Record the holder of `LOCK`."""
-        self._write(_HEADER.size, _HOLDER.pack(self._pid, since))
+        """Record the holder of `LOCK`, unless it would take a write to the servers of several hosts."""
+        if self._clock is None:
+            self._write(_HEADER.size, _HOLDER.pack(self._pid, since))
 
     def holder(self) -> tuple[int, int]:
-        """Return the process that took `LOCK` last, and when, in Unix time. Needs no lock."""
+        """Return the process that took `LOCK` last, and when, in Unix time; zeros on a root of several
+        hosts. Needs no lock."""
         pid, since = _HOLDER.unpack(self._memory.read(_HEADER.size, _HOLDER.size))
         return pid, since
 
@@ -229,7 +234,10 @@ class Changes:
         if not self.is_shared:
             return
         paths = f"{change.source}\n{change.target}".encode()
-        record = _RECORD.pack(_RECORD.size + len(paths), change.kind, change.due) + paths
+        due = change.due
+        if due and self._clock is not None:
+            due += self._clock.wall() - self._clock.monotonic()
+        record = _RECORD.pack(_RECORD.size + len(paths), change.kind, due) + paths
         self._done = self._seen = self._head
         self.has_told = True
         self._put(self._head, record)
@@ -266,6 +274,8 @@ class Changes:
         """Return the record at `at`, and where the next one begins."""
         length, kind, due = _RECORD.unpack(self._get(at, _RECORD.size))
         source, _, target = self._get(at + _RECORD.size, length - _RECORD.size).decode().partition("\n")
+        if due and self._clock is not None:
+            due += self._clock.monotonic() - self._clock.wall()
         return Change(ChangeKind(kind), source, target, due), at + length
 
     def _get(self, at: int, length: int) -> bytes:
@@ -310,7 +320,9 @@ _STATES: Final = {
 
 
 def describe_holder(pid: int, since: int) -> str:
-    """Describe the process that took the lock last, and when, in Unix time."""
+    """Describe the process that took the lock last, and when, in Unix time; 0: it isn't known."""
+    if not pid:
+        return "a process of one of the hosts (owners/ lists them)"
     moment = datetime.fromtimestamp(since / 1_000, UTC).isoformat(timespec="milliseconds")
     return f"process {pid} ({_state_of(pid)}) since {moment}"
 

@@ -103,6 +103,10 @@ class NotSynced(OSError):
 
 
 class Lock(Protocol):
+    def is_held(self) -> bool:
+        """Ask the system whether this process still has the lock: the host may have been evicted from
+        the file system, whose syncs then succeed and do nothing. Raise `OSError`."""
+
     def release(self) -> None:
         """Release the lock. The system does so when the process dies."""
 
@@ -110,6 +114,9 @@ class Lock(Protocol):
 class Disk(Protocol):
     can_sync_all: bool
     """Whether `sync_all` makes all data durable and reports the errors that it met."""
+    several_hosts: bool
+    """Whether processes of other hosts may have the root open, too. A commit is synced under `LOCK`
+    then: no process can sync what another host wrote."""
 
     def make_folder(self, path: str) -> None:
         """Make a folder that doesn't exist yet."""
@@ -214,9 +221,14 @@ class SyncFailed(Exception):
     """The disk could not make data durable."""
 
 
+_SHUT_OUT: Final = frozenset({errno.EROFS, errno.ESHUTDOWN, errno.ENOTCONN})
+"""Errors of a file system that takes no more changes of this host: it is read-only, the host was
+evicted, the program that serves it is gone."""
+
+
 def explained(error: OSError) -> StoreError:
-    """Translate an error of the system into the store's."""
-    if error.errno == errno.EROFS:
+    """Translate an error of the system into the store's; raise `SyncFailed` for one that is final."""
+    if error.errno in _SHUT_OUT:
         raise SyncFailed(str(error)) from error
     detail = str(error)
     return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
@@ -247,6 +259,12 @@ class Syncer:
         """Let the next commit sync, whether or not an answer waits for it."""
         self._orders = _SyncOrder(), _SyncOrder()
         """Of commits of folders alone, and of those with a new file."""
+        self._is_early = disk.several_hosts
+        """Whether a commit is synced as it begins, under `LOCK`."""
+        self._is_synced = True
+        """Whether no such sync has failed or was interrupted."""
+        self.is_unconfirmed = False
+        """Whether there was one since this was last set to False."""
 
     def folder_changed(self, folder: str) -> None:
         self._dirty[folder] = None
@@ -276,13 +294,29 @@ class Syncer:
         return bool(self._dirty or self._files) or self._files_unsynced
 
     def begin(self) -> Commit:
-        """Take over all unsynced files and folders, to be synced once by the commit."""
+        """Take over all unsynced files and folders, to be synced once by the commit; raise
+        `SyncFailed`."""
         commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced)
         self._files.clear()
         self._dirty.clear()
         self._files_unsynced = False
         self.is_in_doubt = False
+        if self._is_early:
+            self._is_synced, self.is_unconfirmed = False, True
+            commit.sync()
+            self._is_synced = True
+            return Commit(self, [], [], False)
         return commit
+
+    def require_synced(self) -> None:
+        """Raise `SyncFailed` if a sync under `LOCK` has failed or was interrupted."""
+        if not self._is_synced:
+            raise SyncFailed("a sync was interrupted")
+
+    def others_changed(self) -> None:
+        """Let the next commit sync what other processes have changed."""
+        if not self._is_early:  # Otherwise they have done so.
+            self.file_written()
 
     def _sync(self, files: list[str], folders: list[str], whole: bool) -> None:
         statistics = self.statistics
@@ -451,7 +485,11 @@ class DiskRoom:
                 raise explained(error) from error
         left = self._left
         if left.is_below(self._watermark, size):
-            raise DiskFull(detail=f"{left.bytes} bytes and {left.files} files are left")
+            least = self._watermark
+            raise DiskFull(
+                detail=f"{left.bytes} bytes and {left.files} files are left, and sends need "
+                f"{least.bytes} and {least.files}"
+            )
         files = None if left.files is None else left.files - 1
         self._left = Space(bytes=left.bytes - size, files=files)
 

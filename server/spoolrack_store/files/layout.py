@@ -8,8 +8,15 @@ from ..model.names import is_owner
 
 FORMAT: Final = "FORMAT"
 FORMAT_CONTENT: Final = b"spoolrack 3\n"
+ONE_HOST: Final = "one"
+SEVERAL_HOSTS: Final = "several"
+FORMAT_OF_HOSTS: Final = b"spoolrack 3 several hosts\n"
+HOSTS_OF: Final = {FORMAT_CONTENT: ONE_HOST, FORMAT_OF_HOSTS: SEVERAL_HOSTS}
+"""Which hosts may have the root open at once, by the content of `FORMAT`."""
 IDENTITY: Final = "IDENTITY"
 """A UUID and a line feed, drawn when the root is made: a copy of the root has the same."""
+SHARD: Final = "SHARD"
+"""Which shard the root is, and a line feed; of a root that is none it isn't there."""
 RESERVE: Final = "RESERVE"
 """Takes up room and holds nothing: see `reserved_room`."""
 

@@ -298,6 +298,10 @@ class _LockFile:
         self._is_held = True
         return True
 
+    def is_held(self) -> bool:
+        # To lock it again changes nothing, and asks the servers of a file system of several hosts.
+        return self._file is not None and _is_locked(self._file)
+
     def release(self) -> None:
         if self._is_held and self._file is not None:
             self._flock(self._file, fcntl.LOCK_UN)
@@ -318,6 +322,9 @@ class _FileLock:
         self._file: int | None = file
         _held.add(self)
 
+    def is_held(self) -> bool:
+        return self._file is not None and _is_locked(self._file)
+
     def release(self) -> None:
         if self._file is not None:
             os.close(self._file)
@@ -326,6 +333,14 @@ class _FileLock:
     def leave_to_parent(self) -> None:
         """Close it in a child of fork, which shares the lock with its parent."""
         self.release()
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 _held: Final[weakref.WeakSet[_FileLock | _LockFile]] = weakref.WeakSet()
@@ -406,6 +421,7 @@ class LocalDisk:
 
     _threads: ThreadPoolExecutor | None = None
     """Made when syncs first run at once."""
+    several_hosts = False
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """`root` must exist. It may be renamed while we work, and removed only to our harm."""

@@ -47,9 +47,16 @@ class _Node:
         self.content = content
 
 
-class _OverlayFile:
+class _OverlayLock:
+    def __init__(self, locked: set[str], path: str) -> None:
+        self._locked, self._path = locked, path
+        locked.add(path)
+
+    def is_held(self) -> bool:
+        return self._path in self._locked
+
     def release(self) -> None:
-        """Do nothing: nothing was locked."""
+        self._locked.discard(self._path)
 
 
 class _Bytes:
@@ -76,7 +83,9 @@ class OverlayDisk:
         """`disk` is read and never written."""
         self._disk = disk
         self.can_sync_all = True
+        self.several_hosts = disk.several_hosts
         self.kind = ""
+        self._locked: set[str] = set()
         self._files: dict[str, dict[str, _Node | None]] = {}
         """By folder the names that differ from the disk; None: there is none."""
         self._folders: dict[str, bool] = {}
@@ -212,8 +221,8 @@ class OverlayDisk:
         """Do nothing: a change here takes no disk space."""
 
     def lock(self, path: str) -> Lock | None:
-        """Return a lock that excludes no other process."""
-        return _OverlayFile()
+        """Return a lock that excludes this process alone, and no other one."""
+        return None if path in self._locked else _OverlayLock(self._locked, path)
 
     def close_lock(self) -> None:
         """Do nothing: the lock has no file."""

@@ -24,10 +24,11 @@ from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from ..model.message_ids import is_id
 from ..model.names import is_owner
 from ..model.receipts import make_token
+from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
 from .disk import NO_ROOM, Disk, FileKind, Lock
-from .layout import COPY, FOLDERS, FORMAT_CONTENT, IDENTITY, RESERVE
+from .layout import COPY, FOLDERS, FORMAT_CONTENT, FORMAT_OF_HOSTS, IDENTITY, QUEUES, RESERVE, SHARD
 from .layout import owner as owner_file
 from .local_disk import (
     FOLDER_MODE,
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 _Found = TypeVar("_Found")
 
-_FILES: Final = frozenset({"FORMAT", IDENTITY, LOCK, PATH, RESERVE})
+_FILES: Final = frozenset({"FORMAT", IDENTITY, LOCK, PATH, RESERVE, SHARD})
 _ALSO_ALLOWED: Final = frozenset({"lost+found"})
 _BEFORE: Final = (b"spoolrack 1\n", b"spoolrack 2\n")
 _OWNER_LENGTH: Final = 8
@@ -83,6 +84,8 @@ class Root:
     owner: str
     id: str
     """Tells this root from all others, but for its copies."""
+    shard: Shard | None
+    """None: the root is no shard."""
     _lock: Lock
 
     def is_living(self, owner: str) -> bool:
@@ -131,7 +134,10 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
     except FileExistsError as error:
         raise RootUnusable(root=os.fspath(root), why="it is no folder") from error
     except OSError as error:
-        raise RootUnusable(root=os.fspath(root), why=error.strerror or str(error)) from error
+        why = error.strerror or str(error)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            why = f"{why}: choose another folder, or let this user write there"
+        raise RootUnusable(root=os.fspath(root), why=why) from error
 
 
 def owners_of(disk: Disk) -> list[str]:
@@ -163,11 +169,23 @@ def is_root(path: str | os.PathLike[str]) -> bool:
     return Path(path, "FORMAT").exists()
 
 
-def open_root(disk: RootDisk, root: str, random: Random, process: RunningProcess) -> Root:
+def not_a_root(path: str | os.PathLike[str]) -> RootUnusable:
+    """Return why a folder isn't opened that no call makes a root: a mistyped name must not make one."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        why = "it is no folder"
+    else:
+        what = "it is none yet" if os.path.exists(path) else "there is no such folder"
+        why = f"{what}: check the path, or create a queue in it first"
+    return RootUnusable(root=os.fspath(path), why=why)
+
+
+def open_root(
+    disk: RootDisk, root: str, random: Random, process: RunningProcess, shard: Shard | None = None
+) -> Root:
     """Make the folder under `disk` a root, if it is empty, and become an owner.
 
-    `root` is what errors call it. Raise `RootUnusable` or `UnknownFormat`, and `RootInUse` if another
-    process holds `LOCK` just now.
+    With a `shard` the root is that one, or becomes it. `root` is what errors call it. Raise
+    `RootUnusable` or `UnknownFormat`, and `RootInUse` if another process holds `LOCK` just now.
     """
     try:
         _require_ours(disk, root)
@@ -184,9 +202,10 @@ def open_root(disk: RootDisk, root: str, random: Random, process: RunningProcess
             try:
                 require_operations(disk, root, owner)
                 id = _identify(disk, root, random)
+                shard = _keep_shard(disk, root, owner, shard)
                 _write_format(disk, root)
                 _also_when_full(disk, lambda: disk.set_aside(PATH, SIZE))
-                return Root(disk, disk.map(PATH, SIZE), owner, id, lock)
+                return Root(disk, disk.map(PATH, SIZE), owner, id, shard, lock)
             except BaseException:
                 lock.release()
                 disk.unlink(owner_file(owner))
@@ -203,7 +222,7 @@ def _require_ours(disk: RootDisk, root: str) -> None:
     if "FORMAT" in kinds:
         found = disk.read("FORMAT", 100)
         # A first start that was killed may have left the beginning.
-        if not FORMAT_CONTENT.startswith(found):
+        if not _format_of(disk).startswith(found):
             raise other_format(
                 root,
                 found,
@@ -277,17 +296,82 @@ def read_identity(disk: Disk) -> str | None:
     return id if is_id(id) else ""
 
 
+def _keep_shard(disk: RootDisk, root: str, owner: str, wanted: Shard | None) -> Shard | None:
+    """Return the shard that the root is; with `wanted` it becomes that one, if it is none yet. It is
+    durable at return. Raise `RootUnusable` for another one, or with queues that belong elsewhere."""
+    try:
+        found = read_shard(disk)
+    except ValueError as error:
+        # Torn by a power cut at the first start, or damaged: the flag says again what it is.
+        if wanted is None:
+            why = f"its file {SHARD} is damaged ({error}): say which shard it is, with --shard"
+            raise RootUnusable(root=root, why=why) from error
+        disk.unlink(SHARD)
+        found = None
+    if found is not None:
+        if wanted not in (None, found):
+            raise RootUnusable(
+                root=root,
+                why=f"it is shard {found}, not {wanted}: start it as {found}; or {_how_to_move(root)}",
+            )
+        # The process that wrote it may have died before it was durable.
+        _sync(lambda: disk.sync_file(SHARD))
+    elif wanted is not None:
+        _require_empty_of_others(disk, root, owner, wanted)
+        content = f"{wanted}\n".encode()
+        _sync(lambda: _also_when_full(disk, lambda: disk.create(SHARD, [content], sync=True)))
+    else:
+        return None
+    _sync(lambda: disk.sync_folder("."))
+    return found or wanted
+
+
+def _require_empty_of_others(disk: RootDisk, root: str, owner: str, shard: Shard) -> None:
+    """Raise `RootUnusable` for a root that can't become a shard now: a process that has it open would
+    go on without it, and queues of other shards would be found by no client."""
+    if any(is_living(disk, each) for each in owners_of(disk) if each != owner):
+        why = f"it is open in other processes as no shard{holder(disk)}: stop them first"
+        raise RootUnusable(root=root, why=why)
+    others = sorted(each.name for each in disk.scan(QUEUES) if not shard.has(each.name))
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise RootUnusable(
+            root=root,
+            why=f"it has queues that belong to other shards than {shard}, {', '.join(others[:3])}"
+            f"{more}: {_how_to_move(root)}",
+        )
+
+
+def _how_to_move(root: str) -> str:
+    return (
+        f"move its queues with `spoolrack export --root {root} --output FILE QUEUE...` and "
+        "`spoolrack import --url ADDRESS,ADDRESS,... FILE`, with the addresses of all shards in order"
+    )
+
+
+def read_shard(disk: Disk) -> Shard | None:
+    """Return the shard that a root is, or None; raise `ValueError` if its file names none."""
+    try:
+        return parse_shard(disk.read(SHARD, 100).decode(errors="replace").removesuffix("\n"))
+    except FileNotFoundError:
+        return None
+
+
 def _write_format(disk: RootDisk, root: str) -> None:
     """Write FORMAT last: a root that has it has all its folders, on a file system that was tried."""
     try:
-        if disk.read("FORMAT", 100) == FORMAT_CONTENT:
+        if disk.read("FORMAT", 100) == _format_of(disk):
             return
         disk.unlink("FORMAT")
     except FileNotFoundError:
         pass
     disk.sync_folder(".")
-    disk.create("FORMAT", [FORMAT_CONTENT], sync=True)
+    disk.create("FORMAT", [_format_of(disk)], sync=True)
     disk.sync_folder(".")
+
+
+def _format_of(disk: RootDisk) -> bytes:
+    return FORMAT_OF_HOSTS if disk.several_hosts else FORMAT_CONTENT
 
 
 def _become_owner(
@@ -295,7 +379,7 @@ def _become_owner(
 ) -> tuple[Lock, str]:
     for other in owners_of(disk):
         told = disk.read(owner_file(other), 200).decode(errors="replace").strip()
-        is_elsewhere = bool(told) and not told.endswith(f"boot {process.boot}")
+        is_elsewhere = not (disk.several_hosts or not told or told.endswith(f"boot {process.boot}"))
         if not is_living(disk, other):
             if is_elsewhere:
                 log.warning(

@@ -14,8 +14,8 @@ from random import Random, SystemRandom
 from ..engine.entries import resolve
 from ..files.changes import LOCK
 from ..files.disk import Disk, SyncFailed
-from ..files.layout import FORMAT, FORMAT_CONTENT
-from ..files.local_disk import LocalDisk
+from ..files.hosts_disk import disk_of
+from ..files.layout import FORMAT, HOSTS_OF
 from ..files.root import holder, is_living, other_format, owners_of
 from ..model import receipts
 from ..model.clock import Clock, SystemClock
@@ -106,7 +106,7 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
 def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
     name = os.fspath(root)
     try:
-        disk = LocalDisk(root)
+        disk = disk_of(root)
     except OSError as error:
         raise RootUnusable(root=name, why=error.strerror or str(error)) from error
     try:
@@ -117,7 +117,7 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
-        if found != FORMAT_CONTENT:
+        if found not in HOSTS_OF:
             raise other_format(name, found, "use the version that wrote it")
         try:
             yield disk

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from ..files.disk import Disk, Found
+from ..model.shards import Shard
 from ..model.transitions import State
 
 NOT_A_NAME: Final = "its name is not one of ours"
@@ -93,6 +94,8 @@ class MessageCounts:
 class Report:
     identity: str = ""
     """Of the root; empty: it has none yet."""
+    shard: Shard | None = None
+    """Which shard the root is; None: it is none, or its file is damaged."""
     queues: dict[str, MessageCounts] = field(default_factory=dict)
     """By name, in order."""
     problems: list[Problem] = field(default_factory=list)

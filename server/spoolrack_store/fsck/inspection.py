@@ -11,9 +11,21 @@ from typing import Final
 from ..files.changes import LOCK
 from ..files.changes import PATH as CHANGES
 from ..files.disk import Disk, FileKind
-from ..files.layout import DEAD_LETTERS, FOLDERS, FORMAT, IDENTITY, KEYS, OWNERS, QUEUES, RESERVE
-from ..files.root import read_identity
+from ..files.layout import (
+    DEAD_LETTERS,
+    FOLDERS,
+    FORMAT,
+    IDENTITY,
+    KEYS,
+    OWNERS,
+    QUEUES,
+    RESERVE,
+    SHARD,
+)
+from ..files.root import read_identity, read_shard
 from ..model.clock import Clock
+from ..model.settings import settings_path
+from ..model.shards import shard_of
 from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
 from .message_files import MessageInspector, bodies_there
 from .other_folders import BESIDE
@@ -28,7 +40,7 @@ _MADE_BY_A_START: Final = {
     CHANGES: "the next start makes it",
     RESERVE: "no room is kept back for deletes on a full disk: the next start does that",
 }
-_ALSO_ALLOWED: Final = frozenset({FORMAT, *_MADE_BY_A_START, "lost+found"})
+_ALSO_ALLOWED: Final = frozenset({FORMAT, SHARD, *_MADE_BY_A_START, "lost+found"})
 
 
 def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress | None = None) -> Report:
@@ -72,6 +84,10 @@ def _inspect_root(notes: Notes) -> None:
         notes.report.identity = read_identity(notes.disk) or ""
         if not notes.report.identity:
             notes.leave(IDENTITY, "it is no identity: the next start draws another one")
+    try:
+        notes.report.shard = read_shard(notes.disk)
+    except (OSError, ValueError) as error:
+        notes.by_hand(SHARD, f"{error}; start the server with --shard, which writes it anew")
     for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
         notes.leave(name, "not ours; the store neither uses nor touches it")
 
@@ -79,6 +95,14 @@ def _inspect_root(notes: Notes) -> None:
 def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -> None:
     """Note queues of which only a part is there; a queue may just have been made or deleted."""
     report = notes.report
+    if (shard := report.shard) is not None:
+        for queue in sorted(each for each in registry.names if not shard.has(each)):
+            home = shard_of(queue, shard.count)
+            why = (
+                f"the queue {queue} belongs to shard {home}, and this root is shard {shard}: no client "
+                "that routes finds it; export it, delete it, and import it there"
+            )
+            notes.by_hand(settings_path(queue, registry.versions[queue]), why)
     if (messages.queues.keys() | messages.folders) - registry.names:
         registry = Registry(notes)
     for queue in sorted((messages.queues.keys() | messages.folders) - registry.names):

@@ -16,6 +16,7 @@ from .errors import StoreError
 from .message_ids import sent_at
 from .operations import Delete, Outcome, Purge, Receive, Request, Unfinished
 from .reservation_requests import Reservation, Reserve
+from .shards import Shard
 
 SECONDS: Final = (
     0.0005,
@@ -148,6 +149,8 @@ class RootMetrics:
 
     id: str
     """Its identity."""
+    shard: Shard | None
+    """Which shard it is; None: it is none."""
     queues: int
     quarantined: int
     """Files and folders put into quarantine since the start."""

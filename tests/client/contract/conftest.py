@@ -7,15 +7,22 @@ out, not skipped, where `LACKS` names that: the folders of vsqs hold less than o
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import spoolrack
 from spoolrack import aio, vsqs
-from spoolrack.testing import manual_clock, open_root, running_server
+from spoolrack.testing import manual_clock, open_root, running_server, running_shards
+from spoolrack_store.engine import moves
+from spoolrack_store.store import Store
+
+from tests.ceph.cluster import HOSTS, VARIABLE, Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +45,18 @@ def grpc_world() -> Iterator[World]:
         yield World(
             connect=server.client,
             connect_aio=lambda: aio.connect(server.url),
+            advance_millis=clock.advance,
+        )
+
+
+@contextlib.contextmanager
+def shards_world() -> Iterator[World]:
+    """Three servers, each with the queues of a shard."""
+    clock = manual_clock()
+    with running_shards(3, clock=clock) as shards:
+        yield World(
+            connect=shards.client,
+            connect_aio=lambda: aio.connect(shards.url),
             advance_millis=clock.advance,
         )
 
@@ -73,7 +92,28 @@ def vsqs_world() -> Iterator[World]:
         )
 
 
-WORLDS = {"grpc": grpc_world, "file": folder_world, "vsqs": vsqs_world}
+@contextlib.contextmanager
+def hosts_world() -> Iterator[World]:
+    """Two servers at two hosts serve one root on CephFS; each client takes the next one."""
+    clock, cluster, name = manual_clock(), Cluster(os.environ[VARIABLE]), uuid4().hex
+    with contextlib.ExitStack() as stack:
+        # A server ends leases of the other one late by the margin, and tests by a clock that both have.
+        stack.enter_context(pytest.MonkeyPatch.context()).setattr(moves, "MARGIN", 0)
+        Store.open(cluster.at(HOSTS[0]) / name, hosts="several").close()
+        servers = [
+            stack.enter_context(running_server(cluster.at(host) / name, clock=clock)) for host in HOSTS
+        ]
+        turns = cycle(servers)
+        yield World(
+            connect=lambda: next(turns).client(),
+            connect_aio=lambda: aio.connect(next(turns).url),
+            advance_millis=clock.advance,
+        )
+
+
+WORLDS = {"grpc": grpc_world, "shards": shards_world, "file": folder_world, "vsqs": vsqs_world}
+if VARIABLE in os.environ:
+    WORLDS["hosts"] = hosts_world
 LACKS = {
     "file": {"calls of limited size"},
     "vsqs": {

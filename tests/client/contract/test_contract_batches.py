@@ -105,15 +105,15 @@ def test_large_messages_are_staged_in_chunks_of_their_own(client: spoolrack.Clie
 
 
 def test_a_batch_appears_in_several_queues(client: spoolrack.Client, jobs: Queue) -> None:
-    client.create_queue("mail")
+    client.create_queue("jobs--mail")
     with client.batch() as batch:
-        batch.send_to("mail", "m")
+        batch.send_to("jobs--mail", "m")
         batch.send_to(jobs, "j")
-        batch.send_to("mail", "n")
+        batch.send_to("jobs--mail", "n")
     assert batch.published is not None
     assert batch.published.message_count == 3
     assert bodies(jobs) == ["j"]
-    assert bodies(client.queue("mail")) == ["m", "n"]
+    assert bodies(client.queue("jobs--mail")) == ["m", "n"]
 
 
 def test_a_delay_counts_from_the_publication(
@@ -191,8 +191,8 @@ def test_a_chunk_that_is_there_is_not_stored_again(client: spoolrack.Client, job
     again = client.staging.stage("s", 5, "jobs", ["a", Outgoing(body=b"b", attributes={"n": b"v"})])
     assert (first.message_count, first.duplicate) == (2, False)
     assert (again.message_count, again.duplicate, again.expires_at) == (2, True, first.expires_at)
-    client.create_queue("mail")
-    for queue, messages in (("jobs", ["quite", "another"]), ("mail", ["a", "b"])):
+    client.create_queue("jobs--mail")
+    for queue, messages in (("jobs", ["quite", "another"]), ("jobs--mail", ["a", "b"])):
         with pytest.raises(ChunkDiffers):
             client.staging.stage("s", 5, queue, messages)
     assert client.staging.publish("me", 0, ["s"]).message_count == 2
@@ -220,13 +220,13 @@ def test_nothing_is_published_if_a_stage_is_missing(client: spoolrack.Client, jo
 
 
 def test_nothing_is_published_if_it_does_not_fit(client: spoolrack.Client, jobs: Queue) -> None:
-    client.create_queue("small", max_messages=1)
+    client.create_queue("jobs--small", max_messages=1)
     batch = client.batch(timeout=0.5)
     with pytest.raises(QueueFull):
-        fill_all(batch, [("jobs", "a"), ("small", "b"), ("small", "c")])
+        fill_all(batch, [("jobs", "a"), ("jobs--small", "b"), ("jobs--small", "c")])
     assert batch.published is None
     assert jobs.receive() == []
-    assert client.queue("small").receive() == []
+    assert client.queue("jobs--small").receive() == []
     assert list(client.staging.list()) == []
 
 
@@ -280,10 +280,10 @@ def test_a_batch_that_outlives_its_stage_is_not_published_in_part(
 
 
 def test_the_stages_are_listed(client: spoolrack.Client, jobs: Queue, world: World) -> None:
-    client.create_queue("mail")
+    client.create_queue("jobs--mail")
     client.staging.stage("b", 0, "jobs", ["x"], time_to_live=60)
     made = client.staging.stage("a", 0, "jobs", ["x", "y"])
-    client.staging.stage("a", 3, "mail", ["z"])
+    client.staging.stage("a", 3, "jobs--mail", ["z"])
     for number in range(120):
         client.staging.stage(f"more{number:03}", 0, "jobs", ["x"])
     stages = list(client.staging.list())
@@ -292,7 +292,7 @@ def test_the_stages_are_listed(client: spoolrack.Client, jobs: Queue, world: Wor
         "b",
         *(f"more{number:03}" for number in range(120)),
     ]
-    assert (stages[0].chunk_count, stages[0].message_counts) == (2, {"jobs": 2, "mail": 1})
+    assert (stages[0].chunk_count, stages[0].message_counts) == (2, {"jobs": 2, "jobs--mail": 1})
     assert stages[0].expires_at == made.expires_at
     assert (stages[0].expires_at - stages[1].expires_at).total_seconds() == DAY - 60
 

@@ -270,10 +270,10 @@ def test_a_reservation_of_one_queue_is_no_answer_for_another(
     client: spoolrack.Client, five: Queue
 ) -> None:
     five.reserve("s", 0, max_messages=2)
-    client.create_queue("mail")
-    client.queue("mail").send("m")
+    client.create_queue("jobs--mail")
+    client.queue("jobs--mail").send("m")
     with pytest.raises(NameTaken):
-        client.queue("mail").reserve("s", 0)
+        client.queue("jobs--mail").reserve("s", 0)
     assert texts(client, 0) == "ab"
 
 

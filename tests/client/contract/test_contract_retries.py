@@ -25,14 +25,14 @@ def made(client: Client, name: str, **settings: Any) -> Queue:
 @pytest.fixture
 def worn(client: Client) -> Queue:
     """A queue whose messages die after three receives."""
-    client.create_queue("dead")
-    return made(client, "worn", max_receives=3, dead_letter_queue="dead")
+    client.create_queue("jobs--dead")
+    return made(client, "jobs--worn", max_receives=3, dead_letter_queue="jobs--dead")
 
 
 def record_of(client: Client, count: int = 1) -> spoolrack.DeadLetterRecord:
     """Return how the one dead letter came to be one."""
-    until(lambda: len(list(client.queue("dead").peek())) == count)
-    letter, *_ = client.queue("dead").peek()
+    until(lambda: len(list(client.queue("jobs--dead").peek())) == count)
+    letter, *_ = client.queue("jobs--dead").peek()
     return letter.dead_letter_records[-1]
 
 
@@ -42,7 +42,7 @@ def test_a_rejected_message_is_a_dead_letter_with_its_reason(client: Client, wor
     message.reject("no customer: ü")
     record = record_of(client)
     assert (record.source_queue, record.reason, record.explanation, record.receive_count) == (
-        "worn",
+        "jobs--worn",
         "rejected",
         "no customer: ü",
         1,
@@ -59,7 +59,7 @@ def test_many_are_rejected_each_with_a_result(client: Client, worn: Queue) -> No
     results = worn.reject_many([a, b, c.receipt], "broken")
     assert [result.ok for result in results] == [True, False, True]
     assert isinstance(results[1].error, StaleReceipt)
-    until(lambda: sorted(each.text for each in client.queue("dead").peek()) == ["a", "c"])
+    until(lambda: sorted(each.text for each in client.queue("jobs--dead").peek()) == ["a", "c"])
 
 
 def test_a_queue_without_dead_letters_refuses_a_rejection(jobs: Queue) -> None:
@@ -95,7 +95,7 @@ def test_a_release_without_a_delay_of_its_own_takes_the_queues_back_off(
     world: World, client: Client
 ) -> None:
     jobs = made(
-        client, "slow", backoff_initial=10, backoff_factor=3, backoff_maximum=60, backoff_jitter=0
+        client, "jobs--slow", backoff_initial=10, backoff_factor=3, backoff_maximum=60, backoff_jitter=0
     )
     jobs.send("a")
     for delay in (10, 30, 60, 60):
@@ -109,7 +109,7 @@ def test_a_release_without_a_delay_of_its_own_takes_the_queues_back_off(
 def test_an_expired_lease_is_followed_by_the_back_off_where_the_queue_says_so(
     world: World, client: Client
 ) -> None:
-    jobs = made(client, "slow", backoff_initial=10, backoff_jitter=0, backoff_at="lease_end")
+    jobs = made(client, "jobs--slow", backoff_initial=10, backoff_jitter=0, backoff_at="lease_end")
     jobs.send("a")
     jobs.receive(visibility_timeout=5)
     world.advance(5)
@@ -138,8 +138,8 @@ def test_a_block_whose_rejection_is_refused_says_so_and_ends_as_a_failure(jobs: 
 
 
 def test_a_block_that_fails_for_the_last_time_tells_its_error(client: Client) -> None:
-    client.create_queue("dead")
-    once = made(client, "once", max_receives=1, dead_letter_queue="dead")
+    client.create_queue("jobs--dead")
+    once = made(client, "jobs--once", max_receives=1, dead_letter_queue="jobs--dead")
     once.send("a")
     (message,) = once.receive()
     with pytest.raises(ZeroDivisionError), message:
@@ -153,8 +153,8 @@ def test_an_error_that_can_not_be_told_is_told_by_its_kind(client: Client) -> No
         def __str__(self) -> str:
             raise ValueError
 
-    client.create_queue("dead")
-    once = made(client, "once", max_receives=1, dead_letter_queue="dead")
+    client.create_queue("jobs--dead")
+    once = made(client, "jobs--once", max_receives=1, dead_letter_queue="jobs--dead")
     once.send("a")
     (message,) = once.receive()
     with pytest.raises(Untold), message:
@@ -188,7 +188,7 @@ def test_a_handler_that_rejects_is_not_called_again_and_reports_no_error(
         seen.append(message.text)
         raise Reject("no customer")
 
-    errors = work(worn, handler, lambda: len(list(client.queue("dead").peek())) == 1)
+    errors = work(worn, handler, lambda: len(list(client.queue("jobs--dead").peek())) == 1)
     assert (seen, errors) == (["a"], [])
     assert record_of(client).explanation == "no customer"
 
@@ -219,9 +219,9 @@ def test_a_retry_that_does_not_count_is_tried_for_ever(world: World, worn: Queue
 
 
 async def test_so_it_is_in_tasks(aio_client: aio.Client) -> None:
-    await aio_client.create_queue("dead")
-    await aio_client.create_queue("worn", max_receives=3, dead_letter_queue="dead")
-    queue = aio_client.queue("worn")
+    await aio_client.create_queue("jobs--dead")
+    await aio_client.create_queue("jobs--worn", max_receives=3, dead_letter_queue="jobs--dead")
+    queue = aio_client.queue("jobs--worn")
     await queue.send_many(["a", "b", "c", "d"])
     a, b, c, d = await queue.receive(4)
     await a.reject("one")
@@ -231,7 +231,7 @@ async def test_so_it_is_in_tasks(aio_client: aio.Client) -> None:
         raise Reject("four")
 
     async def explanations() -> list[str]:
-        found = aio_client.queue("dead").peek()
+        found = aio_client.queue("jobs--dead").peek()
         return sorted([each.dead_letter_records[-1].explanation async for each in found])
 
     while len(found := await explanations()) < 4:

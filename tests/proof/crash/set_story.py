@@ -545,7 +545,9 @@ class SetStory(Story):
 
     def _take_of_set(self, request: Any, outcome: object) -> None:
         if isinstance(request, CommitReservations):
-            if not isinstance(outcome, ReservationNotFound):
+            if isinstance(outcome, ReservationCommitted):
+                self._require_unknown(request)
+            elif not isinstance(outcome, ReservationNotFound):
                 self._committed(request, outcome)
             elif self._fate((request.stream, request.last_sequence_number)) is not None:
                 raise Broken(f"{request} is refused, and its set is there")
@@ -572,6 +574,13 @@ class SetStory(Story):
             self._expect(key, outcome, Reservation)
             assert isinstance(outcome, Reservation)
             self._become_set(known[1], ("held", outcome.expires_at, known[1].now[2]))
+
+    def _require_unknown(self, request: CommitReservations) -> None:
+        """Require that a commit which is refused as one of before is no repetition."""
+        stream, number = request.stream, request.last_sequence_number
+        is_done = any(fate.now == DONE for fate in self.sets.values() if fate.key == (stream, number))
+        if is_done or number >= self.marked[stream][-1][1]:
+            raise Broken(f"{request} is refused, and was committed before")
 
     def _expect(self, key: Key, outcome: object, wanted: type[Any]) -> None:
         if not isinstance(outcome, wanted):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-FORMAT: Final = b"spoolrack 3\n"
+FORMATS: Final = (b"spoolrack 3\n", b"spoolrack 3 several hosts\n")
 FOLDERS: Final = (
     *("config", "owners", "new", "queues", "delay", "remove", "quarantine", "staged", "published"),
     *("reserved", "redrives", "keys", "archive", "bodies", "dead_letters"),
@@ -531,13 +531,30 @@ class Queue:
     version: int
 
 
+def shard_of(queue: str, count: int) -> int:
+    """Return the shard that a queue belongs to."""
+    tag = re.sub(r"\.fifo$", "", re.sub("--.*", "", queue))
+    return (crc32(tag.encode()) >> 16 & 0x7FFF) % count
+
+
+def _shard_in(file: Path) -> tuple[int, int] | None:
+    if not file.exists():
+        return None
+    match = re.fullmatch(rb"(0|[1-9][0-9]*)/([1-9][0-9]*)\n", file.read_bytes())
+    if match is None or int(match[1]) >= int(match[2]):
+        raise ValueError(f"{file} names no shard")
+    return int(match[1]), int(match[2])
+
+
 class Root:
     """A root that no process changes, as a start finds it."""
 
     def __init__(self, path: Path) -> None:
-        if (path / "FORMAT").read_bytes() != FORMAT:
+        if (path / "FORMAT").read_bytes() not in FORMATS:
             raise ValueError(f"{path} is no root of format 3")
         self.path = path
+        self.shard = _shard_in(path / "SHARD")
+        """Its number, and how many there are; None: it is no shard."""
         self.foreign: list[str] = []
         """Paths in the folders of messages that are no names."""
         self.batches = batches_of(list(self._names()))

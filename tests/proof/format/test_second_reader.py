@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,7 @@ from spoolrack_store.archive_reader import ArchivedMessage, read_archive
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import LAST_MOMENT, SECOND, Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
+from spoolrack_store.model.errors import WrongShard
 from spoolrack_store.model.operations import (
     CreateQueue,
     Message,
@@ -26,6 +28,7 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.shards import Shard
 from spoolrack_store.store import Store
 
 from tests import CHECKOUT
@@ -225,6 +228,22 @@ def test_a_deduplication_id_is_taken_until_the_window_is_over(tmp_path: Path) ->
     clock.advance(1)
     assert Root(tmp_path).first_sent("q", "order", clock.wall()) is None
     assert opened.do(send).results != [first]
+
+
+def test_a_root_says_which_shard_it_is_and_has_its_queues_alone(tmp_path: Path) -> None:
+    shard, names = Shard(3, 8), [f"queue-{number}" for number in range(40)]
+    with Store.open(tmp_path, shard=shard) as store:
+        for name in names:
+            with suppress(WrongShard):
+                store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
+    root = Root(tmp_path)
+    assert root.shard == (3, 8)
+    assert sorted(root.queues) == sorted(name for name in names if second_reader.shard_of(name, 8) == 3)
+    (tmp_path / "SHARD").unlink()
+    assert Root(tmp_path).shard is None
+    for vector in json.loads((CHECKOUT / "tests/vectors/shards.json").read_text())["vectors"]:
+        for count, number in vector["shards"].items():
+            assert second_reader.shard_of(vector["queue"], int(count)) == number
 
 
 def test_the_second_reader_imports_nothing_of_the_store() -> None:

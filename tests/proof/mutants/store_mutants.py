@@ -37,6 +37,7 @@ _REDRIVES: Final = "tests/store/test_redrive_promises.py"
 _REQUESTS: Final = "tests/store/test_store_requests.py"
 _SCHEDULES: Final = "tests/store/test_schedule_promises.py"
 _IDENTITY: Final = "tests/store/test_root_identity.py"
+_SHARDS: Final = "tests/store/test_shards.py"
 _STRAYS: Final = "tests/store/test_strays.py"
 _SETS: Final = "tests/store/test_sets_reserved.py"
 _WALKS: Final = "tests/store/test_bounded_walks.py"
@@ -908,6 +909,36 @@ STORE_MUTANTS: Final = (
         caught_by=(_SETS,),
     ),
     Mutant(
+        name="a-name-of-another-shard-is-taken",
+        breaks="a queue that belongs to another shard is made on none but that one",
+        edits=edit("engine/catalog.py:Catalog.require_here", "self._shard.require(name)", "pass"),
+        caught_by=(_SHARDS,),
+    ),
+    Mutant(
+        name="a-dead-letter-queue-is-on-another-shard",
+        breaks="dead letters stay on the shard of their queue",
+        edits=edit("engine/catalog.py:Catalog.broken_rule", "shard.has(other)", "True"),
+        caught_by=(_SHARDS,),
+    ),
+    Mutant(
+        name="a-root-is-served-as-another-shard",
+        breaks="a root is never served as another shard than it was made as",
+        edits=edit("files/root.py:_keep_shard", "wanted not in (None, found)", "False"),
+        caught_by=(_SHARDS,),
+    ),
+    Mutant(
+        name="a-shard-is-not-durable",
+        breaks="a root that has served as a shard is one after a power cut",
+        edits=edit("files/root.py:_keep_shard", '_sync(lambda: disk.sync_folder("."))', "pass"),
+        caught_by=(_SHARDS,),
+    ),
+    Mutant(
+        name="a-root-with-queues-of-others-becomes-a-shard",
+        breaks="a shard has no queue that belongs elsewhere",
+        edits=edit("files/root.py:_require_empty_of_others", "if others:", "if False:"),
+        caught_by=(_SHARDS,),
+    ),
+    Mutant(
         name="a-commit-that-strays-below-a-stream-is-a-success",
         breaks="a reader of another root's set is never told that its messages are deleted",
         edits=edit(
@@ -1018,8 +1049,8 @@ STORE_MUTANTS: Final = (
         breaks="a set of a strict queue is leased at once: its groups are blocked from then on",
         edits=edit(
             "engine/reserver.py:Reserver._lease_slice",
-            'left if queue.settings.group_order == "strict" else',
-            "",
+            "PORTION if is_only else max",
+            "max",
         ),
         caught_by=(_SETS_SLICED,),
     ),

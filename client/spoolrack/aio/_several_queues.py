@@ -1,0 +1,435 @@
+"""Messages of several queues, or of all whose names match a pattern, as one stream.
+
+Each queue has a stream of its own, on its shard. Credits: all of them share one budget of messages in
+flight. A queue without messages has one credit, so that its first message can come; the others share
+the rest evenly, and get what is free. What can fail: a stream. One that is away is opened again, and
+the others go on. A queue of a pattern that is deleted is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import translate
+from functools import partial
+from typing import Any, Final, Literal
+
+from .. import _arguments as arguments
+from .._acks import Ack
+from .._message_base import MessageFacts
+from .._runtime import Signal, Started
+from .._stream import EnvelopeStream
+from .._values import Envelope, Seconds
+from ..errors import (
+    ClientClosed,
+    InvalidRequest,
+    QueueBeingDeleted,
+    QueueNotFound,
+    SpoolrackError,
+    Timeout,
+    Unreachable,
+)
+from ._pagination import items
+
+log = logging.getLogger("spoolrack")
+
+LOOK_EVERY: Final = 5.0
+"""Seconds between two looks for queues that match a pattern."""
+LONGEST_LEASE: Final = 43_200.0
+Order = Literal["fair", "strict"]
+_PATTERN: Final = re.compile(r"[*?\[]")
+
+
+class QueuePattern:
+    """A glob pattern of names. Only one with `--` in it matches a name with `--`: `jobs-*` has no
+    dead-letter queues."""
+
+    def __init__(self, pattern: str) -> None:
+        self.prefix = _PATTERN.split(pattern, maxsplit=1)[0]
+        self._is_plain = "--" not in pattern
+        self._expression = re.compile(translate(pattern))
+
+    def matches(self, name: str) -> bool:
+        return not (self._is_plain and "--" in name) and self._expression.match(name) is not None
+
+
+@dataclass(eq=False, slots=True)
+class _Member:
+    """A queue with its stream, and the messages of it that were handed out and have not ended."""
+
+    rank: tuple[int, str]
+    """Its place in the order."""
+    queue: Any
+    """Its handle."""
+    stream: EnvelopeStream
+    limit: int = 1
+    handed_out: dict[str, tuple[MessageFacts, float]] = field(default_factory=dict)
+    """By receipt, with the moment at which the lease is over if it isn't extended."""
+
+
+class SeveralQueues:
+    """What a stream or a worker has in place of its one queue."""
+
+    def __init__(
+        self,
+        handle_of: Callable[[str], Any],
+        context: Any,
+        queues: Any,
+        order: Order,
+    ) -> None:
+        if order not in ("fair", "strict"):
+            raise InvalidRequest(f"order can't be {order!r}: it must be 'fair' or 'strict'.")
+        one = isinstance(queues, str) or hasattr(queues, "_lease_batches")
+        several: Any = [queues] if one else queues
+        self.names = [
+            arguments.queue_name(each) for each in arguments.some("queues", several, "names or queues")
+        ]
+        if not self.names:
+            raise InvalidRequest("queues can't be empty: name a queue, or a pattern.")
+        self.patterns = [QueuePattern(each) if _PATTERN.search(each) else None for each in self.names]
+        self.name = ", ".join(self.names)
+        self.is_strict = order == "strict"
+        self.handle_of = handle_of
+        self._context = context
+        self._core: SeveralStreams | None = None
+
+    def _envelopes(self, **options: Any) -> SeveralStreams:
+        self._core = SeveralStreams(self, self._context, **options)
+        return self._core
+
+    def _message_type(self, envelope: Envelope, *_: object) -> Any:
+        """Return the message that the stream has made of an envelope."""
+        assert self._core is not None
+        return self._core.message_of(envelope)
+
+
+class SeveralStreams:
+    """`EnvelopeStream` over several queues."""
+
+    def __init__(
+        self,
+        queues: SeveralQueues,
+        context: Any,
+        *,
+        max_in_flight: int = 100,
+        visibility_timeout: Seconds | None = None,
+        timeout: Seconds | None = None,
+        concurrency: int | None = None,
+        until_dropped: bool = False,
+    ) -> None:
+        self._queues = queues
+        self._context = context
+        self._runtime = context.runtime
+        most = arguments.MAX_IN_FLIGHT
+        self._budget = arguments.integer("max_in_flight", max_in_flight, 1, most)
+        self._timeout = context.timeout_of(timeout)
+        self._until_dropped = until_dropped
+        self._options: dict[str, Any] = {
+            "visibility_timeout": arguments.optional_span(
+                "visibility_timeout", visibility_timeout, is_positive=True
+            ),
+            "timeout": timeout,
+            "concurrency": concurrency,
+            "until_dropped": until_dropped,
+            "on_arrival": self._wake,
+        }
+        self._lock = self._runtime.lock()
+        self._members: list[_Member] = []
+        """In their order. Replaced, never changed."""
+        self._gone: list[_Member] = []
+        """Those whose streams have ended, and of which messages may still be with the program."""
+        self._owners: dict[str, _Member] = {}
+        """By receipt, of messages that were handed out."""
+        self._turn: tuple[int, str] | None = None
+        """Of fair order: the queue that had its turn last."""
+        self._waiting: list[Signal] = []
+        self._closing: Signal = self._runtime.signal()
+        self._failure: SpoolrackError | None = None
+        self._is_started = False
+        self._watcher: Started | None = None
+        self.acks = _AcksOfOwners(self)
+
+    async def next(self) -> Envelope | None:
+        """Return the next message; None once the stream is closed."""
+        found = await self.receive(1, None)
+        return found[0] if found else None
+
+    async def receive(self, max_messages: int, wait: Seconds | None) -> list[Envelope]:
+        """Return messages that have arrived, as `EnvelopeStream.receive`: of one queue at a time."""
+        arguments.integer("max_messages", max_messages, 1)
+        waits = arguments.optional_span("wait", wait)
+        until = None if waits is None else self._runtime.monotonic() + waits
+        self._context.check_process()
+        self._start()
+        while not self._closing.is_set():
+            signal = self._runtime.signal()
+            with self._lock:
+                # Before the look: an arrival after it is not missed.
+                self._waiting.append(signal)
+            try:
+                found = await self._take(max_messages)
+                if found:
+                    return found
+                if self._failure is not None:
+                    raise copy.copy(self._failure)
+                left = None if until is None else until - self._runtime.monotonic()
+                if left is not None and left <= 0:
+                    break
+                self._share_credits()  # Messages have ended since.
+                await signal.wait(left)
+            finally:
+                with self._lock, contextlib.suppress(ValueError):
+                    self._waiting.remove(signal)
+        return []
+
+    async def _take(self, most: int) -> list[Envelope]:
+        for member in self._in_turn():
+            if not member.stream.has_news:
+                continue
+            try:
+                found = await member.stream.receive(most, 0)
+            except SpoolrackError as error:
+                self._replace(member, error)
+                continue
+            if found:
+                self._turn = member.rank
+                self._hand_out(member, found)
+                return found
+        return []
+
+    def _in_turn(self) -> Sequence[_Member]:
+        members = self._members
+        if self._queues.is_strict or self._turn is None:
+            return members
+        later = [member for member in members if member.rank > self._turn]
+        return [*later, *members[: len(members) - len(later)]]
+
+    def _hand_out(self, member: _Member, envelopes: Sequence[Envelope]) -> None:
+        now = self._runtime.monotonic()
+        lease = self._options["visibility_timeout"]
+        for envelope in envelopes:
+            until = now + (lease or envelope.visibility_timeout or LONGEST_LEASE)
+            message = member.queue._message_type(envelope, member.queue, member.stream.acks)
+            with self._lock:
+                self._owners[envelope.receipt] = member
+                member.handed_out[envelope.receipt] = (message, until)
+        self._share_credits()
+        # Now that a message has begun it can be told, also if it was decided before.
+        member.stream.limit(member.limit)
+
+    def message_of(self, envelope: Envelope) -> MessageFacts:
+        return self._owners[envelope.receipt].handed_out[envelope.receipt][0]
+
+    def owner_of(self, receipt: str) -> _Member | None:
+        return self._owners.get(receipt)
+
+    def drop_lease(self, envelope: Envelope) -> None:
+        """Stop extending the lease of a message that was delivered."""
+        with self._lock:
+            member = self._owners.pop(envelope.receipt, None)
+            if member is not None:
+                member.handed_out.pop(envelope.receipt, None)
+        if member is not None:
+            member.stream.drop_lease(envelope)
+
+    def _share_credits(self) -> None:
+        """Tell each stream how many messages it may hold, by what each holds now."""
+        now = self._runtime.monotonic()
+        with self._lock:
+            members = self._members
+            for member in (*members, *self._gone):
+                for receipt, (message, until) in list(member.handed_out.items()):
+                    if message._finished or (until <= now and not self._until_dropped):
+                        del member.handed_out[receipt]
+                        self._owners.pop(receipt, None)
+            limits = shares(
+                self._budget, [each.stream.waiting + len(each.handed_out) for each in members]
+            )
+            changed = [(m, new) for m, new in zip(members, limits, strict=True) if m.limit != new]
+            for member, new in changed:
+                member.limit = new
+        # Those that get less first, so that all together are not more for long.
+        for member, new in sorted(changed, key=lambda change: change[1]):
+            member.stream.limit(new)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._is_started:
+                return
+            self._context.check()
+            self._is_started = True
+            self._context.open.add(self)
+        names = [
+            (number, name)
+            for number, name in enumerate(self._queues.names)
+            if self._queues.patterns[number] is None
+        ]
+        self._set_members(names)
+        if any(self._queues.patterns):
+            self._watcher = self._runtime.start(self._watch(names), "spoolrack-patterns")
+
+    def _set_members(self, ranks: Iterable[tuple[int, str]]) -> None:
+        """Have these queues and no others; a name counts where it is first."""
+        wanted: dict[str, tuple[int, str]] = {}
+        for rank in sorted(ranks):
+            wanted.setdefault(rank[1], rank)
+        with self._lock:
+            if self._closing.is_set():
+                return
+            there = {member.rank: member for member in self._members}
+            members = [there.get(rank) or self._member(rank) for rank in sorted(wanted.values())]
+            gone = [each for each in self._members if each not in members]
+            self._members = members
+            self._gone = [each for each in self._gone if each.handed_out or each.stream.acks.pending]
+            self._gone += gone
+        for member in members:
+            member.stream.start()
+        for member in gone:
+            member.stream.abandon_now()
+        self._share_credits()
+
+    def _member(self, rank: tuple[int, str]) -> _Member:
+        queue = self._queues.handle_of(rank[1])
+        stream = queue._envelopes(max_in_flight=1, is_one_of_several=True, **self._options)
+        return _Member(rank, queue, stream)
+
+    def _replace(self, member: _Member, error: SpoolrackError) -> None:
+        """Open the stream of a queue again that has failed; or leave the queue out, or fail."""
+        is_of_pattern = self._queues.patterns[member.rank[0]] is not None
+        with self._lock:
+            others = [each for each in self._members if each is not member]
+            if len(others) == len(self._members):
+                return  # Another caller was here.
+            if isinstance(error, ClientClosed) or self._closing.is_set():
+                return
+            if is_of_pattern and isinstance(error, QueueNotFound | QueueBeingDeleted):
+                self._members = others
+                self._gone.append(member)
+                return
+            goes_on = is_of_pattern or any(each.stream.ever_connected for each in others)
+            if not isinstance(error, Timeout | Unreachable) or not goes_on:
+                self._failure = error
+                return
+            log.warning("the stream of %s is opened again: %s", member.queue.name, error)
+            again = self._member(member.rank)
+            self._gone.append(member)
+            self._members = [again if each is member else each for each in self._members]
+        again.stream.start()
+
+    async def _watch(self, named: Sequence[tuple[int, str]]) -> None:
+        """Look for queues that match, until the stream is closed."""
+        is_first, was_whole = True, True
+        while not self._closing.is_set():
+            found = {*named}
+            try:
+                await self._look(found)
+            except SpoolrackError as error:
+                if is_first and len(found) == len(named) and not isinstance(error, ClientClosed):
+                    self._failure = error
+                    self._wake()
+                    return
+                if was_whole:
+                    log.warning("queues that match %s may be missing: %s", self._queues.name, error)
+                was_whole = False
+                # Those that weren't listed may be there all the same.
+                found |= {member.rank for member in self._members}
+            except Exception:
+                log.exception("queues that match %s are looked for no more", self._queues.name)
+                raise
+            else:
+                was_whole = True
+            self._set_members(found)
+            self._wake()
+            is_first = False
+            await self._closing.wait(LOOK_EVERY)
+
+    async def _look(self, found: set[tuple[int, str]]) -> None:
+        """Add the queues that match."""
+        list_queues = self._context.transport.list_queues
+        for number, pattern in enumerate(self._queues.patterns):
+            if pattern is not None:
+                fetch = partial(list_queues, prefix=pattern.prefix)
+                async for queue in items(self._context, fetch, min(self._timeout, LOOK_EVERY)):
+                    if pattern.matches(queue.name):
+                        found.add((number, queue.name))
+
+    def _wake(self) -> None:
+        """Let all waiting callers look again. From any thread."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
+        for signal in waiting:
+            signal.set()
+
+    async def close(self) -> None:
+        """End all streams, and release the messages that wait in them. Idempotent."""
+        self.abandon_now()
+        for member in (*self._members, *self._gone):
+            await member.stream.close()
+        self._context.open.discard(self)
+
+    async def close_acks(self) -> None:
+        for member in (*self._members, *self._gone):
+            await member.stream.acks.close()
+
+    def stop_extending(self) -> None:
+        """Stop extending all leases."""
+        for member in (*self._members, *self._gone):
+            member.stream.stop_extending()
+
+    def abandon(self) -> None:
+        """Close without waiting, from a finalizer."""
+        if self._is_started and not self._closing.is_set() and not self._context.closed:
+            self._runtime.soon(self.abandon_now)
+
+    def abandon_now(self) -> None:
+        """Close without waiting."""
+        with self._lock:
+            self._closing.set()
+        for member in self._members:
+            member.stream.abandon_now()
+        self._wake()
+
+    def describe(self) -> str:
+        return f"of {self._queues.name}{', closed' if self._closing.is_set() else ''}"
+
+
+class _AcksOfOwners:
+    """The acks of several streams: each goes to the stream of its message."""
+
+    def __init__(self, streams: SeveralStreams) -> None:
+        self._streams = streams
+
+    def add(self, ack: Ack) -> None:
+        member = self._streams.owner_of(ack.receipt)
+        if member is None:
+            raise InvalidRequest("The stream has no such message: delete it by its queue.")
+        member.stream.acks.add(ack)
+
+    async def close(self) -> None:
+        await self._streams.close_acks()
+
+
+def shares(budget: int, held: Sequence[int]) -> list[int]:
+    """Return the credits of each queue, by the messages that each holds.
+
+    One is for each queue that holds none. The rest is shared evenly by those that hold some; one that
+    holds less than its share gets as much more as is free.
+    """
+    busy = sum(map(bool, held))
+    spare = max(0, budget - (len(held) - busy) - sum(held))
+    share = max(1, (budget - (len(held) - busy)) // busy) if busy else 1
+    return list(_shares(held, share, spare))
+
+
+def _shares(held: Sequence[int], share: int, spare: int) -> Iterator[int]:
+    for each in held:
+        if not each:
+            yield 1
+            continue
+        more = min(max(0, share - each), spare)
+        spare -= more
+        yield max(1, min(each, share) + more)

@@ -1,0 +1,77 @@
+{{/* Shards: servers that share the queues by their names. Number N is the pod N of the StatefulSet. */}}
+
+{{- define "spoolrack.hasShards" -}}
+{{- if gt (int .Values.shards) 1 -}}true{{- end -}}
+{{- end -}}
+
+{{/* The name of a server's pod, to clients in the cluster. Call with (dict "root" $ "number" 0). */}}
+{{- define "spoolrack.podHost" -}}
+{{- $full := include "spoolrack.fullname" .root -}}
+{{- printf "%s-%d.%s-headless.%s.svc" $full (int .number) $full .root.Release.Namespace -}}
+{{- end -}}
+
+{{/* The URL by which clients in the cluster reach the queues: the addresses of all shards, in order. */}}
+{{- define "spoolrack.url" -}}
+{{- $scheme := ternary "grpcs" "grpc" (eq (include "spoolrack.hasTls" .) "true") -}}
+{{- if include "spoolrack.hasShards" . -}}
+{{- $addresses := list -}}
+{{- range $number := until (int .Values.shards) -}}
+{{- $addresses = append $addresses (printf "%s:50051" (include "spoolrack.podHost" (dict "root" $ "number" $number))) -}}
+{{- end -}}
+{{- printf "%s://%s" $scheme (join "," $addresses) -}}
+{{- else -}}
+{{- printf "%s://%s:%d" $scheme (include "spoolrack.host" .) (int .Values.service.grpcPort) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The names of the claims, one for each server, between commas. The StatefulSet knows those of shards by these names. */}}
+{{- define "spoolrack.claims" -}}
+{{- if include "spoolrack.hasShards" . -}}
+{{- $names := list -}}
+{{- range $number := until (int .Values.shards) -}}
+{{- $names = append $names (printf "messages-%s-%d" (include "spoolrack.fullname" $) $number) -}}
+{{- end -}}
+{{- join "," $names -}}
+{{- else -}}
+{{- include "spoolrack.claimName" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Refuses another number of shards than that of the claims in the cluster: a queue's name says its shard by that
+number. Without a cluster nothing is looked up, and each server refuses to start as another shard than its root.
+*/}}
+{{- define "spoolrack.checkShards" -}}
+{{- $full := include "spoolrack.fullname" . -}}
+{{- $wanted := int .Values.shards -}}
+{{- range $name := list $full (printf "messages-%s-0" $full) -}}
+{{- $claim := lookup "v1" "PersistentVolumeClaim" $.Release.Namespace $name -}}
+{{- if $claim -}}
+{{- $annotations := default dict $claim.metadata.annotations -}}
+{{- $made := int (default "1" (get $annotations "spoolrack/shards")) -}}
+{{- if ne $made $wanted -}}
+{{- fail (printf "shards: the values say %d, and the claim %s was made for %d. Queues would be looked for on other servers: the number can't be changed in place. Install another release, and move the queues there by export and import, as docs/how-to/another-number-of-shards.md tells" $wanted $name $made) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if include "spoolrack.hasShards" . -}}
+{{- if semverCompare "<1.28.0-0" .Capabilities.KubeVersion.Version -}}
+{{- fail (printf "shards: pods learn their number by a label that Kubernetes sets from 1.28 on, and this cluster has %s" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- range $queue, $settings := .Values.queues -}}
+{{- with $settings -}}
+{{- if .deadLetterQueue -}}
+{{- $tag := include "spoolrack.tag" $queue -}}
+{{- if ne $tag (include "spoolrack.tag" .deadLetterQueue) -}}
+{{- fail (printf "queues.%s: its deadLetterQueue %s may be on another shard. Queues with one beginning up to \"--\" are on one: call it %s--%s" $queue .deadLetterQueue $tag (.deadLetterQueue | trimPrefix $tag | trimAll ".-_")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The part of a queue's name that says its shard. */}}
+{{- define "spoolrack.tag" -}}
+{{- first (splitList "--" .) | trimSuffix ".fifo" -}}
+{{- end -}}

@@ -1,0 +1,73 @@
+"""`spoolrack serve --shard`: the root is kept as that shard, and never served as another one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from spoolrack_store.model.shards import Shard
+from spoolrack_store.store import Store
+
+from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.support import STUCK
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    path = tmp_path / "root"
+    Store.open(path, shard=Shard(3, 8)).close()
+    return str(path)
+
+
+def serve(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run a server that must be refused."""
+    return subprocess.run(
+        [*PROGRAM, "serve", *options], capture_output=True, text=True, timeout=STUCK, check=False
+    )
+
+
+@pytest.mark.parametrize("shard", ["8/8", "2", "two of eight"])
+def test_what_is_no_shard_is_refused_with_the_form(shard: str) -> None:
+    done = serve("--shard", shard)
+    assert done.returncode == 2
+    assert "it must be NUMBER/COUNT, such as 2/8" in " ".join(done.stderr.split())
+
+
+def test_another_shard_is_refused_with_the_commands_that_move_its_queues(root: str) -> None:
+    done = serve("--root", root, "--shard", "2/8", "--grpc", "127.0.0.1:0", "--http", "off")
+    assert done.returncode == 73
+    assert "it is shard 3/8, not 2/8" in done.stderr
+    assert f"spoolrack export --root {root} --output FILE QUEUE..." in done.stderr
+    assert "spoolrack import --url ADDRESS,ADDRESS,... FILE" in done.stderr
+
+
+@pytest.mark.parametrize("options", [(), ("--shard", "3/8")])
+def test_what_serve_says_to_type_next_works_on_a_shard(root: str, options: tuple[str, ...]) -> None:
+    process = subprocess.Popen(
+        [*PROGRAM, "serve", "--root", root, "--grpc", "127.0.0.1:0", "--http", "off", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = [process.stdout.readline().strip() for _ in range(5)]
+        assert said[2] == "Shard 3/8"
+        typed = re.sub(r"python[0-9.]*(?= -m)", sys.executable, said[4])
+        ended = subprocess.run(typed, shell=True, capture_output=True, text=True, timeout=STUCK)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.splitlines()[1] == "Hello, world"
+    finally:
+        process.terminate()
+        process.communicate(timeout=STUCK)
+
+
+def test_fsck_and_describe_show_the_shard(offline: Spoolrack, root: str) -> None:
+    assert json.loads(offline("fsck", root, "--json").out)["shard"] == "3/8"
+    assert offline("queues", "create", "jobs", "--root", root).code == 0
+    described = offline("queues", "describe", "jobs", "--root", root).out
+    assert "It is on shard 3/8." in described
+    assert json.loads(offline("queues", "show", "jobs", "--json", "--root", root).out)["shard"] == "3/8"

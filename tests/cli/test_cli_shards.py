@@ -1,0 +1,130 @@
+"""The command line over the addresses of several shards: all of them are shown, and one that is away is
+told in a line of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from spoolrack.testing import RunningShards, running_shards
+from spoolrack_server.cli.exit_codes import NOTHING, OK, UNAVAILABLE, USAGE
+from spoolrack_store.model.shards import shard_of
+
+from tests.cli.cli_rig import Result, Spoolrack
+
+OF = {shard: next(f"q{n}" for n in range(100) if shard_of(f"q{n}", 3) == shard) for shard in range(3)}
+"""A queue of each shard."""
+LIVING = sorted([OF[0], OF[2]])
+
+
+@pytest.fixture
+def shards(monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningShards]:
+    with running_shards(3) as shards:
+        monkeypatch.setenv("SPOOLRACK_URL", shards.url.replace("grpc://", ""))
+        with shards.client() as client:
+            for name in OF.values():
+                client.create_queue(name)
+        yield shards
+
+
+def said(result: Result) -> list[str]:
+    """Return the lines of the command: the servers of this process write to the same place."""
+    return [line for line in result.err.splitlines() if line.startswith("spoolrack: ")]
+
+
+def names_in(table: str) -> list[str]:
+    return [line.split()[0] for line in table.splitlines()[1:]]
+
+
+@pytest.mark.parametrize("command", [["queues", "list"], ["top", "--once"]])
+def test_the_queues_of_all_shards_are_listed(
+    shards: RunningShards, offline: Spoolrack, command: list[str]
+) -> None:
+    result = offline(*command)
+    assert (result.code, said(result)) == (OK, [])
+    assert names_in(result.out) == sorted(OF.values())
+
+
+@pytest.mark.parametrize("command", [["queues", "list"], ["top", "--once"]])
+def test_a_shard_that_is_away_has_a_line_and_the_exit_code_says_so(
+    shards: RunningShards, offline: Spoolrack, command: list[str]
+) -> None:
+    shards.servers[1].stop()
+    result = offline(*command)
+    assert result.code == UNAVAILABLE
+    assert names_in(result.out) == LIVING
+    (line,) = said(result)
+    assert line.startswith(f"spoolrack: Shard 1/3 at {shards.servers[1].url} has been away for ")
+    shards.servers[0].stop()
+    two = offline("queues", "list", "--json")
+    assert two.code == UNAVAILABLE
+    assert [json.loads(line)["name"] for line in two.out.splitlines()] == [OF[2]]
+    assert [line.split(" at ")[0] for line in said(two)] == [
+        "spoolrack: Shard 0/3",
+        "spoolrack: Shard 1/3",
+    ]
+
+
+def test_a_declaration_reaches_the_other_shards_of_one_that_is_away(
+    shards: RunningShards, offline: Spoolrack, tmp_path: Path
+) -> None:
+    file = tmp_path / "queues.json"
+    file.write_text(
+        json.dumps({name: {"max_messages": 7} for name in (*OF.values(), f"{OF[1]}--dead")})
+    )
+    shards.servers[1].stop()
+    result = offline("queues", "apply", "--timeout", "1s", str(file))
+    assert result.code == UNAVAILABLE
+    told = dict(line.removeprefix("spoolrack: ").split(": ", 1) for line in said(result))
+    assert {name: told[name].split()[0] for name in told} == {
+        **dict.fromkeys(LIVING, "set"),
+        **dict.fromkeys((OF[1], f"{OF[1]}--dead"), "left"),
+    }
+
+
+def test_a_queue_is_described_and_used_wherever_it_is(
+    shards: RunningShards, offline: Spoolrack
+) -> None:
+    for name in OF.values():
+        assert offline("send", name, "hello").code == OK
+        assert "1" in offline("queues", "describe", name).out
+        assert offline("receive", name, "--delete").out == "hello"
+
+
+@pytest.mark.parametrize("how", [["--delete"], ["--exec", "cat; echo"]])
+def test_a_receive_that_follows_takes_several_queues_and_patterns(
+    shards: RunningShards, offline: Spoolrack, how: list[str]
+) -> None:
+    with shards.client() as client:
+        for name in OF.values():
+            client.queue(name).send_many([f"{name} {number}" for number in range(3)])
+        result = offline("receive", OF[0], "q[1-9]*", "q0", "--follow", "--max", "9", *how)
+        assert result.code == OK
+        assert sorted(result.out.split("\n")[:-1]) == sorted(
+            f"{name} {number}" for name in OF.values() for number in range(3)
+        )
+        for name in OF.values():
+            counts = client.queue(name).info().counts
+            assert (counts.ready_count, counts.leased_count) == (0, 0)
+
+
+def test_a_message_that_a_command_fails_on_is_delayed_and_holds_up_no_other(
+    shards: RunningShards, offline: Spoolrack
+) -> None:
+    with shards.client() as client:
+        jobs = client.queue(OF[0])
+        jobs.send_many(["bad", "good"])
+        command = 'test "$(cat)" = good'
+        result = offline("receive", OF[0], OF[1], "--follow", "--max", "2", "--exec", command)
+        assert result.code == NOTHING
+        counts = jobs.info().counts
+        assert (counts.ready_count, counts.leased_count, counts.delayed_count) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("queues", [["a", "b"], ["a*"]])
+def test_several_queues_need_a_receive_that_follows(offline: Spoolrack, queues: list[str]) -> None:
+    result = offline("receive", *queues)
+    assert result.code == USAGE
+    assert "--follow" in result.err

@@ -1,0 +1,158 @@
+"""A release of shards: one StatefulSet, whose pods have numbers, and what says so to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.helm.api_server import cluster_with
+from tests.helm.chart_cases import TOGETHER, Values
+from tests.helm.chart_rig import CASES, Rendered, container, rendered
+from tests.helm.helm_engine import Engine, Refused
+
+Release = Callable[[str], Rendered]
+OK: Values = {"insecure": True}
+OF_SHARDS = [name for name in CASES if "shards" in CASES[name]]
+of_shards = pytest.mark.parametrize("case", OF_SHARDS)
+
+
+def addresses(found: Rendered) -> list[str]:
+    """Return the addresses that the clients of the release are told."""
+    told = {
+        each["value"]
+        for _, pod in found.pods()
+        for each in container(pod).get("env", ())
+        if each["name"] == "SPOOLRACK_URL"
+    }
+    (url,) = told
+    return str(url).partition("://")[2].split(",")
+
+
+@of_shards
+def test_each_pod_serves_the_shard_of_its_number(release: Release, case: str) -> None:
+    found, shards = release(case), CASES[case]["shards"]
+    assert found.arguments["--shard"] == f"$(POD_INDEX)/{shards}"
+    index = next(each for each in found.server["env"] if each["name"] == "POD_INDEX")
+    path = index["valueFrom"]["fieldRef"]["fieldPath"]
+    assert path == "metadata.labels['apps.kubernetes.io/pod-index']"
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name not in OF_SHARDS])
+def test_a_release_of_one_server_is_no_shard(release: Release, case: str) -> None:
+    assert "--shard" not in release(case).arguments
+    assert release(case).one("Service", "-headless")["spec"].get("publishNotReadyAddresses") is None
+
+
+@of_shards
+def test_clients_are_told_the_pods_in_the_order_of_their_numbers(release: Release, case: str) -> None:
+    found, server = release(case), release(case).one("StatefulSet")
+    name, governing = server["metadata"]["name"], server["spec"]["serviceName"]
+    pods = [f"{name}-{n}.{governing}.queues.svc:50051" for n in range(CASES[case]["shards"])]
+    assert addresses(found) == pods
+    assert ",".join(pods) in found.notes
+
+
+@of_shards
+def test_no_service_leads_to_any_server_of_the_release(release: Release, case: str) -> None:
+    (headless,) = release(case).all("Service")
+    assert headless["spec"]["clusterIP"] == "None"
+    # The name of a shard is known while it starts: there is no other server for its queues.
+    assert headless["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_what_is_scraped_from_a_shard_has_its_number_as_a_label(release: Release) -> None:
+    (endpoint,) = release("shards with everything").one("ServiceMonitor")["spec"]["endpoints"]
+    (relabeling,) = [each for each in endpoint["relabelings"] if each.get("targetLabel") == "shard"]
+    label = "apps.kubernetes.io/pod-index"
+    name = label.translate(str.maketrans("./-", "___"))
+    assert relabeling["sourceLabels"] == [f"__meta_kubernetes_pod_label_{name}"]
+
+
+def test_shards_are_spread_over_nodes_unless_told(release: Release, engine: Engine) -> None:
+    found = release("shards")
+    (spread,) = found.pod["topologySpreadConstraints"]
+    assert spread["topologyKey"] == "kubernetes.io/hostname"
+    labels = found.one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
+    mine = [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    told = rendered(engine, OK | {"shards": 2, "topologySpreadConstraints": mine})
+    assert told.pod["topologySpreadConstraints"] == mine
+
+
+def test_the_template_of_claims_is_the_same_whatever_the_values_of_the_claims(engine: Engine) -> None:
+    def templates(**more: object) -> object:
+        found = rendered(engine, OK | {"shards": 2, "persistence": more})
+        return found.one("StatefulSet")["spec"]["volumeClaimTemplates"]
+
+    # Kubernetes refuses a StatefulSet whose template has changed.
+    assert templates() == templates(size="1Ti", keep=False, annotations={"a": "b"})
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"shards": 0}, "'/shards': minimum"),
+        ({"shards": 1025}, "'/shards': maximum"),
+        ({"shards": 2, "persistence": {"existingClaim": "mine"}}, "'/persistence/existingClaim'"),
+        (
+            {"shards": 2, "persistence": {"dataSource": {"name": "x", "kind": "VolumeSnapshot"}}},
+            "'/persistence/dataSource': maxProperties",
+        ),
+        (
+            {"shards": 2, "service": {"type": "LoadBalancer"}},
+            "'/service/type': value must be 'ClusterIP'",
+        ),
+        ({"shards": 2, "ingress": {"enabled": True, "hosts": ["q"]}}, "'/ingress/enabled'"),
+        ({"extraArgs": ["--shard=1/2"]}, "a flag that no value of this chart sets"),
+        (
+            {"shards": 2, "queues": {"a.b": {"maxReceives": 1, "deadLetterQueue": "a.b.failed"}}},
+            "queues.a.b: its deadLetterQueue a.b.failed may be on another shard. Queues with one "
+            'beginning up to "--" are on one: call it a.b--failed',
+        ),
+    ],
+)
+def test_what_shards_can_not_have_is_refused(engine: Engine, values: Values, says: str) -> None:
+    with pytest.raises(Refused) as refused:
+        engine.render(OK | values)
+    assert says in str(refused.value)
+
+
+def test_dead_letter_queues_of_one_server_have_any_name(engine: Engine) -> None:
+    queues = {"jobs": {"maxReceives": 1, "deadLetterQueue": "dead"}}
+    assert rendered(engine, OK | {"queues": queues})
+    assert rendered(engine, OK | {"shards": 4, "queues": TOGETHER})
+
+
+@pytest.mark.parametrize(
+    ("made", "asked"), [(1, 2), (2, 1), (2, 3), (3, 2)], ids=lambda number: f"{number}"
+)
+def test_another_number_of_shards_is_refused_where_the_cluster_has_claims(
+    engine: Engine, made: int, asked: int
+) -> None:
+    claims = rendered(engine, OK | {"shards": made}).all("PersistentVolumeClaim")
+    with cluster_with(claims) as cluster:
+        assert engine.render(OK | {"shards": made}, cluster=cluster)
+        # Another release, and one in another namespace.
+        assert engine.render(OK | {"shards": asked}, name="another", cluster=cluster)
+        assert engine.render(OK | {"shards": asked}, namespace="another", cluster=cluster)
+        with pytest.raises(Refused) as refused:
+            engine.render(OK | {"shards": asked}, cluster=cluster)
+    name = claims[0]["metadata"]["name"]
+    says = f"shards: the values say {asked}, and the claim {name} was made for {made}"
+    assert says in str(refused.value)
+    assert "docs/how-to/another-number-of-shards.md" in str(refused.value)
+
+
+def test_a_cluster_that_gives_pods_no_number_is_refused(engine: Engine) -> None:
+    why = (
+        "pods learn their number by a label that Kubernetes sets from 1.28 on, and this cluster has v1"
+    )
+    for version, asked, is_why in (("v1.27.9", 2, True), ("v1.27.9", 1, False), ("v1.28.0", 2, False)):
+        with cluster_with([], version=version) as cluster:
+            assert (why in engine.try_install(OK | {"shards": asked}, cluster)) is is_why
+
+
+def test_a_claim_of_shards_says_of_how_many(release: Release) -> None:
+    for claim in release("shards").all("PersistentVolumeClaim"):
+        assert claim["metadata"]["annotations"]["spoolrack/shards"] == "2"

@@ -1,0 +1,213 @@
+"""A server that is a shard refuses each call for a queue, or a shard, that it isn't, by every door."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import grpc
+import pytest
+import spoolrack
+from google.protobuf.message import Message
+from spoolrack.errors import WrongShard
+from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1 import redrive_service_pb2 as redrive
+from spoolrack_server.keda import externalscaler_pb2 as keda
+from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
+from spoolrack_server.process.server import Server
+from spoolrack_server.wire import contract
+from spoolrack_store.model.shards import Shard
+from spoolrack_store.store import Store
+
+from tests.access.test_access_grpc import outcome, requests
+from tests.cli.cli_rig import run
+from tests.support.scaler_calls import scaler_calls
+from tests.support.server_rig import Client, connected, refused
+from tests.support.sqs_rig import Sqs
+from tests.support.sqs_rig import refused as refused_by_sqs
+
+ELSEWHERE = "jobs-dead"
+"""On shard 0 of 8; the queue `jobs` is on shard 3."""
+ID = "018bcfe5-6801-7000-8000-0000000000ff"
+UNNAMED = {"ListQueues"}
+"""Methods whose requests can't name a queue."""
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    settings = ServeSettings(root=str(tmp_path / "served"), sqs=(LOOPBACK, 0), shard="3/8")
+    async with Server(settings) as server, connected(server) as client:
+        await client.create("jobs")
+        yield server
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with connected(server) as client:
+        yield client
+
+
+def named(method: str) -> Message:
+    """Return a valid request of a method that names the queue elsewhere."""
+    request = requests(ELSEWHERE)[method]
+    if method == "Delete":
+        request = rpc.DeleteRequest(queue=ELSEWHERE, targets=[rpc.DeleteTarget(id=ID)])
+    if method == "GetMessage":
+        request = rpc.GetMessageRequest(queue=ELSEWHERE, id=ID)
+    if isinstance(request, redrive.GetRedriveRequest | redrive.CancelRedriveRequest):
+        request.id = ID
+    if "queue" in request.DESCRIPTOR.fields_by_name and not request.queue:
+        request.queue = ELSEWHERE
+    return request
+
+
+@pytest.mark.parametrize("method", sorted(contract.METHODS.keys() - UNNAMED))
+async def test_each_method_tells_the_right_shard(client: Client, method: str) -> None:
+    reason, message = await outcome(client, method, named(method))
+    assert reason == "WRONG_SHARD", message
+    assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in message
+
+
+async def test_the_error_has_the_facts_for_a_router(client: Client) -> None:
+    no = await refused(client.stub.GetQueue(rpc.GetQueueRequest(name=ELSEWHERE)))
+    assert no.code is grpc.StatusCode.FAILED_PRECONDITION
+    facts = {"queue": ELSEWHERE, "tag": ELSEWHERE, "shard": "0", "shards": "8", "this": "3"}
+    assert facts.items() <= no.metadata.items()
+    assert no.retry_millis is None
+
+
+@pytest.mark.parametrize("shard", ["3/16", "2/8", "0/8"])
+async def test_a_call_for_another_shard_is_refused_with_the_order_of_addresses(
+    client: Client, shard: str
+) -> None:
+    call = client.stub.ListQueues(rpc.ListQueuesRequest(), metadata=(("x-spoolrack-shard", shard),))
+    no = await refused(call)
+    assert no.reason == "WRONG_SHARD"
+    assert (no.metadata["shard"], no.metadata["shards"]) == tuple(shard.split("/"))
+    assert (no.metadata["this"], no.metadata["queue"]) == ("3", "")
+    assert "needs those of all shards, in the order of their numbers from 0 on" in no.message
+
+
+async def test_a_call_for_this_shard_is_done_and_tells_which_it_is(client: Client) -> None:
+    mine = {"metadata": (("x-spoolrack-shard", "3/8"),)}
+    assert (await client.stub.ListQueues(rpc.ListQueuesRequest(), **mine)).shard == "3/8"
+    assert (await client.stub.GetQueue(rpc.GetQueueRequest(name="jobs"), **mine)).shard == "3/8"
+
+
+@pytest.mark.parametrize("shard", ["8/8", "x", "3"])
+async def test_a_call_for_what_is_no_shard_is_refused(client: Client, shard: str) -> None:
+    call = client.stub.ListQueues(rpc.ListQueuesRequest(), metadata=(("x-spoolrack-shard", shard),))
+    no = await refused(call)
+    assert no.reason == "INVALID_REQUEST"
+    assert "such as 2/8" in no.message
+
+
+async def test_a_server_that_is_no_shard_refuses_calls_for_one(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server, connected(server) as client:
+        assert (await client.stub.ListQueues(rpc.ListQueuesRequest())).shard == ""
+        call = client.stub.ListQueues(rpc.ListQueuesRequest(), metadata=(("x-spoolrack-shard", "0/1"),))
+        no = await refused(call)
+        assert no.reason == "WRONG_SHARD"
+        assert "belongs to shard 0 of 1, and this server is no shard" in no.message
+
+
+async def test_kedas_scaler_tells_the_right_shard(client: Client) -> None:
+    asked = keda.ScaledObjectRef(name="w", scalerMetadata={"queue": ELSEWHERE})
+    for method, request in (
+        ("IsActive", asked),
+        ("GetMetrics", keda.GetMetricsRequest(scaledObjectRef=asked)),
+    ):
+        no = await refused(getattr(scaler_calls(client), method)(request))
+        assert no.reason == "WRONG_SHARD", method
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", f"/{ELSEWHERE}", None),
+        ("HEAD", f"/{ELSEWHERE}", None),
+        ("PUT", f"/{ELSEWHERE}", {}),
+        ("POST", f"/{ELSEWHERE}/messages", {}),
+        ("GET", f"/{ELSEWHERE}/messages", None),
+        ("GET", f"/-/queues/{ELSEWHERE}/messages", None),
+        ("POST", f"/-/queues/{ELSEWHERE}/reservations", {"stream": "s"}),
+        ("POST", "/-/reservations/s/commit", {"queue": ELSEWHERE}),
+        ("POST", "/-/reservations/s/0/extend", {"queue": ELSEWHERE}),
+        ("GET", f"/-/reservations/s/0/messages?queue={ELSEWHERE}", None),
+        ("DELETE", f"/-/reservations/s/0?queue={ELSEWHERE}", None),
+        ("POST", "/-/publish", {"writer": "w", "queue": ELSEWHERE}),
+        ("DELETE", f"/-/stages/s?queue={ELSEWHERE}", None),
+        ("GET", f"/-/stages?queue={ELSEWHERE}", None),
+        ("GET", f"/-/redrives/{ID}?queue={ELSEWHERE}", None),
+        ("POST", f"/-/redrives/{ID}/cancel?queue={ELSEWHERE}", None),
+        ("GET", f"/-/redrives?queue={ELSEWHERE}", None),
+    ],
+)
+async def test_http_answers_421_with_the_right_shard(
+    server: Server, method: str, path: str, body: dict[str, Any] | None
+) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, f"{server.http_url}{path}", json=body) as response,
+    ):
+        assert response.status == 421, await response.text()
+        if method != "HEAD":
+            error = json.loads(await response.read())
+            assert (error["reason"], error["metadata"]["shard"]) == ("WRONG_SHARD", "0")
+
+
+async def test_health_server_and_metrics_tell_the_shard(server: Server) -> None:
+    async with aiohttp.ClientSession() as session:
+        for path in ("/-/health", "/-/health/ready", "/-/server"):
+            async with session.get(f"{server.http_url}{path}") as response:
+                assert (await response.json())["shard"] == "3/8", path
+        async with session.get(f"{server.http_url}/-/metrics") as response:
+            assert 'spoolrack_shard_info{shard="3",shards="8"} 1.0' in await response.text()
+
+
+async def test_sqs_answers_that_the_address_is_another_ones(server: Server) -> None:
+    assert server.sqs_url is not None
+    sqs = Sqs(server.sqs_url)
+    url = f"{server.sqs_url}/000000000000/{ELSEWHERE}"
+    for call in (
+        sqs.create_queue(QueueName=ELSEWHERE),
+        sqs.get_queue_url(QueueName=ELSEWHERE),
+        sqs.send_message(QueueUrl=url, MessageBody="1"),
+        sqs.receive_message(QueueUrl=url),
+        sqs.purge_queue(QueueUrl=url),
+        sqs.delete_queue(QueueUrl=url),
+        sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"]),
+    ):
+        no = await refused_by_sqs(call)
+        assert (no.code, no.status) == ("InvalidAddress", 404)
+        assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in no.message
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    """A root that is a shard, with no server."""
+    root = tmp_path / "root"
+    Store.open(root, shard=Shard(3, 8)).close()
+    return root
+
+
+def test_a_client_of_a_folder_is_told_the_right_shard(shard: Path) -> None:
+    with spoolrack.connect(f"file://{shard}") as client:
+        with pytest.raises(WrongShard) as caught:
+            client.create_queue(ELSEWHERE)
+        assert caught.value.metadata["shard"] == "0"
+        with pytest.raises(WrongShard):
+            client.queue(ELSEWHERE).send(b"1")
+        client.create_queue("jobs").send(b"1")
+
+
+def test_the_command_line_on_a_folder_is_told_the_right_shard(
+    shard: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(("send", "--root", str(shard), ELSEWHERE, "1", "--create")) == 1
+    assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in capfd.readouterr().err
+    assert run(("fsck", str(shard))) == 0
+    assert "Shard: 3/8." in capfd.readouterr().out
