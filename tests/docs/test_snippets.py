@@ -52,6 +52,13 @@ handle = lambda message: print(message.text, flush=True)
 jobs.send("handled")
 """
 
+SHARDS: Final = """
+import spoolrack
+from spoolrack.testing import running_shards
+running = running_shards(3)
+shards = running.__enter__()
+"""
+
 SNIPPETS: Final = (
     Snippet("client", 0, prints="hello"),
     Snippet("client", 1, HANDLING, prints="handled"),
@@ -73,8 +80,11 @@ SNIPPETS: Final = (
     Snippet("client", 5, f"{CLIENT}rows = [b'a', b'b']", "", "2"),
     Snippet("client", 6, f"{CLIENT}jobs.send('a')", "print(jobs.info().counts.leased_count)", "0"),
     Snippet("client", 7, CLIENT.replace("jobs =", "#"), "", "0"),
-    Snippet("client", 8, "import spoolrack"),
-    Snippet("client", 9),
+    Snippet("client", 8, f"{CLIENT}client.create_queue('urgent').send('hello')", prints="urgent hello"),
+    Snippet("client", 9, f"{HANDLING}client.create_queue('mail').send('handled')", prints="handled"),
+    Snippet("client", 10, SHARDS, "", "['jobs']"),
+    Snippet("client", 11, "import spoolrack"),
+    Snippet("client", 12),
     Snippet("retries", 0, HANDLING, prints="handled"),
     Snippet("retries", 1, CLIENT.replace("jobs =", "#")),
     Snippet("schedules", 0, f"{CLIENT}client.create_queue('reports')"),
@@ -106,6 +116,7 @@ def places(server: Server, folder: Path) -> dict[str, str]:
         "127.0.0.1:50051": server.grpc_address,
         "http://localhost:8080": str(server.http_url),
         "/var/lib/spoolrack": f"{folder}/root",
+        '"a:50051,b:50051,c:50051"': "shards.url",
         "/srv/": f"{folder}/srv/",
         "/tmp/mq": f"{folder}/mq",
     }
