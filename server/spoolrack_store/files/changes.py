@@ -177,7 +177,9 @@ class Changes:
 
     @property
     def listening(self) -> int:
-        """The time since boot until which a process requests wake-ups."""
+        """The time since boot until which a process requests wake-ups; 0 on a root of several hosts."""
+        if self._clock is not None:
+            return 0
         (until,) = _LISTENING.unpack(self._memory.read(_LISTENING_AT, _LISTENING.size))
         return int(until)
 
