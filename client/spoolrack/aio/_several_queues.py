@@ -39,6 +39,10 @@ log = logging.getLogger("spoolrack")
 
 LOOK_EVERY: Final = 5.0
 """Seconds between two looks for queues that match a pattern."""
+IDLE_AFTER: Final = 1.0
+"""Seconds without messages after which a queue's share of the credits is for others."""
+SHARE_EVERY: Final = 0.01
+"""Seconds between two looks at what all queues hold."""
 LONGEST_LEASE: Final = 43_200.0
 Order = Literal["fair", "strict"]
 _PATTERN: Final = re.compile(r"[*?\[]")
@@ -67,6 +71,8 @@ class _Member:
     """Its handle."""
     stream: EnvelopeStream
     limit: int = 1
+    busy_until: float = 0.0
+    """It keeps its share so long without messages: else a fast consumer lowers it with each one."""
     handed_out: dict[str, tuple[MessageFacts, float]] = field(default_factory=dict)
     """By receipt, with the moment at which the lease is over if it isn't extended."""
 
@@ -151,6 +157,8 @@ class SeveralStreams:
         self._failure: SpoolrackError | None = None
         self._is_started = False
         self._watcher: Started | None = None
+        self._shared = -SHARE_EVERY
+        """When credits were shared last."""
         self.acks = _AcksOfOwners(self)
 
     async def next(self) -> Envelope | None:
@@ -176,11 +184,13 @@ class SeveralStreams:
                     return found
                 if self._failure is not None:
                     raise copy.copy(self._failure)
-                left = None if until is None else until - self._runtime.monotonic()
-                if left is not None and left <= 0:
+                now = self._runtime.monotonic()
+                if until is not None and until <= now:
                     break
-                self._share_credits()  # Messages have ended since.
-                await signal.wait(left)
+                # Messages have ended since.
+                due = self._share_credits(now)
+                ends = [each for each in (until, due) if each is not None]
+                await signal.wait(min(ends) - now if ends else None)
             finally:
                 with self._lock, contextlib.suppress(ValueError):
                     self._waiting.remove(signal)
@@ -217,7 +227,8 @@ class SeveralStreams:
             with self._lock:
                 self._owners[envelope.receipt] = member
                 member.handed_out[envelope.receipt] = (message, until)
-        self._share_credits()
+        member.busy_until = now + IDLE_AFTER
+        self._share_credits(now, is_new=member.limit == 1)
         # Now that a message has begun it can be told, also if it was decided before.
         member.stream.limit(member.limit)
 
@@ -236,25 +247,37 @@ class SeveralStreams:
         if member is not None:
             member.stream.drop_lease(envelope)
 
-    def _share_credits(self) -> None:
-        """Tell each stream how many messages it may hold, by what each holds now."""
-        now = self._runtime.monotonic()
+    def _share_credits(self, now: float, *, is_new: bool = False) -> float | None:
+        """Tell each stream how many messages it may hold, by what each holds now; return when to do it
+        again, if no message comes before. Within `SHARE_EVERY` do nothing, unless `is_new`."""
         with self._lock:
+            due = self._shared + SHARE_EVERY
+            if now < due and not is_new:
+                return due
+            self._shared = now
             members = self._members
             for member in (*members, *self._gone):
                 for receipt, (message, until) in list(member.handed_out.items()):
                     if message._finished or (until <= now and not self._until_dropped):
                         del member.handed_out[receipt]
                         self._owners.pop(receipt, None)
-            limits = shares(
-                self._budget, [each.stream.waiting + len(each.handed_out) for each in members]
-            )
+            held = [each.stream.waiting + len(each.handed_out) for each in members]
+            busy = [
+                count > 0 or each.busy_until > now for each, count in zip(members, held, strict=True)
+            ]
+            limits = shares(self._budget, held, busy)
+            kept = [
+                each.busy_until
+                for each, count in zip(members, held, strict=True)
+                if not count and each.busy_until > now
+            ]
             changed = [(m, new) for m, new in zip(members, limits, strict=True) if m.limit != new]
             for member, new in changed:
                 member.limit = new
         # Those that get less first, so that all together are not more for long.
         for member, new in sorted(changed, key=lambda change: change[1]):
             member.stream.limit(new)
+        return min(kept, default=None)
 
     def _start(self) -> None:
         with self._lock:
@@ -290,7 +313,7 @@ class SeveralStreams:
             member.stream.start()
         for member in gone:
             member.stream.abandon_now()
-        self._share_credits()
+        self._share_credits(self._runtime.monotonic(), is_new=True)
 
     def _member(self, rank: tuple[int, str]) -> _Member:
         queue = self._queues.handle_of(rank[1])
@@ -413,21 +436,21 @@ class _AcksOfOwners:
         await self._streams.close_acks()
 
 
-def shares(budget: int, held: Sequence[int]) -> list[int]:
-    """Return the credits of each queue, by the messages that each holds.
+def shares(budget: int, held: Sequence[int], busy: Sequence[bool]) -> list[int]:
+    """Return the credits of each queue, by the messages that each holds, and whether it is busy.
 
-    One is for each queue that holds none. The rest is shared evenly by those that hold some; one that
-    holds less than its share gets as much more as is free.
+    One is for each idle queue. The rest is shared evenly by the busy ones; one that holds less than its
+    share gets as much more as is free.
     """
-    busy = sum(map(bool, held))
-    spare = max(0, budget - (len(held) - busy) - sum(held))
-    share = max(1, (budget - (len(held) - busy)) // busy) if busy else 1
-    return list(_shares(held, share, spare))
+    count = sum(busy)
+    spare = max(0, budget - (len(held) - count) - sum(held))
+    share = max(1, (budget - (len(held) - count)) // count) if count else 1
+    return list(_shares(held, busy, share, spare))
 
 
-def _shares(held: Sequence[int], share: int, spare: int) -> Iterator[int]:
-    for each in held:
-        if not each:
+def _shares(held: Sequence[int], busy: Sequence[bool], share: int, spare: int) -> Iterator[int]:
+    for each, is_busy in zip(held, busy, strict=True):
+        if not is_busy:
             yield 1
             continue
         more = min(max(0, share - each), spare)

@@ -446,7 +446,7 @@ def require_operations(disk: RootDisk, root: str, owner: str) -> None:
             pass
         else:
             raise _lacks(disk, root, "a rename that replaces what it must keep")
-        attempt("no sync of a folder (fsync)", lambda: disk.sync_folder("new"))
+        attempt("no sync of a folder (fsync)", lambda: _sync(lambda: disk.sync_folder("new")))
         disk.unlink(first)
         _also_when_full(disk, lambda: disk.create(first, [bytes(len(_PROBE))], sync=False))
         _require_memory(disk, root, first)

@@ -249,7 +249,7 @@ def test_an_unknown_order_is_refused(client: Client) -> None:
 @pytest.mark.parametrize("budget", [1, 5, 16, 100])
 def test_credits_are_no_more_than_the_budget_and_every_queue_has_one(budget: int) -> None:
     for held in ([0], [3], [0, 0], [1, 0], [7, 0, 2], [0] * 20, [1] * 20, [9, 1, 0, 0, 30]):
-        found = shares(budget, held)
+        found = shares(budget, held, [count > 0 for count in held])
         assert all(each >= 1 for each in found)
         kept = [max(each, has) for each, has in zip(found, held, strict=True)]
         assert sum(kept) <= max(budget, sum(max(1, has) for has in held))
