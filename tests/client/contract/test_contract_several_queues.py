@@ -171,6 +171,7 @@ def test_a_pattern_finds_queues_that_are_made_later_and_leaves_out_deleted_ones(
         assert next(stream).text == "again"
 
 
+@pytest.mark.needs("answers within 50 ms")
 @pytest.mark.usefixtures("often")
 def test_a_stream_may_wait_for_its_first_queue(client: Client) -> None:
     with client.messages(["jobs-*"]) as stream:
