@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
+from . import tracing
 from ._batcher import ItemResult
 from ._client_context import ClientContext
 from ._outgoing import chunks_of
@@ -149,6 +150,7 @@ class Acks:
         await self._call(
             deletes,
             [ByReceipt(ack.receipt) for ack in deletes],
+            "delete",
             partial(transport.delete, self._queue),
             lambda error: DeleteResult(error=error),
         )
@@ -156,6 +158,7 @@ class Acks:
         await self._call(
             [ack for ack in acks if ack.release is not None],
             releases,
+            "release",
             partial(transport.release, self._queue),
             lambda error: LeaseResult(error=error),
         )
@@ -164,6 +167,7 @@ class Acks:
         self,
         acks: Sequence[Ack],
         items: Sequence[Item],
+        name: str,
         call: Callable[..., Awaitable[Sequence[Result]]],
         failed: Callable[[SpoolrackError], Result],
     ) -> None:
@@ -172,11 +176,14 @@ class Acks:
         chunks = list(chunks_of(items, lambda _: 0))
         try:
             try:
-                results: Sequence[Result] = await context.in_chunks(
+                made = context.in_chunks(
                     chunks,
                     lambda chunk, deadline: call(chunk, timeout=context.left(deadline)),
                     failed,
                     None,
+                )
+                results: Sequence[Result] = await tracing.settling(
+                    made, name, self._queue, context.transport
                 )
             except ClientClosed:
                 # The transport is closed after this.

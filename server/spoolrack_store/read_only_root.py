@@ -24,10 +24,9 @@ from .files.disk import Lock
 from .files.hosts_disk import disk_of
 from .files.local_disk import LocalDisk
 from .files.overlay import OverlayDisk
-from .files.root import is_living, is_root, owners_of
+from .files.root import is_living, is_root, not_a_root, owners_of
 from .model.background_work import BackgroundWork
 from .model.clock import Clock
-from .model.errors import RootUnusable
 from .store import Store
 from .thread_driver import ThreadDriver, run_whole
 
@@ -49,7 +48,7 @@ def open_read_only(root: str | os.PathLike[str], *, clock: Clock | None = None) 
     `Store.open` does, and `RootUnusable` for a folder that isn't a root.
     """
     if not is_root(root):
-        raise RootUnusable(root=os.fspath(root), why="it is none yet: create a queue in it first")
+        raise not_a_root(root)
     disk = disk_of(root)
     overlay = OverlayDisk(disk)
     is_shared = any(is_living(disk, owner) for owner in owners_of(disk))

@@ -72,3 +72,30 @@ def test_before_its_first_sample_a_queue_is_said_to_have_none_and_then_its_chart
         server.sample()
         desk.look_now()
         desk.page.locator(".chart canvas").wait_for()
+
+
+def test_the_legend_shows_the_latest_values_without_a_cursor(
+    hour: Served, open_desk: Callable[..., Desk]
+) -> None:
+    desk = open_desk(hour, "queue/jobs")
+    desk.page.locator(".u-legend").wait_for()
+    latest = "[...document.querySelectorAll('.u-legend .u-value')].at(-1).textContent === '1,180'"
+    desk.until(f"() => {latest}")
+    chart = desk.page.locator(".chart .u-over")
+    chart.hover()
+    desk.until(f"() => !({latest})")
+    desk.page.mouse.move(0, 0)
+    desk.until(f"() => {latest}")
+
+
+def test_a_chart_of_less_than_an_hour_says_what_it_has(
+    tmp_path: Path, clock: ManualClock, open_desk: Callable[..., Desk]
+) -> None:
+    with served(tmp_path / "root", clock=clock) as server:
+        server.create("new")
+        for _ in range(30):
+            clock.advance(EVERY)
+            server.sample()
+        desk = open_desk(server, "queue/new")
+        desk.page.get_by_role("heading", name="The last 5 min").wait_for()
+        desk.text("The first sample of this queue is of")

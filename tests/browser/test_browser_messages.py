@@ -201,3 +201,46 @@ def test_a_schedule_is_created_paused_and_deleted_on_its_queues_page(
     desk.button("Delete the schedule").click()
     desk.text("Deleted the schedule yearly.")
     assert server.server.store.schedules(queue="orders") == []
+
+
+def test_a_message_and_a_filter_have_an_address_and_the_back_button_returns(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q")
+    ids = server.send("q", b"a", b"b")
+    server.receive("q")
+    desk = open_desk(server, "queue/q")
+    desk.until_count("table.messages tbody tr", 2)
+    desk.page.get_by_label("State").select_option("leased")
+    desk.until_count("table.messages tbody tr", 1)
+    open_first(desk)
+    assert desk.page.url.endswith(f"#/queue/q?state=leased&message={ids[0]}")
+    address = desk.page.url
+
+    desk.page.go_back()
+    desk.until_count(".panel", 0)
+    desk.until_count("table.messages tbody tr", 1)
+    desk.page.go_back()
+    desk.until_count("table.messages tbody tr", 2)
+    desk.page.go_forward()
+    desk.page.go_forward()
+    desk.until_count(".panel", 1)
+
+    desk.go("queues")
+    desk.until_count("main tbody tr", 1)
+    desk.page.goto(address)
+    desk.page.locator("pre.body").wait_for()
+    assert body_of(desk) == "a"
+    assert desk.page.get_by_label("State").input_value() == "leased"
+
+
+def test_a_message_opens_by_its_address_where_the_list_does_not_have_it(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q")
+    *_, last = server.send("q", *(b"%d" % number for number in range(40)))
+    desk = open_desk(server, f"queue/q?message={last}")
+    desk.page.locator("pre.body").wait_for()
+    assert body_of(desk) == "39"
+    desk.button("Close").click()
+    desk.until_count(".panel", 0)

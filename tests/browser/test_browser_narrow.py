@@ -85,8 +85,22 @@ def test_every_page_is_reached_without_scrolling_sideways(
     desk = narrow("queues")
     desk.text("There is no queue yet")
     links = desk.page.get_by_role("navigation").get_by_role("link").all()
-    assert len(links) == 6
+    assert len(links) == 7
     for link in links:
         link.click()
         desk.page.locator("nav a[aria-current=page]", has_text=link.inner_text()).wait_for()
         assert desk.off_screen() == []
+
+
+def test_messages_come_before_settings(server: Served, narrow: Callable[[str], Desk]) -> None:
+    server.create("q")
+    server.send("q", b"x")
+    desk = narrow("queue/q")
+    desk.until_count("table.messages tbody tr", 1)
+    tops = [
+        desk.page.locator(f"[aria-labelledby={part}]").bounding_box()
+        for part in ("chart", "messages", "settings", "schedules")
+    ]
+    heights = [box["y"] for box in tops if box is not None]
+    assert len(heights) == 4
+    assert heights == sorted(heights)

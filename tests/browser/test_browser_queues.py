@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import spoolrack
+
 from tests.browser.browser_rig import Desk, Served
 
 CROWD = 200
@@ -98,7 +100,7 @@ def test_by_key_one_filters_moves_and_opens(server: Served, open_desk: Callable[
     desk.page.get_by_role("heading", name="Queues", exact=True).wait_for()
     keys.press("2")
     desk.page.get_by_role("heading", name="Ages", exact=True).wait_for()
-    keys.press("6")
+    keys.press("7")
     desk.page.get_by_role("heading", name="Server", exact=True).wait_for()
 
 
@@ -205,6 +207,72 @@ def test_a_queue_shows_what_holds_its_messages_back(
     server.receive("q")
     desk = open_desk(server)
     desk.go("queue/q")
-    desk.text("Obstacles")
+    desk.text("Oldest leases")
     desk.until_count("table.leases tbody tr", 1)
     desk.text("unknown to this process; no other has the root open")
+
+
+def test_a_paused_queue_looks_paused_in_the_list_and_on_its_page(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("halted", sending="paused", receiving="paused")
+    server.create("held", receiving="paused")
+    server.create("open")
+    server.create("refusing", sending="paused")
+    desk = open_desk(server)
+    desk.until_count("main tbody tr.paused", 3)
+    assert desk.names() == [
+        *("halted paused", "held receiving paused", "open", "refusing sending paused")
+    ]
+    desk.go("queue/held")
+    desk.text("receiving paused")
+
+
+def test_settings_with_their_defaults_are_folded_and_values_have_words_and_units(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q", visibility_timeout=90_000, backoff_jitter=25)
+    desk = open_desk(server, "queue/q")
+    card = desk.page.locator("[aria-labelledby=settings]")
+    card.get_by_text("settings have their defaults").wait_for()
+    shown = card.inner_text()
+    assert re.search(r"Visibility timeout\s+1 min 30 s", shown)
+    assert re.search(r"Backoff jitter\s+25 %", shown)
+    assert "Backoff at" not in shown
+    card.locator("summary").click()
+    unfolded = card.inner_text()
+    assert re.search(r"Backoff at\s+a release\n", unfolded)
+    assert re.search(r"Dead-letter at\s+when the lease ends", unfolded)
+    assert "lease_end" not in unfolded
+
+
+def test_a_filter_of_queues_has_an_address(server: Served, open_desk: Callable[..., Desk]) -> None:
+    server.create("mail", "orders", "orders.dead")
+    desk = open_desk(server)
+    desk.until_count("main tbody tr", 3)
+    desk.page.get_by_role("searchbox").fill("orders")
+    desk.until_count("main tbody tr", 2)
+    assert desk.page.url.endswith("#/queues?contains=orders")
+    desk.page.reload()
+    desk.until_count("main tbody tr", 2)
+    assert desk.page.get_by_role("searchbox").input_value() == "orders"
+
+
+def test_consumers_show_who_holds_what(server: Served, open_desk: Callable[..., Desk]) -> None:
+    server.create("jobs", "mail")
+    desk = open_desk(server, "consumers")
+    desk.text("No consumer holds a message.")
+    server.send("jobs", b"a", b"b", b"c")
+    server.send("mail", b"d")
+    with spoolrack.connect(server.server.grpc_address) as client:
+        assert len(client.queue("jobs").receive(2)) == 2
+        desk.look_now()
+        desk.until_count("table.consumers tbody tr", 1)
+        assert desk.cells(desk.names()[0])[:2] == ["jobs", "2"]
+        assert "spoolrack-python" in desk.names()[0]
+        assert len(client.queue("mail").receive()) == 1
+        desk.look_now()
+        desk.until_count("table.consumers tbody tr", 2)
+    desk.page.get_by_role("link", name="mail").click()
+    desk.page.get_by_role("heading", name="Queues mail").wait_for()
+    assert desk.page.get_by_label("State").input_value() == "leased"

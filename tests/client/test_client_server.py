@@ -166,13 +166,13 @@ def test_urls_name_servers(url: str, target: str) -> None:
     [
         ("file://root", "names no folder"),
         ("vsqs://q", "names no folder"),
-        ("http://host:1", "http:// is not known"),
+        ("http://host:1", "http:// is the HTTP port.s"),
         ("", "names no server"),
         ("host:port", "names no server"),
         ("host:0", "names no server"),
         ("host:65536", "names no server"),
         ("grpc://host:1/queue", "names no server"),
-        ("grpc://user@host:1", "names no server"),
+        ("grpc://user@host:1", "names a user"),
         ("a b:1", "names no server"),
     ],
 )

@@ -56,13 +56,12 @@ async def test_a_call_is_a_span_that_continues_its_callers_and_names_its_request
     assert span.parent.trace_state.get("vendor") == "1"
     assert span.kind is SpanKind.SERVER
     assert dict(span.attributes or {}) == {
-        "rpc.system": "grpc",
-        "rpc.service": "spoolrack.v1.QueueService",
-        "rpc.method": "Receive",
+        "rpc.system.name": "grpc",
+        "rpc.method": "spoolrack.v1.QueueService/Receive",
         "rpc.response.status_code": "OK",
+        "rpc.response.metadata.x-request-id": ("mine",),
         "messaging.system": "spoolrack",
         "messaging.destination.name": "q",
-        "spoolrack.request_id": "mine",
     }
     assert rpc_span(exporter, "CreateQueue").parent is None
 
@@ -80,7 +79,9 @@ async def test_a_callers_mistake_is_no_error_of_the_server_and_a_fault_is(
     draining = await ended_span(exporter, "ListQueues")
     assert missing.status.status_code is StatusCode.UNSET
     assert (missing.attributes or {})["rpc.response.status_code"] == "NOT_FOUND"
+    assert "error.type" not in (missing.attributes or {})
     assert draining.status.status_code is StatusCode.ERROR
+    assert (draining.attributes or {})["error.type"] == "UNAVAILABLE"
 
 
 async def test_a_request_of_a_stream_is_a_span_of_the_trace_of_its_messages(
@@ -125,8 +126,9 @@ async def test_a_request_over_http_is_a_span_that_continues_its_callers(
         "http.request.method": "GET",
         "http.route": "/{queue}/messages/{id}",
         "http.response.status_code": 400,
+        "http.response.header.x-request-id": ("mine",),
         "url.path": "/missing/messages/x",
-        "spoolrack.request_id": "mine",
+        "url.scheme": "http",
     }
 
 

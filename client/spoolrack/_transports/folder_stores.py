@@ -15,9 +15,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from spoolrack_store.files.root import is_root
+from spoolrack_store.files.root import is_root, not_a_root
 from spoolrack_store.model.clock import Clock, SystemClock
-from spoolrack_store.model.errors import RootUnusable
 from spoolrack_store.read_only_root import open_read_only
 from spoolrack_store.store import Store
 
@@ -92,9 +91,7 @@ class SharedStore:
             opening = self._shared.opening
             if opening is None or (opening.done() and opening.exception() is not None):
                 if not make and not is_root(self._place.root):
-                    raise RootUnusable(
-                        root=self._place.root, why="it is none yet: create a queue in it first"
-                    )
+                    raise not_a_root(self._place.root)
                 opening = self._shared.opening = Future()
                 opening.set_running_or_notify_cancel()
                 start_thread(lambda: self._open(opening), "spoolrack-open")

@@ -133,8 +133,18 @@ def _why_unreachable(target: str, text: str) -> str:
         return f"TLS with {target} failed: no TLS is spoken there. Use grpc://, or another port."
     if "andshake failed" in text:
         return f"TLS with {target} failed: client or server refuses what the other one shows."
-    if "http1.x server" in text:
-        return f"{target} speaks HTTP/1 and not gRPC. Use the server's port for gRPC."
+    if "http1.x server" in text or "Failed parsing HTTP/2" in text:
+        return (
+            f"{target} speaks HTTP/1 and not gRPC: it may be the server's port for HTTP or SQS, or a "
+            "proxy. Use the port for gRPC (50051 unless serve --grpc says another)."
+        )
+    if "address lookup failed" in text or "hostname lookup error" in text:
+        return f"The name of {target} can't be resolved: check the host name."
+    if "Hostname Verification Check failed" in text:
+        return (
+            f"TLS with {target} failed: the server's certificate is for other names than this one. "
+            "Connect by a name of the certificate, or get one for this name."
+        )
     if "failed to connect" in text and "Socket closed" in text:
         # With TLS 1.3 a client's certificate is refused after the handshake: gRPC hides the alert.
         return (
@@ -142,4 +152,7 @@ def _why_unreachable(target: str, text: str) -> str:
             "certificate, or refuse the one that it is shown (certificate=, --certificate). With "
             "grpc:// it may want TLS: use grpcs://."
         )
-    return f"No answer from {target}: is a Spoolrack server there?"
+    return (
+        f"No answer from {target}: is a Spoolrack server there? Start one with spoolrack serve, or "
+        "check host and port."
+    )

@@ -20,6 +20,7 @@ DEFAULT_PORT: Final = 50051
 _AUTHORITY: Final = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\s/:\[\]@?#,]+)(:(?P<port>[0-9]{1,5}))?/?"
 )
+_HTTP: Final = ("http", "https")
 _KNOWN: Final = (
     "use host:port, grpc://host:port or grpcs://host:port, the addresses of all shards with commas "
     "between them, file:///root, or vsqs:///folder"
@@ -53,7 +54,7 @@ def _opened(
     scheme = url.partition("://")[0]
     if routing is not None and (scheme in ("file", "vsqs") or "," in url):
         raise InvalidUrl(
-            f"routing='header' is for one proxy, and {url!r} is something else: leave routing out."
+            f"routing='header' is for one proxy, and {_shown(url)} is not one: leave routing out."
         )
     if scheme == "vsqs":
         from .vsqs_transport import VsqsTransport
@@ -106,7 +107,9 @@ def addresses_of(url: str) -> list[str]:
         places = [server_of(each)[0] for each in addresses]
         twice = next((place for place in places if places.count(place) > 1), None)
         if twice is not None:
-            raise InvalidUrl(f"{url!r} names {twice} twice: name each shard's server once, in order.")
+            raise InvalidUrl(
+                f"{_shown(url)} names {twice} twice: name each shard's server once, in order."
+            )
     return addresses
 
 
@@ -117,8 +120,16 @@ def server_of(url: str) -> tuple[str, str, bool]:
     if not separator:
         scheme, rest = "grpc", url
     if scheme not in ("grpc", "grpcs"):
-        raise InvalidUrl(f"{url!r} can't be opened: {scheme}:// is not known; {_KNOWN}.")
+        told = "is the HTTP port's, and this client speaks gRPC" if scheme in _HTTP else "is not known"
+        raise InvalidUrl(f"{_shown(url)} can't be opened: {scheme}:// {told}; {_KNOWN}.")
+    if "@" in rest:
+        raise InvalidUrl(f"{_shown(url)} names a user: give token= instead, and {_KNOWN}.")
     parts = _AUTHORITY.fullmatch(rest)
     if parts is None or not rest.isprintable() or not 0 < int(parts["port"] or DEFAULT_PORT) < 65536:
         raise InvalidUrl(f"{url!r} names no server: {_KNOWN}.")
     return f"{parts['host']}:{parts['port'] or DEFAULT_PORT}", parts["host"], scheme == "grpcs"
+
+
+def _shown(url: str) -> str:
+    """Return a URL as an error shows it: without a password."""
+    return repr(re.sub(r"^(\w*://)?.*@", r"\1…@", url))

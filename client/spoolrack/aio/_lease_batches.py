@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 
 from .. import _arguments as arguments
+from .. import tracing
 from .._batcher import Batcher, Item, Result
 from .._client_context import ClientContext
 from .._outgoing import chunks_of
@@ -48,12 +49,14 @@ class LeaseBatches:
     def delete(self, target: Target, timeout: Seconds | None) -> Awaitable[object]:
         # By its receipt, what is gone is a success anyhow.
         done_if = MessageNotFound if isinstance(target, ById) else None
-        return self._context.attempt(self._deletes.submit, timeout, target, done_if=done_if)
+        call = self._context.attempt(self._deletes.submit, timeout, target, done_if=done_if)
+        return tracing.settling(call, "delete", self._queue, self._context.transport)
 
     def delete_many(
         self, targets: Iterable[Target], timeout: Seconds | None
     ) -> Awaitable[list[DeleteResult]]:
-        return self._many(self._deletes, targets, lambda error: DeleteResult(error=error), timeout)
+        call = self._many(self._deletes, targets, lambda error: DeleteResult(error=error), timeout)
+        return tracing.settling(call, "delete", self._queue, self._context.transport)
 
     async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
         """Extend a lease; return the time at which it expires now."""
@@ -69,20 +72,24 @@ class LeaseBatches:
         return self._many(self._changes, changes, _failed_lease, timeout)
 
     def release(self, release: MessageRelease, timeout: Seconds | None) -> Awaitable[object]:
-        return self._context.attempt(self._releases.submit, timeout, release, done_if=StaleReceipt)
+        call = self._context.attempt(self._releases.submit, timeout, release, done_if=StaleReceipt)
+        return tracing.settling(call, "release", self._queue, self._context.transport)
 
     def release_many(
         self, releases: Iterable[MessageRelease], timeout: Seconds | None
     ) -> Awaitable[list[LeaseResult]]:
-        return self._many(self._releases, releases, _failed_lease, timeout)
+        call = self._many(self._releases, releases, _failed_lease, timeout)
+        return tracing.settling(call, "release", self._queue, self._context.transport)
 
     def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> Awaitable[object]:
-        return self._context.attempt(self._rejections.submit, timeout, rejection, done_if=StaleReceipt)
+        call = self._context.attempt(self._rejections.submit, timeout, rejection, done_if=StaleReceipt)
+        return tracing.settling(call, "reject", self._queue, self._context.transport)
 
     def reject_many(
         self, rejections: Iterable[MessageRejection], timeout: Seconds | None
     ) -> Awaitable[list[LeaseResult]]:
-        return self._many(self._rejections, rejections, _failed_lease, timeout)
+        call = self._many(self._rejections, rejections, _failed_lease, timeout)
+        return tracing.settling(call, "reject", self._queue, self._context.transport)
 
     def _many(
         self,

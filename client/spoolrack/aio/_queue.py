@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast
 
 from .. import _arguments as arguments
+from .. import tracing
 from .._acks import Acks
 from .._batcher import Batcher
 from .._client_context import ClientContext
@@ -203,8 +204,11 @@ class Queue(QueueHandle):
         with a `deduplication_id`: a second message with the same, within the queue's
         `deduplication_window`, is not stored, and the first one's id is returned.
         """
-        message = outgoing(body, **options)
-        result = await self._context.attempt(self._sends.submit, timeout, message)
+        context = self._context
+        with tracing.operation("send", "send", self._name, context.transport) as observed:
+            message = outgoing(body, **options)
+            result = await context.attempt(self._sends.submit, timeout, message)
+            observed.note(1, id=result.id)  # type: ignore[union-attr, arg-type]  # one without an error
         return result.id  # type: ignore[union-attr, return-value]  # one without an error
 
     async def send_file(
@@ -224,14 +228,18 @@ class Queue(QueueHandle):
         the message. A client of a server reads it into memory: `Unsupported` above 64 MiB, and with
         `link`. The other options are those of `send`; `timeout` is for the call, without the copy.
         """
-        message = outgoing(b"", **options)
-        files = self._context.transport.files
-        result = await self._context.call(
-            lambda left: files.send(self._name, path, message, link=link, timeout=left), timeout
-        )
-        if result.error is not None:
-            raise result.error
-        return cast(str, result.id)
+        transport = self._context.transport
+        with tracing.operation("send", "send", self._name, transport) as observed:
+            message = outgoing(b"", **options)
+            result = await self._context.call(
+                lambda left: transport.files.send(self._name, path, message, link=link, timeout=left),
+                timeout,
+            )
+            if result.error is not None:
+                raise result.error
+            id = cast(str, result.id)
+            observed.note(1, id=id)
+        return id
 
     async def send_many(
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
@@ -245,12 +253,16 @@ class Queue(QueueHandle):
         it, which are not sent. `timeout` is for each call.
         """
         arguments.timeout(timeout)
-        return await self._context.in_chunks(
-            chunks_of(outgoing_of_all(messages), size_of),
-            self._sends.submit_many,
-            lambda error: SendResult(error=error),
-            timeout,
-        )
+        context = self._context
+        with tracing.operation("send", "send", self._name, context.transport) as observed:
+            results = await context.in_chunks(
+                chunks_of(outgoing_of_all(messages), size_of),
+                self._sends.submit_many,
+                lambda error: SendResult(error=error),
+                timeout,
+            )
+            observed.note(len(results))
+        return results
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Open a batch: messages for this queue that appear together, or not at all: see
@@ -280,16 +292,18 @@ class Queue(QueueHandle):
         connect_timeout = waits + context.timeout_of(timeout)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
         waits_until = context.runtime.monotonic() + waits
-        envelopes = await context.call(
-            lambda left: context.transport.receive(
-                self._name,
-                max_messages=max_messages,
-                wait=max(0.0, waits_until - context.runtime.monotonic()),
-                visibility_timeout=visibility,
-                timeout=left,
-            ),
-            connect_timeout,
-        )
+        with tracing.operation("receive", "receive", self._name, context.transport) as observed:
+            envelopes = await context.call(
+                lambda left: context.transport.receive(
+                    self._name,
+                    max_messages=max_messages,
+                    wait=max(0.0, waits_until - context.runtime.monotonic()),
+                    visibility_timeout=visibility,
+                    timeout=left,
+                ),
+                connect_timeout,
+            )
+            observed.note(len(envelopes), received=envelopes)
         return [self._message_type(envelope, self) for envelope in envelopes]
 
     async def reserve(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Any, Final
 
 from .. import _arguments as arguments
@@ -76,15 +77,17 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
     checked: dict[str, object] = {}
     for name, value in settings.items():
         if name not in _KNOWN:
+            near = get_close_matches(name, _KNOWN, 1)
             raise InvalidSetting(
-                f"{name} is not a setting of a queue: there are {', '.join(sorted(_KNOWN))}."
+                f"{name} is not a setting of a queue{f' ({near[0]} is)' if near else ''}: there are "
+                f"{', '.join(sorted(_KNOWN))}."
             )
         if isinstance(value, timedelta):
             value = value.total_seconds()
         default = _KNOWN[name]
         kinds = (int, float) if isinstance(default, float) else type(default)
         if value is not None and (isinstance(value, bool) or not isinstance(value, kinds)):
-            raise InvalidSetting(f"The setting {name} can't be {value!r}: it is like {default!r}.")
+            raise InvalidSetting(f"The setting {name} can't be {value!r}: it {_rule(default)}.")
         if name in CHOICES and value not in (*CHOICES[name], None):
             choices = " or ".join(map(repr, CHOICES[name]))
             raise InvalidSetting(f"{name} can't be {value!r}: it is {choices}.")
@@ -94,6 +97,17 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, object]:
             raise InvalidSetting(str(error)) from None
         checked[name] = value
     return checked
+
+
+def _rule(default: object) -> str:
+    """Return the rule for the type of a setting."""
+    match default:
+        case float():
+            return "must be a number of seconds, or a timedelta"
+        case int():
+            return "must be an integer"
+        case _:
+            return "must be text, such as the name of a queue or of a choice"
 
 
 def _check(name: str, value: object) -> None:

@@ -162,7 +162,7 @@ class WorkerCore:
     async def _work_on(self, message: BoundMessage) -> bool:
         """Call the handler; return whether the message is to be deleted."""
         try:
-            with tracing.working_on(message):
+            with tracing.working_on(message, self._queue._context.transport):
                 await self._handler(message)
         except (Retry, Reject) as wish:
             refusal = await self._finish(message, wish)

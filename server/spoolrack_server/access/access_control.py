@@ -23,6 +23,10 @@ ANONYMOUS: Final = Identity()
 CHALLENGE: Final = 'Bearer realm="spoolrack"'
 """The `WWW-Authenticate` header of a 401."""
 _SCHEME: Final = "bearer"
+_NO_TOKEN: Final = (
+    "send a token (HTTP and gRPC: the header Authorization: Bearer TOKEN; Python: token=; "
+    "command line: SPOOLRACK_TOKEN)"
+)
 
 
 class AccessControl:
@@ -76,16 +80,21 @@ class AccessControl:
                 raise Unauthenticated(why="the name in the certificate can't be an identity's")
             return Identity(certificate)
         if self._tokens is None:
-            raise Unauthenticated(why="the client's certificate names no identity")
-        raise Unauthenticated(why="send a token, as authorization: Bearer <token>")
+            raise Unauthenticated(
+                why="its certificate names no identity, by a URI, a DNS name or a common name"
+            )
+        raise Unauthenticated(why=_NO_TOKEN)
 
     def _bearer(self, authorization: str) -> Identity:
         scheme, _, token = authorization.strip().partition(" ")
         if scheme.lower() != _SCHEME or not token:
-            raise Unauthenticated(why="the authorization must be Bearer <token>")
+            raise Unauthenticated(why=f"its authorization is no Bearer token; {_NO_TOKEN}")
         found = None if self._tokens is None else self._tokens.current.identity_of(token.strip())
         if found is None:
-            raise Unauthenticated(why="the token is not one that this server knows")
+            raise Unauthenticated(
+                why="its token is not in the server's tokens file: ask the server's operator for one "
+                "(spoolrack tokens new)"
+            )
         return found
 
     # Authorization.

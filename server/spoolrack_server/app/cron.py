@@ -28,7 +28,7 @@ def check(cron: str, time_zone: str, now: int) -> None:
         raise InvalidRequest(
             what="time_zone",
             value=time_zone,
-            rule="must be a zone of the tz database",
+            rule="must be a zone of the tz database, such as Europe/Berlin or UTC",
         ) from error
     try:
         if len(cron.split()) != 5:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import wraps
+from itertools import islice
 from os.path import abspath
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +20,10 @@ from urllib.parse import quote
 import click
 from click.core import ParameterSource
 from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, SpoolrackError, connect
-from spoolrack.errors import InvalidUrl, QueueFull
+from spoolrack.errors import InvalidUrl, QueueFull, QueueNotFound
 
 from .command_base import option
-from .exit_codes import TRY_AGAIN, USAGE, Failed
+from .exit_codes import NOTHING, TRY_AGAIN, USAGE, Failed
 from .output import print_status
 from .units import FolderPath, Span
 
@@ -43,6 +44,8 @@ class _FewAttempts(RetryPolicy):
         return super().pause(error, failed=failed, left=left, random=random)
 
 
+NAMES: Final = 10_000
+"""Queues that are searched for the name that a user may have meant."""
 _FEW: Final = _FewAttempts(attempts=4)
 _A_FILE: Final = click.Path(exists=True, dir_okay=False)
 
@@ -212,7 +215,11 @@ def connects_to_queues(
                 credentials["token"] = _token(token_file)
             else:
                 credentials = CredentialOptions()
-            result = command(Connection(url, timeout, root, credentials), *arguments, **options)
+            connection = Connection(url, timeout, root, credentials)
+            try:
+                result = command(connection, *arguments, **options)
+            except QueueNotFound as error:
+                raise Failed(f"{error}{_similar(connection, error)}", NOTHING) from error
             if root is not None and is_at_rest is not None:
                 if not is_at_rest():
                     raise Failed(
@@ -230,6 +237,21 @@ def connects_to_queues(
             return result
 
     return with_reach
+
+
+def _similar(connection: Connection, error: QueueNotFound) -> str:
+    """Return what a user may have meant by the name of a queue that there isn't."""
+    from difflib import get_close_matches
+
+    try:
+        with connection.client() as client:
+            names = [queue.name for queue in islice(client.list_queues(), NAMES)]
+    except SpoolrackError:
+        return ""  # The error itself matters.
+    near = get_close_matches(error.metadata.get("queue", ""), names, 1)
+    if near:
+        return f" The nearest name is {near[0]}."
+    return "" if names else " There is no queue at all: spoolrack queues create NAME makes one."
 
 
 def _rest_of(root: str, *, follows: bool) -> Callable[[], bool] | None:

@@ -125,6 +125,9 @@ async def _failure(response: aiohttp.ClientResponse) -> Failed:
     try:
         told = str((await response.json())["message"])
     except (aiohttp.ClientError, ValueError, KeyError, TypeError):
-        told = f"{response.url} answered {response.status} {response.reason}"
+        told = (
+            f"{response.url.origin()} answered {response.status} {response.reason}, and not as "
+            "Spoolrack does: check --http-url, which is the server's HTTP port"
+        )
     code = _CODES.get(response.status, INPUT_OUTPUT if response.status >= 500 else BAD_CONTENT)
     return Failed(told, code)

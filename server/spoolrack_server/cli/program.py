@@ -73,6 +73,18 @@ class Commands(click.Group):
         found.name = name  # Its function is called `command` in each module.
         return found
 
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(context, arguments)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            for near in get_close_matches(arguments[0], _COMMANDS, 1):
+                raise click.UsageError(f"{error.message} Do you mean '{near}'?", context) from None
+            raise
+
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="spoolrack", prog_name=PROGRAM)

@@ -101,7 +101,9 @@ def _object_in(raw: bytes) -> dict[str, Any]:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(what="the body", value=str(error), rule="must be JSON") from error
+        begin = raw[:40].decode(errors="replace")
+        raise InvalidRequest(what="the body", value=begin, rule=f"must be JSON ({error})") from error
     if not isinstance(found, dict):
-        raise InvalidRequest(what="the body", value=type(found).__name__, rule="must be a JSON object")
+        begin = raw[:40].decode(errors="replace")
+        raise InvalidRequest(what="the body", value=begin, rule="must be a JSON object, as {...}")
     return found

@@ -114,10 +114,8 @@ class Gateway:
         request[REQUEST] = self._watch.name(request.headers.get(HEADER))
         route = request.match_info.route.resource
         response: web.StreamResponse = await self._watch.http(
-            request.method,
+            request,
             "" if route is None else route.canonical,
-            request.path,
-            request.headers.items(),
             partial(self._answer_on, request, handler),
         )
         return response
@@ -157,9 +155,12 @@ class Gateway:
             case StoreError() | GatewayError():
                 response = response_to(error)
             case web.HTTPMethodNotAllowed():
-                response = response_to(MethodNotAllowed(error.method, error.allowed_methods))
+                is_sqs = request.method == "POST" and request.path == "/"
+                response = response_to(
+                    MethodNotAllowed(error.method, request.path, error.allowed_methods, is_sqs=is_sqs)
+                )
             case web.HTTPNotFound():
-                response = response_to(NoSuchPage())
+                response = response_to(NoSuchPage(request.path))
         if response is not None and isinstance(error, StoreError | GatewayError):
             self._watch.refusals.log(
                 f"{request.method} {request.path[:200]}",

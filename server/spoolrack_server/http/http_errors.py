@@ -39,8 +39,11 @@ class NoSuchPage(GatewayError):
     reason = "NO_SUCH_PAGE"
     http_code = 404
 
-    def __init__(self) -> None:
-        super().__init__("There is nothing here: /-/openapi.json says what there is.")
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"Nothing is served at {path[:200]}: messages are at /QUEUE/messages, and "
+            "/-/openapi.json lists all paths."
+        )
 
 
 class WrongHost(GatewayError):
@@ -79,9 +82,13 @@ class MethodNotAllowed(GatewayError):
     reason = "METHOD_NOT_ALLOWED"
     http_code = 405
 
-    def __init__(self, method: str, allowed: set[str]) -> None:
+    def __init__(self, method: str, path: str, allowed: set[str], *, is_sqs: bool) -> None:
+        """`is_sqs`: it looks like a call of Amazon SQS, which has a port of its own."""
         names = ", ".join(sorted(allowed))
-        super().__init__(f"{method[:20]} can't be done here: use {names}.", {"Allow": names})
+        told = f"use {names}"
+        if is_sqs:
+            told = "this is the HTTP port, and SQS is served at the port of serve --sqs"
+        super().__init__(f"{method[:20]} can't be done at {path[:200]}: {told}.", {"Allow": names})
 
 
 class UnreadableBody(GatewayError):

@@ -7,7 +7,7 @@ same with it and without it. Without tracing, it costs two looks at the clock, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -33,8 +33,24 @@ _CODES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 class TraceSpan(Protocol):
     """A span of a call or request."""
 
-    def end(self, code: str, *, is_fault: bool) -> None:
-        """End the span with `code`; `is_fault`: by a fault of the server."""
+    def end(self, code: str) -> None:
+        """End the span with gRPC's name of a code, or HTTP's number."""
+
+
+class HttpRequest(Protocol):
+    """What is read of a request over HTTP."""
+
+    @property
+    def method(self) -> str: ...
+
+    @property
+    def scheme(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
 
 class Traces(Protocol):
@@ -42,9 +58,7 @@ class Traces(Protocol):
 
     def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> TraceSpan: ...
 
-    def http(
-        self, method: str, route: str, path: str, headers: Metadata, request_id: str
-    ) -> TraceSpan: ...
+    def http(self, request: HttpRequest, route: str, request_id: str) -> TraceSpan: ...
 
     def close(self) -> None:
         """Export the remaining spans, for a few seconds at most."""
@@ -62,19 +76,18 @@ class ObservedRequest:
 
     def end(self) -> None:
         """Note the answer to the request."""
-        self._end(OK, is_fault=False)
+        self._end(OK)
 
     def refused(self, code: int, reason: str, detail: str) -> None:
         """Note the refusal of the whole request, with gRPC's number of a code."""
         name = code_name(code)
-        is_fault = name in FAULTS
-        self.refusals.log(self.operation, reason, detail, is_fault=is_fault)
-        self._end(name, is_fault=is_fault)
+        self.refusals.log(self.operation, reason, detail, is_fault=name in FAULTS)
+        self._end(name)
 
-    def _end(self, code: str, *, is_fault: bool) -> None:
+    def _end(self, code: str) -> None:
         self.operations.ended(self.operation, code, stopwatch() - self.began)
         if self.span is not None:
-            self.span.end(code, is_fault=is_fault)
+            self.span.end(code)
 
 
 class Instrumentation:
@@ -132,7 +145,7 @@ class Instrumentation:
                     # Refused before it was read.
                     span = self._traces.rpc(name, None, metadata, id)
                 if span is not None:
-                    span.end(code, is_fault=code in FAULTS)
+                    span.end(code)
 
         return run
 
@@ -153,27 +166,25 @@ class Instrumentation:
 
     async def http(
         self,
-        method: str,
+        request: HttpRequest,
         route: str,
-        path: str,
-        headers: Metadata,
         answer: Callable[[], Awaitable[Any]],
         operation: str | None = None,
     ) -> Any:
         """Return the response of `answer`, instrumented."""
         began, code = stopwatch(), CANCELLED.lower()
         traces = self._traces
-        span = traces and traces.http(method, route, path, headers, REQUEST_ID.get())
+        span = traces and traces.http(request, route, REQUEST_ID.get())
         try:
             response = await answer()
             code = str(response.status)
             return response
         finally:
             if operation is None:
-                operation = f"{method} {route}" if route else "unknown"
+                operation = f"{request.method} {route}" if route else "unknown"
             self.operations.ended(operation, code, stopwatch() - began)
             if span:
-                span.end(code, is_fault=code.startswith("5"))
+                span.end(code)
 
 
 FAULTS: Final = frozenset({"UNKNOWN", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "DEADLINE_EXCEEDED"})

@@ -1,8 +1,9 @@
 """Spans of a server's calls, by OpenTelemetry, an extra: `pip install ".[otel]" in a clone`.
 
-A span continues the trace that came with its call. A call whose messages carry traces is linked to each
-of them, or is the child of a single one. Nothing is imported unless an endpoint for spans is set; an
-endpoint that can't be reached delays no call.
+They follow the semantic conventions 1.45 for servers of RPC and HTTP. A span continues the trace that
+came with its call. A call whose messages carry traces is linked to each of them, or is the child of a
+single one. Nothing is imported unless an endpoint for spans is set; an endpoint that can't be reached
+delays no call.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from urllib.parse import urlsplit
 
 from ..app.trace_context import TRACEPARENT, context_in, is_traceparent
 from ..system.addresses import names_loopback
+from ..system.request_ids import HEADER
 from ..wire.contract import SERVED_METHODS
-from .instrumentation import Metadata
+from .instrumentation import HttpRequest, Metadata
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider as AnyProvider
     from opentelemetry.util.types import AttributeValue
 
-REQUEST_ID: Final = "spoolrack.request_id"
+RPC_ERRORS: Final = frozenset(
+    {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
+)
+"""Codes that the conventions count as errors of a server."""
 MESSAGES: Final = "messaging.batch.message_count"
 MAX_LINKS: Final = 32
 """Of one request: of its messages' traces, the first ones."""
@@ -36,20 +41,37 @@ class TracingUnavailable(Exception):
     """Traces are requested, and a package is missing; the message names the remedy."""
 
 
-class OtelSpan:
-    """A span of OpenTelemetry."""
+class RpcSpan:
+    """A span of a call over gRPC, or of a request of a stream."""
 
-    def __init__(self, span: Span, key: str) -> None:
+    def __init__(self, span: Span) -> None:
         self._span = span
-        self._key = key
 
-    def end(self, code: str, *, is_fault: bool) -> None:
-        from opentelemetry.trace import Status, StatusCode
+    def end(self, code: str) -> None:
+        _end(self._span, "rpc.response.status_code", code, is_error=code in RPC_ERRORS)
 
-        self._span.set_attribute(self._key, int(code) if code.isdigit() else code)
-        if is_fault:
-            self._span.set_status(Status(StatusCode.ERROR, code))
-        self._span.end()
+
+class HttpSpan:
+    """A span of a request over HTTP."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def end(self, code: str) -> None:
+        if code.isdigit():
+            _end(self._span, "http.response.status_code", int(code), is_error=code.startswith("5"))
+        else:
+            self._span.end()  # The client is gone: there was no response.
+
+
+def _end(span: Span, key: str, code: str | int, *, is_error: bool) -> None:
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_attribute(key, code)
+    if is_error:
+        span.set_attribute("error.type", str(code))
+        span.set_status(Status(StatusCode.ERROR))
+    span.end()
 
 
 class OtelTraces:
@@ -59,17 +81,20 @@ class OtelTraces:
         """An `owned` provider is shut down in the end."""
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        self._tracer = provider.get_tracer("spoolrack.server", version("spoolrack"))
+        self._tracer = provider.get_tracer(
+            "spoolrack.server",
+            version("spoolrack"),
+            schema_url="https://opentelemetry.io/schemas/1.45.0",
+        )
         self._owned = owned
         self._propagator = TraceContextTextMapPropagator()
 
-    def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> OtelSpan:
-        service = SERVED_METHODS[method].containing_service.full_name
+    def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> RpcSpan:
+        full_name = f"{SERVED_METHODS[method].containing_service.full_name}/{method}"
         attributes: dict[str, AttributeValue] = {
-            "rpc.system": "grpc",
-            "rpc.service": service,
-            "rpc.method": method,
-            REQUEST_ID: request_id,
+            "rpc.system.name": "grpc",
+            "rpc.method": full_name,
+            f"rpc.response.metadata.{HEADER}": [request_id],
         }
         queue = getattr(getattr(request, "start", request), "queue", None)
         if isinstance(queue, str):
@@ -77,19 +102,19 @@ class OtelTraces:
         messages = getattr(request, "messages", None)
         if messages is not None:
             attributes[MESSAGES] = len(messages)
-        span = self._span(f"{service}/{method}", attributes, context_in(metadata), messages or ())
-        return OtelSpan(span, "rpc.response.status_code")
+        return RpcSpan(self._span(full_name, attributes, context_in(metadata), messages or ()))
 
-    def http(self, method: str, route: str, path: str, headers: Metadata, request_id: str) -> OtelSpan:
+    def http(self, request: HttpRequest, route: str, request_id: str) -> HttpSpan:
         attributes: dict[str, AttributeValue] = {
-            "http.request.method": method,
-            "url.path": path,
-            REQUEST_ID: request_id,
+            "http.request.method": request.method,
+            "url.path": request.path,
+            "url.scheme": request.scheme,
+            f"http.response.header.{HEADER}": [request_id],
         }
         if route:
             attributes["http.route"] = route
-        span = self._span(f"{method} {route}".strip(), attributes, context_in(headers), ())
-        return OtelSpan(span, "http.response.status_code")
+        name = f"{request.method} {route}".strip()
+        return HttpSpan(self._span(name, attributes, context_in(request.headers.items()), ()))
 
     def close(self) -> None:
         if self._owned is not None:

@@ -118,7 +118,8 @@ def operation_in(form: Mapping[str, str], path: str) -> str:
         if is_queue:
             raise sqs_errors.no_operation("The request has no parameter Action.")
         raise sqs_errors.missing_action(
-            "Send the header X-Amz-Target (AWS JSON 1.0), or the parameter Action (AWS Query)."
+            "This is the port for clients of Amazon SQS, whose calls have the header X-Amz-Target (AWS "
+            "JSON 1.0) or the parameter Action (AWS Query). HTTP is served at the port of serve --http."
         )
     return action
 

@@ -171,10 +171,8 @@ class SqsEndpoint:
             raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001 - each is answered
             response = await self._watch.http(
-                request.method,
+                request,
                 operation,
-                request.path,
-                request.headers.items(),
                 partial(self._refused, request, operation, error, id),
                 operation=f"SQS {operation}" if operation else None,
             )
@@ -182,10 +180,8 @@ class SqsEndpoint:
                 response.force_close()
             return response
         response = await self._watch.http(
-            request.method,
+            request,
             asked.operation,
-            request.path,
-            request.headers.items(),
             partial(self._answer_on, request, asked, id),
             operation=f"SQS {asked.operation}",
         )

@@ -485,7 +485,11 @@ class DiskRoom:
                 raise explained(error) from error
         left = self._left
         if left.is_below(self._watermark, size):
-            raise DiskFull(detail=f"{left.bytes} bytes and {left.files} files are left")
+            least = self._watermark
+            raise DiskFull(
+                detail=f"{left.bytes} bytes and {left.files} files are left, and sends need "
+                f"{least.bytes} and {least.files}"
+            )
         files = None if left.files is None else left.files - 1
         self._left = Space(bytes=left.bytes - size, files=files)
 

@@ -134,7 +134,10 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
     except FileExistsError as error:
         raise RootUnusable(root=os.fspath(root), why="it is no folder") from error
     except OSError as error:
-        raise RootUnusable(root=os.fspath(root), why=error.strerror or str(error)) from error
+        why = error.strerror or str(error)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            why = f"{why}: choose another folder, or let this user write there"
+        raise RootUnusable(root=os.fspath(root), why=why) from error
 
 
 def owners_of(disk: Disk) -> list[str]:
@@ -164,6 +167,16 @@ def is_living(disk: Disk, owner: str) -> bool:
 def is_root(path: str | os.PathLike[str]) -> bool:
     """Return whether a folder is a root, of any format."""
     return Path(path, "FORMAT").exists()
+
+
+def not_a_root(path: str | os.PathLike[str]) -> RootUnusable:
+    """Return why a folder isn't opened that no call makes a root: a mistyped name must not make one."""
+    if os.path.exists(path) and not os.path.isdir(path):
+        why = "it is no folder"
+    else:
+        what = "it is none yet" if os.path.exists(path) else "there is no such folder"
+        why = f"{what}: check the path, or create a queue in it first"
+    return RootUnusable(root=os.fspath(path), why=why)
 
 
 def open_root(
@@ -433,7 +446,7 @@ def require_operations(disk: RootDisk, root: str, owner: str) -> None:
             pass
         else:
             raise _lacks(disk, root, "a rename that replaces what it must keep")
-        attempt("no sync of a folder (fsync)", lambda: disk.sync_folder("new"))
+        attempt("no sync of a folder (fsync)", lambda: _sync(lambda: disk.sync_folder("new")))
         disk.unlink(first)
         _also_when_full(disk, lambda: disk.create(first, [bytes(len(_PROBE))], sync=False))
         _require_memory(disk, root, first)

@@ -257,9 +257,16 @@ class Unauthenticated(StoreError):
 
 
 class PermissionDenied(StoreError):
-    """{identity} may not {permission} at the queue {queue}: ask the server's operator."""
+    """{identity} may not {permission} at the queue {queue}: ask the server's operator, who gives
+    permissions in a file (serve --permissions)."""
 
     reason = "PERMISSION_DENIED"
+
+    def __init__(self, **facts: object) -> None:
+        """The queue is "*" for a caller without the permission on any, or on all."""
+        super().__init__(**facts)
+        if self.facts["queue"] == "*":
+            self.args = (str(self).replace("the queue *", "this server"),)
 
 
 class NoDeadLetterQueue(StoreError):
@@ -299,7 +306,7 @@ class QueueBeingDeleted(StoreError):
 
 class DiskFull(StoreError):
     """The disk under the root is full, or nearly: nothing was stored. Delete messages or make room,
-    and try again. ({detail})"""
+    and try again: {detail}."""
 
     reason = "DISK_FULL"
     retry_after = Millis(5_000)

@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final
@@ -274,7 +275,11 @@ class QueueSettings:
         """Return these settings with some replaced; raise `InvalidSetting` for an unknown one."""
         for name, value in changes.items():
             if name not in SCHEMA:
-                raise InvalidSetting(name=name, value=value, rule="is not a setting of a queue")
+                near = get_close_matches(name, SCHEMA, 1)
+                told = f"the nearest is {near[0]}" if near else "docs/reference/settings.md has all"
+                raise InvalidSetting(
+                    name=name, value=value, rule=f"is not a setting of a queue; {told}"
+                )
         return replace(self, **changes)  # type: ignore[arg-type]  # checked in __post_init__
 
     def differing(self, other: QueueSettings) -> str:
@@ -299,7 +304,8 @@ def _within(name: str, value: object, least: int, most: int, *, is_span: bool = 
             return
         value = span_text(value) if is_span else value
     bounds = [span_text(bound) if is_span else repr(bound) for bound in (least, most)]
-    raise InvalidSetting(name=name, value=value, rule=f"must be from {bounds[0]} to {bounds[1]}")
+    kind = "" if is_span or isinstance(value, int) else "an integer "
+    raise InvalidSetting(name=name, value=value, rule=f"must be {kind}from {bounds[0]} to {bounds[1]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

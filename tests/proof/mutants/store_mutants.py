@@ -192,12 +192,30 @@ STORE_MUTANTS: Final = (
         caught_by=("tests/disks/test_file_systems_in_doubt.py",),
     ),
     Mutant(
+        name="a-commit-of-several-hosts-is-synced-after-the-lock",
+        breaks="no host builds on what isn't durable",
+        edits=edit("files/disk.py:Syncer.begin", "if self._is_early:", "if False:"),
+        caught_by=("tests/proof/crash/test_hosts_crashes.py",),
+    ),
+    Mutant(
+        name="an-evicted-host-believes-its-syncs",
+        breaks="a host that wakes after its eviction answers nothing with success",
+        edits=edit("engine/sharing.py:Sharing._sync_for_others", "self._require_held()", "pass"),
+        caught_by=("tests/proof/crash/test_fenced_hosts.py",),
+    ),
+    Mutant(
+        name="a-host-ends-a-lease-of-another-one-by-its-own-clock-alone",
+        breaks="a message isn't delivered again while its consumer has it, though clocks differ",
+        edits=edit("engine/moves.py:Moves.__init__", "MARGIN if disk.several_hosts else 0", "0"),
+        caught_by=("tests/store/test_several_hosts.py",),
+    ),
+    Mutant(
         name="a-process-joins-without-a-sync-of-everything",
         breaks="a process that can't make durable what others did answers nothing",
         edits=edit(
             "engine/sharing.py:Sharing._join",
-            "if not self._moves.disk.can_sync_all:",
-            "if self._moves.disk.can_sync_all is None:",
+            "if not (disk.can_sync_all or disk.several_hosts):",
+            "if disk.can_sync_all is None:",
         ),
         caught_by=("tests/store/test_store_processes.py",),
     ),
@@ -1770,7 +1788,9 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="any-process-ends-a-lease-of-a-stream",
         breaks="the process that leased a prefetched message ends its lease",
-        edits=edit("engine/moves.py:Moves.move", "patience = PATIENCE", "patience = 0"),
+        edits=edit(
+            "engine/moves.py:Moves.move", "patience = max(PATIENCE, self.margin)", "patience = 0"
+        ),
         caught_by=("tests/store/test_store_processes.py",),
     ),
 )

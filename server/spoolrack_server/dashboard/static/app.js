@@ -4,7 +4,9 @@ import { html, render, useEffect, useState } from "./vendor/htm/standalone.modul
 import { getServer, hasToken, setToken, whenStranger } from "./api.js";
 import { Dialog, Failed, Notices, moveIn } from "./parts.js";
 import { usePoll } from "./poll.js";
+import { place, usePlace } from "./address.js";
 import { Ages } from "./pages/ages.js";
+import { Consumers } from "./pages/consumers.js";
 import { Letters } from "./pages/letters.js";
 import { QueuePage } from "./pages/queue.js";
 import { Queues } from "./pages/queues.js";
@@ -18,29 +20,13 @@ const PAGES = [
   ["dead-letters", "Dead letters", Letters],
   ["staged", "Staged", Stages],
   ["reservations", "Reservations", Reservations],
+  ["consumers", "Consumers", Consumers],
   ["server", "Server", Server],
 ];
 
 const KEYS = "spoolrack.keys";
 let keysAreOn = true;
 try { keysAreOn = localStorage.getItem(KEYS) !== "off"; } catch { /* on */ }
-
-function place() {
-  const [page, ...rest] = location.hash.replace(/^#\/?/, "").split("/");
-  let name = "";
-  try { name = decodeURIComponent(rest.join("/")); } catch { /* no name of ours */ }
-  return { page: page || "queues", name };
-}
-
-function usePlace() {
-  const [at, setAt] = useState(place());
-  useEffect(() => {
-    const moved = () => setAt(place());
-    addEventListener("hashchange", moved);
-    return () => removeEventListener("hashchange", moved);
-  }, []);
-  return at;
-}
 
 function TokenDialog({ refusal, onClose, onGiven }) {
   const [text, setText] = useState("");
@@ -174,8 +160,8 @@ function App() {
     </header>
     ${isOut && html`<div class="banner" role="alert"><strong>The server doesn't serve.</strong> ${server.found.why}</div>`}
     <main id="main" tabindex="-1">
-      ${at.page === "queue" ? html`<${QueuePage} key=${at.name} name=${at.name} />`
-        : known ? html`<${known[2]} server=${server} />`
+      ${at.page === "queue" ? html`<${QueuePage} key=${at.name} name=${at.name} query=${at.query} />`
+        : known ? html`<${known[2]} server=${server} query=${at.query} />`
         : html`<${Failed} error=${{ status: 404, message: "There is no such page: the links above lead to those that there are." }} />`}
     </main>
     <${Notices} />

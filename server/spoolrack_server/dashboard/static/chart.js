@@ -35,6 +35,7 @@ function options(width, lines) {
   return {
     width, height: HIGH, pxAlign: 0,
     legend: { live: true },
+    hooks: { ready: [latest], setCursor: [latest], setData: [latest] },
     cursor: { drag: { x: false, y: false }, points: { size: 5 } },
     scales: Object.fromEntries(kinds.map((kind) => [kind.scale, { range }])),
     axes: [
@@ -59,10 +60,18 @@ function rowsOf(series, lines) {
   return [seconds, ...lines.map(([name]) => series[name])];
 }
 
+// The place of the first sample; the list begins with null where there was none yet.
+export const firstSample = (series) => Math.max(0, series.ready.findIndex((each) => each !== null));
+export const minutesOf = (series) => Math.round(((series.ready.length - firstSample(series)) * series.every) / 60000);
+
+// Without a cursor the legend tells the latest values.
+function latest(plot) {
+  if (plot.cursor.idx == null && plot.data[0].length > 0) plot.setLegend({ idx: plot.data[0].length - 1 });
+}
+
 export function told(series, lines) {
   const most = ([name, label, , , kind]) => `${label} at most ${kind.write(Math.max(0, ...series[name].filter((each) => each !== null)))}`;
-  const minutes = Math.round((series.ready.length * series.every) / 60000);
-  return `The last ${minutes} minutes: ${lines.map(most).join(", ")}`;
+  return `The last ${minutesOf(series)} minutes: ${lines.map(most).join(", ")}`;
 }
 
 export function Chart({ series, view }) {

@@ -1,6 +1,7 @@
 // Age × queue: where messages wait, and since when. Postfix's qshape taught this picture to its operators.
 
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html } from "../vendor/htm/standalone.module.js";
+import { seek } from "../address.js";
 import { get } from "../api.js";
 import * as format from "../format.js";
 import { Empty, Told } from "../parts.js";
@@ -25,9 +26,7 @@ export function bucketNames(bounds) {
 
 const total = (counts) => counts.reduce((sum, count) => sum + count, 0);
 
-export function Ages() {
-  const [first, setFirst] = useState("15");
-  const [filter, setFilter] = useState("");
+export function Ages({ query: { contains: filter = "", first = "15" } }) {
   const poll = usePoll((signal) => get("ages", { first, contains: filter }, signal), 3000, `ages ${first} ${filter}`);
   const found = poll.found;
   let rows = [];
@@ -44,9 +43,9 @@ export function Ages() {
     <div class="bar">
       <h1>Ages</h1>
       <label class="filter">Filter <kbd aria-hidden="true">/</kbd>
-        <input type="search" data-filter placeholder="part of a name" maxlength="80" spellcheck=${false} autocomplete="off" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
+        <input type="search" data-filter placeholder="part of a name" maxlength="80" spellcheck=${false} autocomplete="off" value=${filter} onInput=${(event) => seek({ contains: event.target.value }, true)} /></label>
       <label>Finest age${" "}
-        <select value=${first} onChange=${(event) => setFirst(event.target.value)}>
+        <select value=${first} onChange=${(event) => seek({ first: event.target.value })}>
           <option value="1">1 second</option><option value="15">15 seconds</option><option value="300">5 minutes</option>
         </select></label>
       <span class="quiet grow">Ready messages by the time since they were sent, the longest queues first.</span>

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { below, get } from "../api.js";
-import { Chart, VIEWS, clock } from "../chart.js";
+import { Chart, VIEWS, clock, firstSample, minutesOf } from "../chart.js";
 import { Empty, Told } from "../parts.js";
 import { usePoll } from "../poll.js";
 
@@ -10,6 +10,7 @@ const EVERY = 10_000;
 
 function Missing({ series }) {
   return html`
+    ${minutesOf(series) < 59 && html`<p class="hint">The first sample of this queue is of ${clock(((series.first + firstSample(series)) * series.every) / 1000)}: a start of the server begins anew.</p>`}
     ${series.partial_before !== null && html`<p class="hint">A server process was started at ${clock((series.partial_before * series.every) / 1000)}: rates before that lack what it did earlier.</p>`}
     ${series.silent.length > 0 && html`<p class="hint">Rates lack ${series.silent.length === 1 ? "the server process" : "the server processes"} ${series.silent.join(", ")}: no answer in time.</p>`}`;
 }
@@ -20,7 +21,7 @@ export function LastHour({ queue }) {
   const series = poll.found;
   return html`<section class="card" aria-labelledby="chart">
     <div class="bar tight">
-      <h2 id="chart">The last hour</h2>
+      <h2 id="chart">${series === null || !series.is_kept || minutesOf(series) >= 59 ? "The last hour" : `The last ${minutesOf(series)} min`}</h2>
       <span class="grow"></span>
       <div class="tabs" role="group" aria-label="Show">
         ${Object.entries(VIEWS).map(([key, [name]]) => html`<button key=${key} type="button" aria-pressed=${view === key} onClick=${() => setView(key)}>${name}</button>`)}

@@ -1,7 +1,8 @@
 // A queue's messages, a page at a time, without leasing any. It isn't asked again by itself: what one
 // looks at stays where it is.
 
-import { html, useState } from "../vendor/htm/standalone.module.js";
+import { html, useMemo, useState } from "../vendor/htm/standalone.module.js";
+import { seek } from "../address.js";
 import { below, change, get, now, queuePath } from "../api.js";
 import * as format from "../format.js";
 import { Confirm, Empty, Told, tell } from "../parts.js";
@@ -45,26 +46,26 @@ export function Messages({ mayReceive, ...rest }) {
   return html`<section class="card"><h2>Messages</h2><${Empty}>To look at messages takes the permission receive on this queue.</${Empty}></section>`;
 }
 
-function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
-  const [state, setState] = useState("");
-  const [age, setAge] = useState(0);
-  const [before, setBefore] = useState("");
-  const [group, setGroup] = useState("");
-  const [attribute, setAttribute] = useState("");
-  const [trail, setTrail] = useState([""]);
-  const [chosen, setChosen] = useState(new Set());
-  const [open, setOpen] = useState(null);
+// The filter and the message that is open are in the address; the page of the list is not.
+function Peek({ queue, query, mayManage, isDeadLetterQueue, onChange }) {
+  const { state = "", group = "", attribute = "", message: open = null } = query;
+  const age = Number(query.age) || 0;
+  // The same moment for all pages of a list.
+  const before = useMemo(() => (age ? sentBefore(age) : ""), [age]);
+  const filtered = JSON.stringify([state, age, group, attribute]);
+  const [view, setView] = useState({ filtered, trail: [""], chosen: new Set() });
+  const { trail, chosen } = view.filtered === filtered ? view : { trail: [""], chosen: new Set() };
   const [doomed, setDoomed] = useState(null);
   const [isRedriving, setRedriving] = useState(false);
   const after = trail[trail.length - 1];
   const isFiltered = Boolean(state || age || group || attribute.includes("="));
   const wanted = { states: state, page_token: after, page_size: PAGE, max_body_bytes: GLIMPSE, sent_before: before, group, attribute: attribute.includes("=") ? attribute : "" };
-  // The same moment for all pages of a list.
-  const setAgeOf = (text) => { setAge(Number(text)); setBefore(Number(text) ? sentBefore(Number(text)) : ""); };
-  const filter = (set) => (event) => { set(event.target.value); turn([""]); };
+  const filter = (key) => (event) => seek({ [key]: event.target.value === "0" ? "" : event.target.value, message: "" });
   const poll = usePoll((signal) => get(below(queue, "messages"), wanted, signal), ONCE, `messages ${queue} ${JSON.stringify(wanted)}`);
   const found = poll.found;
-  const turn = (trail) => { setTrail(trail); setChosen(new Set()); };
+  const setOpen = (id) => seek({ message: id });
+  const setChosen = (next) => setView({ filtered, trail, chosen: next });
+  const turn = (next) => setView({ filtered, trail: next, chosen: new Set() });
   function choose(id, isChosen) {
     const next = new Set(chosen);
     if (isChosen) next.add(id);
@@ -75,7 +76,7 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
     const done = await Promise.allSettled(doomed.map((id) => change("DELETE", `${queuePath(queue)}/messages/${id}`)));
     const failures = done.filter((each) => each.status === "rejected");
     tell(`Deleted ${format.number(doomed.length - failures.length)} of ${format.number(doomed.length)}.${failures.length ? ` ${failures[0].reason.message}` : ""}`);
-    if (doomed.includes(open)) setOpen(null);
+    if (doomed.includes(open)) setOpen("");
     setChosen(new Set());
     poll.again();
     onChange();
@@ -89,19 +90,20 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
   function close() {
     // Back to where it was opened.
     const row = document.querySelector("table.messages button[aria-expanded=true]");
-    setOpen(null);
+    setOpen("");
     if (row) row.focus();
   }
-  const panel = html`<tr key="panel" class="inside"><td colspan=${haveRecords ? 10 : 8}><${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} /></td></tr>`;
+  const message = html`<${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} />`;
+  const panel = html`<tr key="panel" class="inside"><td colspan=${haveRecords ? 10 : 8}>${message}</td></tr>`;
   return html`<section class="card" aria-labelledby="messages">
     <div class="bar tight">
       <h2 id="messages">Messages</h2>
-      <label>State${" "}<select value=${state} onChange=${filter(setState)}>
+      <label>State${" "}<select value=${state} onChange=${filter("state")}>
         <option value="">any</option><option value="ready">ready</option><option value="leased">leased</option><option value="delayed">delayed</option>
       </select></label>
-      <label>Age${" "}<select value=${age} onChange=${filter(setAgeOf)}>${AGES.map(([text, span]) => html`<option key=${span} value=${span}>${text}</option>`)}</select></label>
-      <label>Group${" "}<input size="8" maxlength="128" spellcheck=${false} value=${group} onChange=${filter(setGroup)} /></label>
-      <label>Attribute${" "}<input size="12" placeholder="name=value" spellcheck=${false} value=${attribute} onChange=${filter(setAttribute)} /></label>
+      <label>Age${" "}<select value=${age} onChange=${filter("age")}>${AGES.map(([text, span]) => html`<option key=${span} value=${span}>${text}</option>`)}</select></label>
+      <label>Group${" "}<input size="8" maxlength="128" spellcheck=${false} value=${group} onChange=${filter("group")} /></label>
+      <label>Attribute${" "}<input size="12" placeholder="name=value" spellcheck=${false} value=${attribute} onChange=${filter("attribute")} /></label>
       <button type="button" onClick=${poll.again}>Look again</button>
       <span class="grow"></span>
       ${canRedrive && html`<button type="button" class="steady" disabled=${ids.length === 0} onClick=${() => setRedriving(true)}>Redrive${some}…</button>`}
@@ -111,6 +113,7 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
         <button type="button" disabled=${found === null || !found.next_page_token} onClick=${() => turn([...trail, found.next_page_token])}>Next</button>
       </span>
     </div>
+    ${open !== null && found !== null && !every.includes(open) && message}
     <${Told} poll=${poll}>
       ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${found.next_page_token ? "None among the messages looked at so far. Next looks at others." : after ? "There are no more." : isFiltered ? "No message is like that." : "The queue is empty."}</${Empty}>` : html`
         <div class="wide"><table class="messages stack" data-keys>
@@ -122,7 +125,7 @@ function Peek({ queue, mayManage, isDeadLetterQueue, onChange }) {
           </tr></thead>
           <tbody>${found.messages.map((message) => html`<tr key=${message.id} class=${message.id === open ? "open" : ""}>
             <td class="pick"><input type="checkbox" aria-label=${`Choose ${message.id}`} checked=${chosen.has(message.id)} onChange=${(event) => choose(message.id, event.target.checked)} /></td>
-            <th scope="row"><button type="button" data-row class="link" aria-expanded=${message.id === open} onClick=${() => setOpen(message.id === open ? null : message.id)}><code>${message.id}</code></button></th>
+            <th scope="row"><button type="button" data-row class="link" aria-expanded=${message.id === open} onClick=${() => setOpen(message.id === open ? "" : message.id)}><code>${message.id}</code></button></th>
             <td><span class="state ${message.state}">${message.state}</span></td>
             ${haveRecords ? html`<${DeadLetterCells} message=${message} />` : html`
               <td class="right" data-label="Age">${format.span(now() - Date.parse(message.send_time))}</td>

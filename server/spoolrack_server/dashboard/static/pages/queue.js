@@ -7,9 +7,11 @@ import { Told } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { note, rates } from "../rates.js";
 import { Cells, bucketNames } from "./ages.js";
+import { consumerOf } from "./consumers.js";
 import { LastHour } from "./history.js";
 import { Messages } from "./messages.js";
 import { Purge } from "./purge.js";
+import { pausedWords } from "./queues.js";
 import { CancelRedrive, RedriveForm, RunningRedrive } from "./redrive.js";
 import { Schedules } from "./schedules.js";
 import { SendForm } from "./send.js";
@@ -38,7 +40,7 @@ function Figure({ label, children, hint }) {
   return html`<div class="figure" title=${hint}><dt>${label}</dt><dd>${children}</dd></div>`;
 }
 
-export function QueuePage({ name }) {
+export function QueuePage({ name, query }) {
   // Which dialog is open: "purge", "redrive", "send", "settings", or a redrive that is to be cancelled.
   const [dialog, setDialog] = useState(null);
   const [turn, setTurn] = useState(0);
@@ -52,6 +54,7 @@ export function QueuePage({ name }) {
     <div class="bar">
       <h1><a href="#/queues">Queues</a> <span aria-hidden="true">/</span> ${name}</h1>
       ${queue !== null && queue.is_dead_letter_queue && html`<span class="tag">dead-letter queue</span>`}
+      ${queue !== null && pausedWords(queue.settings) && html`<span class="tag">${pausedWords(queue.settings)}</span>`}
       <span class="grow"></span>
       ${may("send") && html`<button type="button" onClick=${() => setDialog("send")}>Send…</button>`}
       ${may("manage") && queue.is_dead_letter_queue && queue.redrive === null && html`<button type="button" disabled=${queue.counts.ready_count === 0} onClick=${() => setDialog("redrive")}>Redrive all…</button>`}
@@ -71,7 +74,7 @@ export function QueuePage({ name }) {
           <${Figure} label="Out/s" hint="what this server process deleted, let expire or moved away">${format.rate(now.left)}</${Figure}>
           <${Figure} label="Size">${format.bytes(queue.counts.byte_count)}</${Figure}>
         </dl>
-        <div class="columns">
+        <div class="parts"><div class="columns">
           <${LastHour} queue=${name} />
           <${Settings} queue=${queue} onEdit=${may("manage") && (() => setDialog("settings"))} />
         </div>
@@ -83,7 +86,7 @@ export function QueuePage({ name }) {
           </table></div>
         </section>`}
         ${queue.schedules !== null && html`<${Schedules} queue=${name} schedules=${queue.schedules} maySend=${may("send")} onDone=${poll.again} />`}
-        <${Messages} key=${turn} queue=${name} mayReceive=${may("receive")} mayManage=${may("manage")} isDeadLetterQueue=${queue.is_dead_letter_queue} onChange=${poll.again} />`}
+        <${Messages} key=${turn} queue=${name} query=${query} mayReceive=${may("receive")} mayManage=${may("manage")} isDeadLetterQueue=${queue.is_dead_letter_queue} onChange=${poll.again} /></div>`}
     </${Told}>
     ${dialog === "send" && html`<${SendForm} queue=${name} onClose=${close} onSent=${changed} />`}
     ${dialog === "settings" && html`<${SettingsForm} queue=${queue} onClose=${close} onDone=${poll.again} />`}
@@ -93,9 +96,8 @@ export function QueuePage({ name }) {
   `;
 }
 
-function consumerOf(lease) {
-  if (lease.stream) return `stream ${lease.stream}`;
-  return lease.receive_time ? `${lease.consumer}, since ${format.moment(lease.receive_time)}` : lease.consumer;
+function consumerSince(lease) {
+  return lease.receive_time ? `${consumerOf(lease)}, since ${format.moment(lease.receive_time)}` : consumerOf(lease);
 }
 
 /** Why messages don't move, and the leases that were received first. */
@@ -103,7 +105,7 @@ function Standstill({ queue }) {
   const obstacles = queue.obstacles.filter((each) => each.reason !== "MESSAGE_BLOCKS");
   const leases = queue.oldest_leases;
   if (obstacles.length === 0 && leases.length === 0) return null;
-  return html`<section class="card" aria-labelledby="standstill"><h2 id="standstill">Obstacles</h2>
+  return html`<section class="card" aria-labelledby="standstill"><h2 id="standstill">${obstacles.length > 0 ? "Obstacles" : "Leases"}</h2>
     ${obstacles.length > 0 && html`<ul class="obstacles">${obstacles.map((each) => html`<li key=${each.reason + each.explanation}>${each.explanation}</li>`)}</ul>`}
     ${leases.length > 0 && html`<div class="wide"><table class="leases stack">
       <thead><tr><th scope="col">Oldest leases</th><th scope="col" class="right">Messages</th><th scope="col">First received</th><th scope="col">Lease ends</th><th scope="col" class="right">Receives</th><th scope="col">Consumer</th></tr></thead>
@@ -113,7 +115,7 @@ function Standstill({ queue }) {
         <td data-label="First received">${format.moment(each.first_receive_time)}</td>
         <td data-label="Lease ends">${format.moment(each.lease_expire_time)}</td>
         <td data-label="Receives" class="right">${format.number(each.receive_count)}</td>
-        <td data-label="Consumer">${consumerOf(each)}</td>
+        <td data-label="Consumer" class="wrap">${consumerSince(each)}</td>
       </tr>`)}</tbody>
     </table></div>`}
   </section>`;

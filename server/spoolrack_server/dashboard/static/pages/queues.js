@@ -1,6 +1,7 @@
 // All queues in one table.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
+import { seek } from "../address.js";
 import { get } from "../api.js";
 import * as format from "../format.js";
 import { Column, Empty, Sparkline, Told, sorted, useSort } from "../parts.js";
@@ -15,8 +16,14 @@ const NONE = Array(30).fill(null);
 
 // The queues whose names have `contains` in them, with what a list shows of each.
 export function getQueues(contains, signal) {
-  const fields = "name,counts,blocking_message,traffic,is_dead_letter_queue,permissions,settings.dead_letter_queue";
+  const fields = "name,counts,blocking_message,traffic,is_dead_letter_queue,permissions,settings.dead_letter_queue,settings.sending,settings.receiving";
   return get("queues", { contains, page_size: MOST, fields }, signal);
+}
+
+// What a queue doesn't do; "" if it does all.
+export function pausedWords({ sending, receiving }) {
+  if (sending === "paused") return receiving === "paused" ? "paused" : "sending paused";
+  return receiving === "paused" ? "receiving paused" : "";
 }
 
 function value(row, key) {
@@ -26,9 +33,10 @@ function value(row, key) {
 
 function Row({ row, trend }) {
   const { counts, settings: { dead_letter_queue: target } } = row;
+  const paused = pausedWords(row.settings);
   const quiet = (count) => (count === 0 ? "right zero" : "right");
-  return html`<tr>
-    <th scope="row"><a data-row href="#/queue/${encodeURIComponent(row.name)}">${row.name}</a>${row.is_dead_letter_queue && html`${" "}<span class="tag" title="another queue names it as its dead-letter queue">dead letters</span>`}${row.blocking_message && html`${" "}<span class="mark" title=${row.blocking_message.explanation}>blocked</span>`}</th>
+  return html`<tr class=${paused ? "paused" : ""}>
+    <th scope="row"><a data-row href="#/queue/${encodeURIComponent(row.name)}">${row.name}</a>${paused && html`${" "}<span class="tag">${paused}</span>`}${row.is_dead_letter_queue && html`${" "}<span class="tag" title="another queue names it as its dead-letter queue">dead letters</span>`}${row.blocking_message && html`${" "}<span class="mark" title=${row.blocking_message.explanation}>blocked</span>`}</th>
     <td data-label="Ready" class=${quiet(counts.ready_count)}>${format.short(counts.ready_count)}</td>
     <td data-label="Leased" class=${quiet(counts.leased_count)}>${format.short(counts.leased_count)}</td>
     <td data-label="Delayed" class=${quiet(counts.delayed_count)}>${format.short(counts.delayed_count)}</td>
@@ -41,8 +49,7 @@ function Row({ row, trend }) {
   </tr>`;
 }
 
-export function Queues({ server }) {
-  const [filter, setFilter] = useState("");
+export function Queues({ server, query: { contains: filter = "" } }) {
   const [page, setPage] = useState(0);
   const [isCreating, setCreating] = useState(false);
   const [by, head] = useSort("name");
@@ -64,7 +71,7 @@ export function Queues({ server }) {
       <h1>Queues</h1>
       <label class="filter">Filter <kbd aria-hidden="true">/</kbd>
         <input type="search" data-filter placeholder="part of a name" maxlength="80" spellcheck=${false} autocomplete="off" value=${filter}
-          onInput=${(event) => { setFilter(event.target.value); setPage(0); }} /></label>
+          onInput=${(event) => { seek({ contains: event.target.value }, true); setPage(0); }} /></label>
       <span class="quiet grow" role="status">${found !== null && html`${format.number(rows.length)} ${rows.length === 1 ? "queue" : "queues"} · ${format.short(sum("ready_count"))} ready · ${format.short(sum("leased_count"))} leased · ${format.short(sum("delayed_count"))} delayed`}</span>
       ${pages > 1 && html`<span class="pager">
         <button type="button" disabled=${at === 0} onClick=${() => setPage(at - 1)}>Before</button>

@@ -90,6 +90,7 @@ export function Server({ server }) {
           ${found.status === "SERVING" ? html`<p><span class="health good">Serving</span> Sends and receives are taken, and what is acknowledged is on stable media.</p>`
             : html`<p><span class="health bad">Not serving</span> ${found.why}</p>`}
           <dl class="facts">
+            ${found.shard && html`<dt>Shard</dt><dd>number ${found.shard.split("/")[0]} of ${found.shard.split("/")[1]}, counted from 0: it has the queues of this number alone</dd>`}
             <dt>Version</dt><dd>${found.version}</dd>
             <dt>Uptime</dt><dd>${format.age(found.uptime)}</dd>
             <dt>Clock</dt><dd>${format.moment(found.time)}</dd>

@@ -11,8 +11,18 @@ import { COUNTS, SIZES, SPANS, meant, written } from "../units.js";
 const seconds = (value) => format.span(value * 1000);
 // How the values of a kind are written, and their units.
 const KINDS = { span: [seconds, SPANS], count: [format.number, COUNTS], size: [format.bytes, SIZES], choice: [String] };
+// The words of a choice, and the unit of a number that has one, by setting.
+const WORDS = {
+  dead_letter_at: { lease_end: "when the lease ends", receive: "at the next receive" },
+  lease_durability: { strict: "synced before the answer", relaxed: "synced later" },
+  group_order: { fair: "fair", strict: "strict" },
+  backoff_at: { release: "a release", lease_end: "a release, or the end of a lease" },
+};
+const UNITS = { backoff_factor: (value) => `× ${format.number(value)}`, backoff_jitter: (value) => `${format.number(value)} %` };
+const chosenWord = (name) => (choice) => (WORDS[name] && WORDS[name][choice]) || choice;
 const FIELDS = SETTINGS.filter(({ kind }) => kind !== "queue").map((setting) => {
-  const [write, units] = KINDS[setting.kind];
+  const [plain, units] = KINDS[setting.kind];
+  const write = setting.kind === "choice" ? chosenWord(setting.name) : UNITS[setting.name] || plain;
   return { ...setting, units, write: (value) => (value === 0 && setting.zero ? setting.zero : write(value)) };
 });
 
@@ -21,18 +31,22 @@ const DEFAULTS = Object.fromEntries(SETTINGS.map((setting) => [setting.name, set
 const linked = (queue) => html`<a href="#/queue/${encodeURIComponent(queue)}">${queue}</a>`;
 
 export function Settings({ queue, onEdit }) {
+  const own = FIELDS.filter(({ name }) => queue.settings[name] !== DEFAULTS[name]);
+  const others = FIELDS.filter((field) => !own.includes(field));
+  const one = ({ name, title, write }) => html`<div key=${name}><dt>${title}</dt><dd>${write(queue.settings[name])}</dd></div>`;
   return html`<section class="card" aria-labelledby="settings">
     <div class="bar tight">
       <h2 id="settings">Settings</h2><span class="grow"></span>
       ${onEdit && html`<button type="button" onClick=${onEdit}>Edit…<span class="hidden"> the settings</span></button>`}
     </div>
     <dl class="settings">
-      ${FIELDS.map(({ name, title, write }) => html`<div key=${name}><dt>${title}</dt><dd>${write(queue.settings[name])}</dd></div>`)}
+      ${own.map(one)}
       <div><dt>Dead letters to</dt><dd>${queue.settings.dead_letter_queue ? linked(queue.settings.dead_letter_queue) : "nowhere"}</dd></div>
       ${queue.is_dead_letter_queue && html`<div><dt>Dead letters of</dt><dd>${queue.dead_letter_sources.length === 0 ? "queues that are not yours to see" : queue.dead_letter_sources.map((source, at) => html`${at > 0 && ", "}${linked(source)}`)}</dd></div>`}
       ${Object.entries(queue.labels).sort().map(([label, text]) => html`<div key=${`label ${label}`}><dt>Label ${label}</dt><dd>${text}</dd></div>`)}
       <div><dt>Created</dt><dd>${format.moment(queue.create_time)}</dd></div>
     </dl>
+    <details><summary>${others.length} settings have their defaults</summary><dl class="settings">${others.map(one)}</dl></details>
   </section>`;
 }
 
@@ -90,7 +104,7 @@ export function SettingsForm({ queue, onClose, onDone }) {
           ? html`<${Measure} key=${key} label=${title} hint=${zero && `0: ${zero}`} units=${units} value=${values[key]} onChange=${set(key)} />`
           : html`<label key=${key} class="stacked">${title}
             <select value=${values[key]} onChange=${(event) => set(key)(event.target.value)}>
-              ${choices.map((choice) => html`<option key=${choice} value=${choice}>${choice}</option>`)}</select></label>`))}
+              ${choices.map((choice) => html`<option key=${choice} value=${choice}>${chosenWord(key)(choice)}</option>`)}</select></label>`))}
         <label class="stacked">Dead letters to <span class="quiet">empty: nowhere</span>
           <input autocomplete="off" spellcheck=${false} maxlength="80" value=${values.dead_letter_queue} onInput=${(event) => set("dead_letter_queue")(event.target.value)} /></label>
       </div>
