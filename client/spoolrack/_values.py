@@ -107,7 +107,7 @@ class QueueInfo:
     asked for by its name."""
     oldest_leases: Sequence[OldLease] = ()
     """Up to five, those of the oldest leased messages."""
-    shard: str = ""
+    shard: str = field(default="", compare=False)
     """The shard that answered, such as 2/8; empty: a server that is none, or the queue was not asked
     for by its name."""
 

@@ -118,7 +118,9 @@ class Committer:
         self._listen_every = LISTEN_EVERY if listener is None else LISTENING_EVERY
         self._true_clock = SystemClock()
         """For waits for the lock: its holder lives in no other time, whatever `clock` says."""
-        self._lock_wait = LockWait(lambda: engine.sharing.holder)
+        self._lock_wait = LockWait(
+            lambda: engine.sharing.holder, several_hosts=engine.moves.disk.several_hosts
+        )
         self._rest_until = Millis(0)
         """The engine's own work is tried again then: it didn't get on."""
         self._in_vain = 0

@@ -143,7 +143,8 @@ class Cluster:
     def mount(self, host: str) -> None:
         at = self.at(host)
         self._run("ceph-fuse", "--id", "admin", str(at))
-        self._until(lambda: os.path.ismount(at))
+        # A new cluster reports no room until its manager has counted it.
+        self._until(lambda: os.path.ismount(at) and os.statvfs(at).f_bavail > 0)
         (self.folder / "run" / f"{host}.pid").write_text(str(self._session(host)["pid"]))
 
     def unmount(self, host: str) -> None:

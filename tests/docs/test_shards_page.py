@@ -1,4 +1,4 @@
-"""docs/how-to/shards.md tells the truth: its program runs on three shards, and groups keep their order."""
+"""The program of docs/how-to/shards.md runs on three shards, and keeps the order of groups."""
 
 from __future__ import annotations
 

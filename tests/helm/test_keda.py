@@ -13,6 +13,7 @@ from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.keda import externalscaler_pb2 as pb
 from spoolrack_store.model.clock import SystemClock
+from spoolrack_store.model.shards import shard_of
 
 from tests.helm.chart_rig import Object, rendered
 from tests.helm.custom_schemas import SCHEMAS, SQS_SCALER, SQS_SCALER_SECRETS
@@ -68,6 +69,19 @@ def test_the_address_is_that_of_the_release_on_the_page(engine: Engine) -> None:
     address = f"{metadata['name']}.{metadata['namespace']}.svc:{ports['grpc']}"
     (trigger,) = scaled()["spec"]["triggers"]
     assert trigger["metadata"]["scalerAddress"] == address
+
+
+def test_the_pod_of_the_page_is_that_of_the_queues_shard_in_the_release_of_shards(
+    engine: Engine,
+) -> None:
+    (values,) = blocks()["shards.yaml"]
+    release = rendered(engine, values, name="queues", namespace="queues")
+    (address,) = re.findall(
+        r"`scalerAddress` is the pod of the queue's shard: `([^`]+)` for `jobs`", PAGE
+    )
+    told = release.notes.partition("grpcs://")[2].split()[0].split(",")
+    assert told.index(address) == shard_of("jobs", values["shards"])
+    assert release.claims[0] in PAGE
 
 
 async def test_a_server_takes_the_metadata(tmp_path: Path) -> None:

@@ -164,9 +164,9 @@ def test_streams_are_the_same_after_90_s_of_silence(
     assert "is opened again" not in caplog.text
 
 
-async def test_300_streams_of_one_connection_are_open_at_a_time(make: Make) -> None:
+async def test_600_streams_of_one_connection_are_open_at_a_time(make: Make) -> None:
     with make() as proxy:
-        await open_at_a_time(proxy.url, 300)
+        await open_at_a_time(proxy.url, 600)
 
 
 def disturb(what: str, proxy: RealProxy, server: RealServer) -> None:

@@ -93,7 +93,12 @@ def test_a_request_of_http_goes_to_the_shard_of_its_queue(make: Make, servers: S
         for queue in VECTORS:
             assert ask(address, "PUT", f"/{queue}")[0] == 201
             assert ask(address, "POST", f"/{queue}/messages", b"x")[0] == 201
-            for path in (f"/{queue}/messages", f"/-/queues/{queue}/messages?page_size=1", f"/{queue}?"):
+            for path in (
+                f"/{queue}/messages",
+                f"/-/queues/{queue}/messages?page_size=1",
+                f"/{queue}?",
+                f"/-/redrives?queue={queue}",
+            ):
                 assert ask(address, "GET", path)[0] == 200, path
     assert servers.homes() == right(VECTORS)
 

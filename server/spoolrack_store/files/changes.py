@@ -307,6 +307,9 @@ _NEVER: Final = threading.Event()
 _FIRST_PAUSE: Final = 1
 _LONGEST_PAUSE: Final = 50
 """Milliseconds between two tries: each twice as long as the one before."""
+_LONGEST_PAUSE_OF_HOSTS: Final = 5
+"""The same on a root of several hosts, where a busy process has the lock nearly always, since it syncs
+under it: by pauses of 50 ms, each hundredth send of another process took 4 s."""
 _SAY_EVERY: Final = 1_000
 """Milliseconds. Time after which the holder of the lock is logged, and then again."""
 _STATES: Final = {
@@ -353,9 +356,10 @@ def _state_of(pid: int) -> str:
 class LockWait:
     """The tries of a lock that another process holds. Times are monotonic."""
 
-    def __init__(self, holder: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, holder: Callable[[], tuple[int, int]], *, several_hosts: bool = False) -> None:
         """`holder` tells which process took the lock last, and when."""
         self._holder = holder
+        self._longest = _LONGEST_PAUSE_OF_HOSTS if several_hosts else _LONGEST_PAUSE
         self._since: Millis | None = None
         self._said = Millis(0)
         self._pause = _FIRST_PAUSE
@@ -371,7 +375,7 @@ class LockWait:
             holder = describe_holder(*self._holder())
             log.warning("nothing is committed while another process holds the lock: %s", holder)
         self.next_try = Millis(now + self._pause)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._pause = min(2 * self._pause, self._longest)
 
     def leave_to_others(self, now: Millis) -> None:
         """Postpone the next try until each other process has had one."""

@@ -31,10 +31,12 @@ FENCES: Final = frozenset({"fuse.ceph-fuse"})
 _REFUSED: Final = {
     "ceph": "the kernel's client of CephFS isn't tested: mount it by ceph-fuse",
     "fuse.glusterfs": "on GlusterFS a host that has lost its locks goes on writing beside the next one",
-    "fuse.mfs": "on MooseFS no other host got a dead host's locks within 45 s",
-    "nfs": "NFS revokes the locks of a host that is gone, and not its renames",
+    # MooseFS gives no other type.
+    "fuse": "on MooseFS, if it is that, no other host got a dead host's locks within 45 s",
+    **dict.fromkeys(
+        ("nfs", "nfs4"), "NFS revokes the locks of a host that is gone, and not its renames"
+    ),
 }
-_REFUSED_TOO: Final = {"nfs4": "nfs", "fuse.mfsmount": "fuse.mfs", "fuse.moosefs": "fuse.mfs"}
 _PAGE: Final = 4096
 
 
@@ -60,7 +62,7 @@ def require_fencing(root: str | os.PathLike[str]) -> None:
     if kind in FENCES:
         return
     if is_written_by_other_hosts(kind):
-        known = _REFUSED.get(_REFUSED_TOO.get(kind, kind))
+        known = _REFUSED.get(kind)
         why = known or f"{kind} isn't known to keep out a host that has lost its locks"
         why += ". CephFS, mounted by ceph-fuse, can hold a root of several hosts"
     else:
