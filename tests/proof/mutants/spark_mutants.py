@@ -57,7 +57,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="several-queues-one-after-the-other",
         breaks="the queues of a query are asked at the same time",
-        edits=edit("_queues_reader.py:_of_each", "if len(names) < 2:", "if True:"),
+        edits=edit("_light_client.py:of_each", "if len(every) < 2:", "if True:"),
         caught_by=(f"{_SEVERAL}::test_several_queues_are_asked_at_the_same_time",),
     ),
     Mutant(
@@ -71,7 +71,7 @@ SPARK_MUTANTS: Final = (
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
             "_queue_reader.py:StreamReading.latest",
-            "self._extender.keep(end)\nreturn end",
+            "self._extender.keep(end, self._caller, self._named(end))\nreturn end",
             "self.commit(end)\nreturn end",
         ),
         caught_by=(f"{_CALLS}::test_a_first_batch_is_done_again_from_a_new_beginning",),
