@@ -178,10 +178,16 @@ def test_all_shards_hold_a_query_s_messages_while_it_runs_and_when_it_stops() ->
         second.reading.stop()
 
 
-def test_shards_in_a_wrong_order_are_refused_before_anything_is_read(shards: RunningShards) -> None:
+def test_shards_in_a_wrong_order_or_too_few_are_refused_before_anything_is_read(
+    shards: RunningShards,
+) -> None:
     one, two, three = (server.url for server in shards.servers)
     with pytest.raises(WrongShard, match="order"):
         Run(f"{two},{one},{three}").plan()
+    for endpoint in (f"{two},{one},{three}", f"{one},{two}"):
+        # Without a queue there the lists of all servers are all that is asked for.
+        with pytest.raises(WrongShard, match="order"):
+            Run(endpoint, queue="none-*").reading.only_what_is_there()
     with pytest.raises(WrongShard):
         stage(queue_address(f"{two},{three},{one}", "jobs-0").caller, "jobs-0", rows("a"))
     assert left(shards) == len(QUEUES)
