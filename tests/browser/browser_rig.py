@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from spoolrack_server.access.security import Security
+from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.operations import (
@@ -94,12 +95,16 @@ class Served:
 
 @contextmanager
 def served(
-    root: Path, security: Security | None = None, clock: Clock | None = None
+    root: Path,
+    security: Security | None = None,
+    clock: Clock | None = None,
+    shard: str | None = None,
 ) -> Iterator[Served]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    server = Server(root, security=security, clock=clock)
+    settings = ServeSettings(root=str(root), shard=shard)
+    server = Server(settings, security=security, clock=clock)
     try:
         asyncio.run_coroutine_threadsafe(server.start(), loop).result(STUCK)
         yield Served(server, loop)

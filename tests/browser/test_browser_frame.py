@@ -152,6 +152,7 @@ def test_every_page_is_accessible(
         ("dead-letters", "main tbody tr"),
         ("staged", "main tbody tr"),
         ("reservations", "main tbody tr"),
+        ("consumers", "table.consumers tbody tr"),
         ("server", "main meter"),
     ):
         desk.go(path)

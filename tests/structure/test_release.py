@@ -99,8 +99,10 @@ def test_a_tag_of_another_version_or_a_repository_of_another_address_is_refused(
 def commit(tmp_path: Path) -> Path:
     """A commit of what this checkout tracks, beside a file that it doesn't, with our .venv."""
     folder = tmp_path / "commit"
-    tracked = run("git", "ls-files", "-z", cwd=CHECKOUT).stdout.split("\0")
-    for name in filter(None, tracked):
+    tracked = run("git", "ls-files", "-z", cwd=CHECKOUT)
+    if tracked.returncode != 0:
+        pytest.skip("needs the project's history: this is no clone")
+    for name in filter(None, tracked.stdout.split("\0")):
         if not name.startswith("tests/") and (CHECKOUT / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(CHECKOUT / name, folder / name)

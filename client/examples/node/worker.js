@@ -53,6 +53,8 @@ async function settle(method, request) {
 const remove = ({ receipt }) => settle('delete', { targets: [{ receipt }] });
 const extend = ({ receipt }, millis) =>
   settle('extendLeases', { extensions: [{ receipt, visibilityTimeout: durationOf(millis) }] });
+// A release without a delay is one of a failure: the message is ready again after the queue's back-off.
+const fail = ({ receipt }) => settle('release', { releases: [{ receipt }] });
 // At once. Only a message that was begun counts as received.
 const release = ({ receipt }, begun) =>
   settle('release', { releases: [{ receipt, delay: durationOf(0), uncounted: !begun }] });
@@ -60,7 +62,7 @@ const release = ({ receipt }, begun) =>
 async function work(message) {
   const { fails, slow } = message.attributes;
   if (fails && message.receiveCount === 1) {
-    if (await release(message, true)) console.log(`released ${message.id}`);
+    if (await fail(message)) console.log(`released ${message.id}`);
     return;
   }
   if (slow) {

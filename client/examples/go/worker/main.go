@@ -46,10 +46,19 @@ func (w *worker) extend(ctx context.Context, message *pb.Message, long time.Dura
 	})
 }
 
-// release makes the message ready again at once; false if its lease was lost. Only one that was begun counts
-// as received.
-func (w *worker) release(ctx context.Context, message *pb.Message, begun bool) (bool, error) {
-	release := &pb.MessageRelease{Receipt: message.Receipt, Delay: durationpb.New(0), Uncounted: !begun}
+// fail makes the message ready again after the queue's back-off; false if its lease was lost.
+func (w *worker) fail(ctx context.Context, message *pb.Message) (bool, error) {
+	return w.release(ctx, &pb.MessageRelease{Receipt: message.Receipt})
+}
+
+// giveBack makes the message ready again at once. Only one that was begun counts as received.
+func (w *worker) giveBack(ctx context.Context, message *pb.Message, begun bool) error {
+	_, err := w.release(
+		ctx, &pb.MessageRelease{Receipt: message.Receipt, Delay: durationpb.New(0), Uncounted: !begun})
+	return err
+}
+
+func (w *worker) release(ctx context.Context, release *pb.MessageRelease) (bool, error) {
 	return settle(ctx, func(ctx context.Context) (*rpcstatus.Status, error) {
 		response, err := w.client.Release(
 			ctx, &pb.ReleaseRequest{Queue: w.queue, Releases: []*pb.MessageRelease{release}})
@@ -97,7 +106,7 @@ func settle(ctx context.Context, ask func(context.Context) (*rpcstatus.Status, e
 
 func (w *worker) work(ctx context.Context, message *pb.Message) error {
 	if _, fails := message.Attributes["fails"]; fails && message.ReceiveCount == 1 {
-		ours, err := w.release(ctx, message, true)
+		ours, err := w.fail(ctx, message)
 		if ours {
 			fmt.Println("released", message.Id)
 		}
@@ -165,8 +174,8 @@ func (w *worker) follow(ctx context.Context) error {
 			if ctx.Err() == nil {
 				return err
 			}
-			// We are stopping: it goes back to its place at once.
-			if _, err := w.release(context.Background(), message, begun); err != nil {
+			// We are stopping: it goes back to its place.
+			if err := w.giveBack(context.Background(), message, begun); err != nil {
 				return err
 			}
 		}
