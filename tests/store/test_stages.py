@@ -3,9 +3,13 @@ does."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from spoolrack_store.model.clock import DAY, Millis
 from spoolrack_store.model.errors import (
+    ChunkDiffers,
     DiskError,
     EpochDiffers,
     EpochPassed,
@@ -56,6 +60,27 @@ def test_a_chunk_that_is_there_is_answered_and_not_stored_again(rig: Rig) -> Non
 
     assert again == Staged(messages=2, is_repeated=True, expires_at=first.expires_at)
     assert len(list(rig.disk.scan("staged"))) == 1
+    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.receive() == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"queue": "other"},
+        {"delay": Millis(1)},
+        {"priority": 1},
+        {"groups": {0: "g"}},
+        {"attributes": {0: {"n": "v"}}},
+        {"bodies": [b"b", b"a"]},
+        {"bodies": [b"ab", b""]},
+    ],
+)
+def test_a_chunk_that_differs_from_the_one_there_is_refused(rig: Rig, other: dict[str, Any]) -> None:
+    there = chunk("s", 7, b"a", b"b")
+    rig.ask(there)
+    with pytest.raises(ChunkDiffers):
+        rig.ask(replace(there, **other))
     assert rig.publish("w", 0, "s").messages == 2
     assert rig.receive() == [b"a", b"b"]
 
