@@ -40,10 +40,9 @@ Cycle = Generator[Work, None, None]
 """A commit: it yields the work to be synced, and a failure of the sync is thrown in."""
 
 LOOK_EVERY: Final = Millis(1_000)
-"""So often it looks for processes that have died, and for what is too old."""
+"""Interval of the search for dead processes and for expired messages."""
 LISTEN_EVERY: Final = Millis(20)
-"""While receives wait, it looks so often whether other processes have changed something, if it can't
-listen."""
+"""Interval of the search for changes of other processes, while receives wait, where it can't listen."""
 LISTENING_EVERY: Final = Millis(1_000)
 """And so often if it can."""
 ENDED_WAITS: Final = 100

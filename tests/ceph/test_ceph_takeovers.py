@@ -122,3 +122,19 @@ def test_all_that_was_acknowledged_outlives_all_hosts_and_the_metadata_server(
         cluster.mount(host)
     servers["b"].start()
     check(ledger, servers["b"])
+
+
+def test_a_metadata_server_that_dies_delays_answers_and_loses_none(
+    servers: dict[str, RealServer], cluster: Cluster
+) -> None:
+    load = Load(servers)
+    load.run(WARM)
+    os.kill(cluster.pid("mds.x"), signal.SIGKILL)
+    died = time.monotonic()
+    load.run(WARM)
+    cluster.start_mds()
+    for host in servers:
+        waited = load.seconds_to_answer(host, died + WARM, limit=180)
+        print(f"{host} answers {waited:.0f} s after the metadata server was started again")
+    load.run(2 * WARM)
+    check(load.stop(), servers["b"])

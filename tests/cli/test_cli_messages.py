@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from datetime import timedelta
@@ -227,6 +228,16 @@ def test_peek_leases_nothing(spoolrack: Spoolrack, client: Client) -> None:
     assert spoolrack("peek", "jobs", "--raw").out == "one\ntwo\n"
     assert json.loads(spoolrack("peek", "jobs", "--json", "--max", "1").out)["body"] == "one"
     assert counts(client) == (2, 0, 0)
+
+
+def test_peek_tells_how_long_a_lease_and_a_delay_last(spoolrack: Spoolrack, client: Client) -> None:
+    queue = client.queue("jobs")
+    queue.send("leased")
+    queue.receive(visibility_timeout=3_600)
+    queue.send("delayed", delay=86_400)
+    leased, delayed = spoolrack("peek", "jobs").out.splitlines()[1:]
+    assert re.search(r" leased (1h|59m)", leased), leased
+    assert re.search(r" delayed (1d|23h)", delayed), delayed
 
 
 def test_peek_looks_at_one_state_or_one_message(spoolrack: Spoolrack, client: Client) -> None:

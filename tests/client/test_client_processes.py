@@ -89,9 +89,11 @@ def test_a_client_that_came_through_a_fork_says_so(server: RunningServer) -> Non
     assert result.stdout.split() == ["3", "True"], result.stderr
 
 
-def test_children_that_are_forked_as_another_thread_connects_connect(
+def test_children_that_are_forked_as_another_thread_checks_certificates_check_theirs(
     server: RunningServer, tmp_path: Path
 ) -> None:
+    """They are refused before gRPC makes a channel: a lock that its own threads hold can't be kept out
+    of a fork."""
     ca = tmp_path / "ca.pem"
     ca.write_bytes(trustme.CA().cert_pem.bytes())
     result = result_of(
@@ -99,13 +101,17 @@ def test_children_that_are_forked_as_another_thread_connects_connect(
         f"""
         import warnings
         warnings.simplefilter("ignore")
+        CA = {str(ca)!r}
         def connect():
-            spoolrack.connect("grpcs://127.0.0.1:1", ca={str(ca)!r}).close()
+            try:
+                spoolrack.connect("grpcs://127.0.0.1:1", ca=CA, certificate=CA, key=CA)
+            except spoolrack.errors.InvalidCredentials:
+                pass
         def connect_again_and_again():
             while True:
                 connect()
         threading.Thread(target=connect_again_and_again, daemon=True).start()
-        for _ in range(20):
+        for _ in range(10):
             child = os.fork()
             if not child:
                 signal.alarm(20)  # One that hangs must not outlive the test.
@@ -115,7 +121,7 @@ def test_children_that_are_forked_as_another_thread_connects_connect(
         os._exit(0)
         """,
     )
-    assert result.stdout.split() == 20 * ["0"], result.stderr
+    assert result.stdout.split() == 10 * ["0"], result.stderr
 
 
 def test_a_program_ends_with_everything_left_open(server: RunningServer) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,9 +13,11 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import RetryPolicy, aio
+from spoolrack._runtime import Threads
 from spoolrack._shards import shard_of
 from spoolrack._transports import routed_transport
 from spoolrack._transports.url import addresses_of
+from spoolrack.aio import _several_queues
 from spoolrack.errors import (
     InvalidQueueName,
     InvalidRequest,
@@ -34,7 +37,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from tests.client.odd_server import sent
 
 ONCE = RetryPolicy(attempts=1)
-NAMES = [f"{tag}{number}" for tag in ("jobs", "mail") for number in range(130)]
+NAMES = [f"{tag}{number}" for tag in ("jobs", "mail") for number in range(240)]
+"""More than a page of each shard."""
 OF = {shard: next(name for name in NAMES if shard_of(name, 3) == shard) for shard in range(3)}
 """A queue of each shard."""
 
@@ -46,12 +50,23 @@ def shards() -> Iterator[RunningShards]:
 
 
 @contextlib.contextmanager
-def silent_server() -> Iterator[str]:
-    """Yield the address of a server that takes connections, and never says a word."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen()
-        yield f"127.0.0.1:{listening.getsockname()[1]}"
+def stopped_server() -> Iterator[str]:
+    """Yield the address of a server that takes calls, and answers none, as after a SIGSTOP."""
+    ended = threading.Event()
+
+    class Handler(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+            return grpc.unary_unary_rpc_method_handler(lambda *_: ended.wait())
+
+    server = grpc.server(ThreadPoolExecutor(8))
+    server.add_generic_rpc_handlers((Handler(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        ended.set()
+        server.stop(None)
 
 
 def queues_of(server: RunningServer) -> list[str]:
@@ -165,7 +180,7 @@ def test_a_stream_that_two_shards_know_needs_its_queue(shards: RunningShards) ->
 
 
 def test_a_shard_that_is_away_fails_its_own_queues_alone_and_says_which_it_is(
-    shards: RunningShards,
+    shards: RunningShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with spoolrack.connect(shards.url, retry=ONCE, timeout=10) as client:
         for name in OF.values():
@@ -177,6 +192,10 @@ def test_a_shard_that_is_away_fails_its_own_queues_alone_and_says_which_it_is(
             assert f"Shard 1/3 at {shards.servers[1].url} has been away for " in str(raised.value)
         facts = raised.value.metadata
         assert (facts["shard"], facts["shards"], facts["address"]) == ("1", "3", shards.servers[1].url)
+        with monkeypatch.context() as later:
+            later.setattr(Threads, "monotonic", staticmethod(lambda: time.monotonic() + 100))
+            with pytest.raises(Unreachable, match=r"away for 1\d\d s"):
+                client.queue(OF[1]).send("a")
         for shard in (0, 2):
             client.queue(OF[shard]).send("a")
             assert len(client.queue(OF[shard]).receive()) == 1
@@ -185,6 +204,8 @@ def test_a_shard_that_is_away_fails_its_own_queues_alone_and_says_which_it_is(
         assert isinstance(error, Unreachable)
         assert str(error).startswith("Shard 1/3 at ")
         shards.servers[1].start()
+        with spoolrack.connect(shards.url) as patient:
+            patient.queue(OF[1]).send("a")
         with shards.client() as patient:
             names, error = listed(patient)
             assert (sorted(names), error) == (sorted(OF.values()), None)
@@ -194,7 +215,7 @@ def test_a_shard_that_says_nothing_delays_no_other(
     shards: RunningShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routed_transport, "PATIENCE", 0.5)
-    with silent_server() as silent:
+    with stopped_server() as silent:
         url = f"{shards.servers[0].url},{shards.servers[1].url},{silent}"
         with spoolrack.connect(url, retry=ONCE, timeout=2) as client:
             for shard in (0, 1):
@@ -202,8 +223,12 @@ def test_a_shard_that_says_nothing_delays_no_other(
                 client.queue(OF[shard]).send("a")
             names, error = listed(client)
             assert names == sorted([OF[0], OF[1]])
-            assert isinstance(error, Timeout | Unreachable)
+            assert isinstance(error, Timeout)
             assert str(error).startswith("Shard 2/3 at ")
+        with spoolrack.connect(url, timeout=60) as patient:
+            began = time.monotonic()
+            assert next(iter(patient.list_queues())).name == min(OF[0], OF[1])
+            assert time.monotonic() - began < 30
 
 
 def test_addresses_in_another_order_are_refused_by_each_call(shards: RunningShards) -> None:
@@ -235,6 +260,35 @@ def test_a_client_of_one_shard_uses_its_queues_alone(shards: RunningShards) -> N
         with pytest.raises(WrongShard) as raised:
             client.create_queue(OF[1])
         assert raised.value.metadata["shard"] == "1"
+
+
+@pytest.mark.parametrize("queues", [list(OF.values()), "*"])
+@pytest.mark.parametrize("is_away_first", [False, True])
+def test_a_stream_of_several_queues_goes_on_beside_a_shard_that_is_away(
+    shards: RunningShards,
+    monkeypatch: pytest.MonkeyPatch,
+    queues: str | list[str],
+    is_away_first: bool,
+) -> None:
+    monkeypatch.setattr(_several_queues, "LOOK_EVERY", 0.2)
+    with shards.client() as sender, spoolrack.connect(shards.url, timeout=0.5) as client:
+        for name in OF.values():
+            sender.create_queue(name)
+        if is_away_first:
+            shards.servers[1].stop()
+        with client.messages(queues) as stream:
+            if not is_away_first:
+                sender.queue(OF[1]).send("first")
+                next(stream).delete()
+                shards.servers[1].stop()
+            for _ in range(5):
+                for shard in (0, 2):
+                    sender.queue(OF[shard]).send(OF[shard])
+                assert {next(stream).text for _ in range(2)} == {OF[0], OF[2]}
+            assert stream.receive(1, wait=1) == []
+            shards.servers[1].start()
+            sender.queue(OF[1]).send("last")
+            assert next(stream).text == "last"
 
 
 class Recorder:
@@ -322,6 +376,7 @@ def test_through_a_proxy_each_call_carries_its_tag_and_each_tag_has_a_stream(
             client.redrives.get("x")
         with pytest.raises(InvalidRequest, match=r"tag jobs.* tag mail"):
             fill(client, ["jobs", "mail"])
+        assert "Stage" not in {method for method, _ in recorder.calls}
         with pytest.raises(InvalidQueueName):
             client.queue("a\nb").send("a")
 

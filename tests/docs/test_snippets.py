@@ -1,7 +1,7 @@
 """The Python, the commands and the daemons of the how-to pages run, each page in its order.
 
 Pages with a test of their own are not here: celery, http, kubernetes, languages, operating, quickstart,
-spark and sqs. Docker's commands run where there is an engine only (tests/image).
+shards, spark and sqs. Docker's commands run where there is an engine only (tests/image).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_all_python_of_the_pages_is_run() -> None:
         (page, number) for page in pages for number in range(len(python_of(page)))
     ]
     untested = {path.stem for path in HOW_TO.glob("*.md") if "```python" in path.read_text()}
-    assert untested - pages.keys() == {"celery", "spark", "sqs"}  # have tests of their own
+    assert untested - pages.keys() == {"celery", "shards", "spark", "sqs"}  # have tests of their own
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda each: f"{each.page}-{each.number}")

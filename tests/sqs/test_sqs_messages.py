@@ -147,6 +147,14 @@ async def test_a_batch_that_is_wrong_as_a_whole_is_refused(
     assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
 
 
+async def test_a_receive_that_names_no_number_gets_one_message(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    for body in ("a", "b"):
+        await sqs.send(url, body)
+    received = await sqs.receive_message(QueueUrl=url)
+    assert [message["Body"] for message in received["Messages"]] == ["a"]
+
+
 async def test_a_delayed_message_is_hidden_until_its_time(sqs: Sqs, clock: ManualClock) -> None:
     url = await sqs.create("q", DelaySeconds="60")
     await sqs.send(url, "late")

@@ -1,4 +1,4 @@
-"""`LOCK` and `CHANGES`: how the processes of one host change one root, one at a time.
+"""`LOCK` and `CHANGES`: how processes change one root, one at a time.
 
 A process that commits holds `LOCK` (flock(2)), has replayed what others appended to `CHANGES` since its
 last look, and so knows exactly what is there. It appends a record before each move, so that a process
@@ -15,7 +15,8 @@ counted from the first ever; up to `done` all moves took place. Until `listening
 boot, a process waits for changes: a process that makes some touches the files of the other owners,
 which watch them. The owners are the processes that have the root open: each adds itself under `LOCK`,
 and lists the root then, without it. So a process that finds no other name in the header needn't append.
-`due` is the end of a lease or a delay in milliseconds since boot.
+`due` is the end of a lease or a delay in milliseconds since boot; on a root of several hosts in Unix
+time, and there `pid`, `since` and `listening` stay 0.
 
 `describe_holder` names the process that holds `LOCK`, for operators. The lock is never broken.
 """
@@ -176,7 +177,9 @@ class Changes:
 
     @property
     def listening(self) -> int:
-        """The time since boot until which a process requests wake-ups."""
+        """The time since boot until which a process requests wake-ups; 0 on a root of several hosts."""
+        if self._clock is not None:
+            return 0
         (until,) = _LISTENING.unpack(self._memory.read(_LISTENING_AT, _LISTENING.size))
         return int(until)
 

@@ -384,6 +384,7 @@ def test_more_messages_than_a_call_takes_are_sent_in_order(jobs: Queue) -> None:
     assert received == [str(number) for number in range(2_500)]
 
 
+@pytest.mark.needs("news in still time")
 def test_a_waiting_receive_gets_what_is_sent_meanwhile(jobs: Queue, other: spoolrack.Client) -> None:
     received: list[spoolrack.Message] = []
     waiting = threading.Thread(target=lambda: received.extend(jobs.receive(10, wait=3600)))

@@ -20,7 +20,7 @@ def take(stream: MessageStream, count: int) -> list[spoolrack.Message]:
     return [next(stream) for _ in range(count)]
 
 
-@pytest.mark.needs("receive counts")
+@pytest.mark.needs("receive counts", "news in still time")
 def test_a_stream_gives_messages_in_order_as_they_come(jobs: Queue, other: Client) -> None:
     jobs.send_many(["a", "b"])
     with jobs.messages() as stream:
