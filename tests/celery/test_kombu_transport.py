@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -172,6 +173,14 @@ def test_no_more_are_delivered_or_leased_than_are_prefetched(
         found[0].ack()
         drained(connection, 1)
     assert [message.payload for message in found] == [0, 1, 2, 3]
+
+
+def test_a_message_is_awaited_for_as_long_as_the_program_says(connection: Any) -> None:
+    with connection.Consumer([TASKS]):
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=SHORT)
+        assert time.monotonic() - began >= SHORT
 
 
 def test_a_larger_prefetch_count_lets_more_through(connection: Any) -> None:

@@ -290,6 +290,14 @@ def test_a_message_that_a_stream_extends_keeps_its_credit(jobs: Queue) -> None:
         waiting.result()
 
 
+def test_a_message_that_a_stream_releases_with_a_delay_frees_its_credit(jobs: Queue) -> None:
+    jobs.send("a")
+    with jobs.messages(max_in_flight=1) as stream:
+        next(stream).release(delay=10 * STUCK)
+        jobs.send("b")
+        assert Beside(lambda: next(stream).text).result() == "b"
+
+
 # With tasks.
 
 
