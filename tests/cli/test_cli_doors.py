@@ -52,7 +52,7 @@ def test_the_commands_are_all_there() -> None:
             "peek",
             "top",
         ),
-        *("bench", "fsck", "export", "import", "stages", "reservations", "redrive", "redrives"),
+        *("bench", "size", "fsck", "export", "import", "stages", "reservations", "redrive", "redrives"),
         *("tokens", "try", "health"),
     }
     assert {path[1] for path in COMMANDS if path[0] == "queues"} == {
