@@ -9,25 +9,15 @@ import aiohttp
 import pytest
 import spoolrack
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from spoolrack_server.access.security import Security
 from spoolrack_server.metrics.otel import OtelTraces
 from spoolrack_server.process.server import Server
 
 from tests.support.access_rig import Files, bearer, serving
+from tests.support.trace_rig import exporter, provider
 
-
-@pytest.fixture
-def exporter() -> InMemorySpanExporter:
-    return InMemorySpanExporter()
-
-
-@pytest.fixture
-def provider(exporter: InMemorySpanExporter) -> TracerProvider:
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    return provider
+__all__ = ["exporter", "provider"]
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ from spoolrack.errors import (
     RootUnusable,
     StoreFailed,
     Timeout,
-    UnknownFormat,
 )
 from spoolrack.testing import manual_clock, open_root
 from spoolrack_store.files import layout
@@ -71,24 +70,6 @@ def test_only_the_creation_of_a_queue_makes_a_root(client: Client, root: Path) -
     assert not root.exists()
     client.create_queue("jobs")
     assert client.queue("jobs").receive() == []
-
-
-def test_a_folder_that_is_something_else_is_left_as_it_is(client: Client, root: Path) -> None:
-    root.mkdir()
-    (root / "letter.txt").write_text("dear reader")
-    with pytest.raises(RootUnusable, match=r"letter\.txt"):
-        client.create_queue("jobs")
-    assert [path.name for path in root.iterdir()] == ["letter.txt"]
-
-
-def test_a_root_of_a_later_format_is_refused(client: Client, jobs: Queue, root: Path) -> None:
-    client.close()
-    (root / layout.FORMAT).write_text("spoolrack 9\n")
-    with (
-        spoolrack.connect(f"file://{root}") as later,
-        pytest.raises(UnknownFormat, match="spoolrack 9"),
-    ):
-        later.queue("jobs").info()
 
 
 def test_it_works_without_grpc(root: Path) -> None:

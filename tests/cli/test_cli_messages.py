@@ -206,16 +206,6 @@ def test_delete_tells_what_is_not_there_and_deletes_the_others(
     assert counts(client) == (0, 0, 0)
 
 
-def test_delete_by_an_id_says_the_second_time_that_there_is_no_message(
-    spoolrack: Spoolrack, client: Client
-) -> None:
-    id = client.queue("jobs").send("x")
-    assert spoolrack("delete", "jobs", id).code == 0
-    again = spoolrack("delete", "jobs", id)
-    assert again.code == 1
-    assert again.err.startswith(f"spoolrack: {id}: There is no message")
-
-
 # peek
 
 

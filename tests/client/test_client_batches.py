@@ -20,7 +20,6 @@ from spoolrack.errors import (
     InvalidMessage,
     InvalidRequest,
     OutcomeUnknown,
-    QueueFull,
     SpoolrackError,
     Timeout,
     Unreachable,
@@ -86,15 +85,6 @@ def test_a_publication_in_doubt_can_be_made_sure_of(
     assert batch.in_doubt
     assert client.staging.publish(batch.writer, batch.epoch, [batch.stage]).duplicate is took_place
     assert [m.text for m in client.queue("jobs").peek()] == ["a"]
-
-
-def test_a_refused_publication_leaves_no_stage(root: LossyRoot, client: spoolrack.Client) -> None:
-    client.create_queue("small", max_messages=1)
-    batch = client.queue("small").batch(timeout=0.5)
-    with pytest.raises(QueueFull):
-        fill(batch, ["a", "b"])
-    assert not batch.in_doubt
-    assert list(client.staging.list()) == []
 
 
 def test_a_failure_in_the_background_is_raised_to_the_caller(

@@ -102,15 +102,6 @@ def test_a_large_message_is_sent_in_a_call_of_its_own(connect: Connect) -> None:
         assert server.calls == ["Send", "StreamSend", "Delete"]
 
 
-def test_the_largest_message_there_can_be_is_sent_and_received(server: RunningServer) -> None:
-    with server.client() as client:
-        client.update_queue("jobs", max_message_size=64 * 1024 * 1024)
-        body = bytes(64 * 1024 * 1024)
-        client.queue("jobs").send(body)
-        (message,) = client.queue("jobs").receive()
-        assert message.body == body
-
-
 def test_a_call_that_times_out_affects_no_other_call(connect: Connect) -> None:
     """Though its answer comes late, and between those of others."""
     let_go = threading.Event()

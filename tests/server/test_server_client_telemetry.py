@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from spoolrack.errors import QueueNotFound
 from spoolrack_server.process.server import Server
 
-from tests.server.trace_rig import exporter, named, provider, server
+from tests.support.trace_rig import exporter, named, provider, server
 from tests.support.waiting import until
 
 

@@ -58,17 +58,6 @@ async def test_answers_come_in_the_order_of_the_requests(client: Client) -> None
     assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
-async def test_a_client_may_ask_for_many_before_it_reads_an_answer(client: Client) -> None:
-    receipts = await leased(client, streams.WINDOW_REQUESTS)
-    call = client.stub.StreamDelete()
-    for n, receipt in enumerate(receipts):
-        await call.write(request(n, receipt))
-    await call.done_writing()
-    for n in range(len(receipts)):
-        assert (await call.read()).correlation_id == n
-    assert await call.read() is grpc.aio.EOF
-
-
 async def test_an_invalid_request_is_answered_and_its_stream_goes_on(client: Client) -> None:
     first, second, third, stale = await leased(client, 4)
     await client.release(stale)

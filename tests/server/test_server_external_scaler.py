@@ -23,11 +23,6 @@ MESSAGES, OLDEST_AGE = "spoolrack-messages", "spoolrack-oldest-age"
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def serving_one(tmp_path: Path, clock: ManualClock) -> AsyncIterator[tuple[Server, Client]]:
     async with served(tmp_path / "root", clock) as (server, client):
         await client.create("q")

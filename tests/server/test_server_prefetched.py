@@ -31,24 +31,6 @@ async def receives(client: Client) -> list[int]:
     return [message.receive_count for message in response.messages]
 
 
-async def test_prefetched_messages_are_not_counted_whether_the_stream_lives_or_not(
-    client: Client, clock: ManualClock
-) -> None:
-    await client.create()
-    await client.send(*[b"%d" % n for n in range(4)])
-    stream = await opened(client, concurrency=2)
-    await next_messages(stream, 4)
-    clock.advance(LEASE)
-    await client.until_ready(4)
-    assert await receives(client) == [1, 1, 0, 0]
-    other = await opened(client, concurrency=1)
-    assert [message.receive_count for message in await next_messages(other, 4)] == [2, 2, 1, 1]
-    other.cancel()
-    clock.advance(LEASE)
-    await client.until_ready(4)
-    assert await receives(client) == [2, 1, 0, 0]
-
-
 async def test_a_stream_without_a_concurrency_counts_all_that_it_delivers(
     client: Client, clock: ManualClock
 ) -> None:

@@ -18,7 +18,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests.support import MIB
-from tests.support.server_rig import GONE, LONG, Client, connected, next_messages, refused
+from tests.support.server_rig import LONG, Client, connected, next_messages, refused
 
 from .served import served
 
@@ -58,19 +58,6 @@ async def test_receives_wait_for_no_look_at_files(server: Server, client: Client
         await asyncio.gather(*looks)
 
 
-async def test_two_streams_share_a_queue_and_no_message_goes_to_both(
-    server: Server, client: Client
-) -> None:
-    await client.create()
-    async with connected(server) as other:
-        streams = [client.stream(5), other.stream(5)]
-        await client.send(*[b"%d" % n for n in range(10)])
-        found = [await next_messages(stream, 5) for stream in streams]
-    assert sorted(message.body for messages in found for message in messages) == [
-        b"%d" % n for n in range(10)
-    ]
-
-
 @pytest.mark.parametrize("wrong", [-1, 10_001])
 async def test_a_stream_with_a_credit_beyond_bounds_is_refused(client: Client, wrong: int) -> None:
     await client.create()
@@ -82,29 +69,6 @@ async def test_a_stream_of_fewer_than_no_bytes_is_refused(client: Client) -> Non
     await client.create()
     no = await refused(client.stream(max_bytes_in_flight=-1).read())
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
-
-
-async def test_a_stream_ends_when_its_queue_is_deleted(client: Client) -> None:
-    await client.create()
-    await client.send(b"1")
-    stream = client.stream()
-    await next_messages(stream, 1)
-    await client.stub.DeleteQueue(rpc.DeleteQueueRequest(name="q"))
-    assert (await refused(stream.read())).reason in GONE
-
-
-async def test_a_delivered_message_stays_leased_when_its_stream_ends(
-    client: Client, clock: ManualClock
-) -> None:
-    await client.create()
-    await client.send(b"1")
-    stream = client.stream()
-    (message,) = await next_messages(stream, 1)
-    stream.cancel()
-    await client.send(b"2")
-    # A stream that began later gets only the second: the first is still its holder's.
-    assert [message.body for message in await next_messages(client.stream(), 1)] == [b"2"]
-    assert await client.delete(message.receipt) == []
 
 
 async def test_a_client_that_leaves_as_soon_as_it_has_its_message_can_still_delete_it(

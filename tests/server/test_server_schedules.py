@@ -219,24 +219,6 @@ async def test_a_change_that_is_none_is_refused_and_changes_nothing(client: Clie
         assert (await refused(call)).reason == "SCHEDULE_NOT_FOUND"
 
 
-async def test_a_deleted_schedule_sends_nothing(
-    client: Client, clock: ManualClock, scheduler: Scheduler
-) -> None:
-    await client.create()
-    await create(client)
-    await client.stub.DeleteSchedule(rpc.DeleteScheduleRequest(queue="q", name="s"))
-    clock.advance(Millis(HOUR))
-    assert await scheduler.fire_due() == 0
-    assert await ticks(client) == []
-    for call, request in (
-        (client.stub.DeleteSchedule, rpc.DeleteScheduleRequest(queue="q", name="s")),
-        (client.stub.PauseSchedule, rpc.PauseScheduleRequest(queue="q", name="s")),
-        (client.stub.ResumeSchedule, rpc.ResumeScheduleRequest(queue="q", name="s")),
-    ):
-        no = await refused(call(request))
-        assert (no.code, no.reason) == (grpc.StatusCode.NOT_FOUND, "SCHEDULE_NOT_FOUND")
-
-
 async def test_a_full_queue_holds_up_its_own_schedule_only(
     client: Client, clock: ManualClock, scheduler: Scheduler
 ) -> None:

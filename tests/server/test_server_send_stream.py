@@ -44,20 +44,6 @@ async def test_answers_come_in_the_order_of_the_requests_and_so_do_the_messages(
     assert [message.body for message in messages[:4]] == [b"0", b"and 0", b"1", b"and 1"]
 
 
-async def test_a_client_may_send_many_before_it_reads_an_answer(client: Client) -> None:
-    await client.create()
-    call = client.stub.StreamSend()
-    for n in range(streams.WINDOW_REQUESTS):
-        await call.write(request(n, b"x"))
-    first = await call.read()
-    assert first.correlation_id == 0
-    assert first.response.results[0].sent.id
-    await call.done_writing()
-    for n in range(1, streams.WINDOW_REQUESTS):
-        assert (await call.read()).correlation_id == n
-    assert await call.read() is grpc.aio.EOF
-
-
 async def test_an_invalid_request_is_answered_and_its_stream_goes_on(client: Client) -> None:
     await client.create(max_message_size=3)
     requests = [

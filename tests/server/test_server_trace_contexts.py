@@ -21,8 +21,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app.trace_context import context_in, inherit_context, is_traceparent
 from spoolrack_server.process.server import Server
 
-from tests.server.trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
 from tests.support.server_rig import Client
+from tests.support.trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
 
 # Trace contexts of messages.
 

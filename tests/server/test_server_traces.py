@@ -25,7 +25,9 @@ from spoolrack_server.metrics.otel import TracingUnavailable, otlp_traces
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.request_ids import HEADER
 
-from tests.server.trace_rig import (
+from tests.support import STUCK
+from tests.support.server_rig import Client, connected
+from tests.support.trace_rig import (
     PARENT,
     SPAN,
     TRACE,
@@ -36,8 +38,6 @@ from tests.server.trace_rig import (
     rpc_span,
     server,
 )
-from tests.support import STUCK
-from tests.support.server_rig import Client, connected
 
 # The server's spans.
 

@@ -29,13 +29,6 @@ from tests.store.front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, ope
 from tests.support.listing import messages_in
 
 
-def test_receives_that_wait_are_answered_in_the_order_in_which_they_came(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        futures = [rig.wait_for() for _ in range(3)]
-        rig.send(b"a", b"b", b"c")
-        assert [bodies_of(future.result(GIVE_UP)) for future in futures] == [[b"a"], [b"b"], [b"c"]]
-
-
 def test_a_receive_that_has_waited_for_its_time_gets_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig:
@@ -60,15 +53,6 @@ def test_a_message_sent_to_an_idle_store_is_published_at_once(tmp_path: Path) ->
                 return
             pause.wait(0.005)
         raise AssertionError("it stays in new/")
-
-
-def test_a_receive_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        future = rig.wait_for()
-        assert future.cancel()
-        rig.send(b"a")
-        (delivery,) = rig.receive()
-        assert delivery.receives == 1
 
 
 def test_an_answer_that_no_caller_hears_is_undone_and_not_counted(tmp_path: Path) -> None:

@@ -381,24 +381,6 @@ def test_an_open_message_is_its_part_of_the_file_whatever_becomes_of_it(rig: Fro
             assert file.read(opened_one.message.size) == body
 
 
-def test_a_dead_letter_tells_how_it_died(rig: FrontRig) -> None:
-    settings = QueueSettings(max_receives=1, dead_letter_queue="q", visibility_timeout=Millis(1_000))
-    rig.ask(CreateQueue(name="poor", settings=settings))
-    (id,) = rig.send(b"poison", queue="poor")
-    rig.receive(queue="poor")
-    rig.manual_clock.advance(2_000)
-    for _ in range(4):
-        rig.in_turn()
-
-    for found in (rig.store.message("q", id), *messages_in(rig.store, "q", max_body_bytes=0)):
-        (death,) = found.deaths
-        assert (death.source_queue, death.reason, death.receives) == ("poor", "max_receives", 1)
-    assert messages_in(rig.store, "poor") == []
-    opened_one = rig.store.open_message("q", id)
-    opened_one.file.close()
-    assert len(opened_one.message.deaths) == 1
-
-
 def test_a_message_of_a_set_is_leased_until_the_set_ends(rig: FrontRig) -> None:
     (id,) = rig.send(b"1")
     rig.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD))

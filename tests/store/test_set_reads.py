@@ -26,7 +26,6 @@ from spoolrack_store.model.reservation_requests import (
     ExtendReservation,
     Page,
     Release,
-    Reservation,
     Reserve,
 )
 
@@ -64,21 +63,6 @@ def receives(rig: FrontRig) -> list[int]:
     return [each.receives for each in rig.receive(10) for _ in each.ids]
 
 
-def test_a_set_is_read_again_with_bodies_and_without_receipts(rig: FrontRig) -> None:
-    ids = rig.send(b"1", b"2", b"3")
-    rig.ask(asked())
-
-    for _ in range(3):
-        assert [(m.id, m.body, m.receipt, m.receives) for m in read(rig)] == [
-            (id, body, None, 1) for id, body in zip(ids, (b"1", b"2", b"3"), strict=True)
-        ]
-    assert [m.body for m in read(rig, begin=1, end=2)] == [b"2"]
-    assert read(rig, begin=3) == []
-    (shown,) = rig.store.reservations(stream="s")
-    assert shown.reads == 3
-    assert rig.store.reservations(queue="relaxed") == rig.store.reservations(after=("s", 0)) == []
-
-
 def test_a_message_of_a_set_has_its_attributes_group_and_priority(rig: FrontRig) -> None:
     rig.ask(Send(queue="q", bodies=[b"1", b"2"], attributes={0: {"a": "b"}}, groups={1: "g"}))
     rig.ask(Send(queue="q", bodies=[b"3"], priorities={0: 4}))
@@ -89,18 +73,6 @@ def test_a_message_of_a_set_has_its_attributes_group_and_priority(rig: FrontRig)
         (b"2", {}, "g", 0),
         (b"3", {}, "", 4),
     ]
-
-
-def test_a_read_comes_in_pages_of_bounded_size(rig: FrontRig) -> None:
-    for _ in range(11):
-        rig.send(b"x" * 1_000_000)
-    rig.ask(asked())
-
-    pages = list(rig.store.read_reservation("s", 0))
-
-    counts = [len(messages_of([page])) for page in pages]
-    assert sum(counts) == 11
-    assert 0 < min(counts) <= max(counts) <= 2
 
 
 def test_a_read_ends_where_the_hold_does(rig: FrontRig) -> None:
@@ -254,18 +226,6 @@ def test_a_read_waits_for_a_lock_that_another_process_holds(
     assert [m.id for m in found] == ids
 
 
-def test_a_reserve_waits_until_something_is_ready(rig: FrontRig) -> None:
-    future = rig.store.submit(asked(wait=None))
-    rig.in_turn()
-    assert not future.done()
-    assert rig.store.metrics.root().waiting == 1
-
-    ids = rig.send(b"1", b"2")
-
-    assert isinstance(future.result(GIVE_UP), Reservation)
-    assert [m.id for m in read(rig)] == ids
-
-
 def test_a_reserve_that_waits_in_vain_is_answered_with_nothing(rig: FrontRig) -> None:
     future = rig.store.submit(asked(wait=5_000))
     rig.in_turn()
@@ -321,20 +281,3 @@ def test_a_draining_store_reserves_nothing_and_commits_still(rig: FrontRig) -> N
     with pytest.raises(Draining):
         rig.ask(asked(3))
     assert rig.ask(CommitReservations(stream="s", last_sequence_number=1)).messages == 2
-
-
-def test_a_reservation_is_found_again_by_the_next_store(tmp_path: Path) -> None:
-    with opened(tmp_path / "root") as rig:
-        ids = rig.send(b"1", b"2")
-        made = rig.ask(asked())
-        clock = rig.clock
-    with opened(tmp_path / "root", clock) as rig:
-        (found,) = rig.store.reservations()
-        assert made is not None
-        assert (found.stream, found.sequence_number, found.messages, found.expires_at) == (
-            made.stream,
-            made.sequence_number,
-            made.messages,
-            made.expires_at,
-        )
-        assert [m.id for m in read(rig)] == ids

@@ -449,19 +449,6 @@ def test_a_set_that_was_read_stays_so_confirmed_and_after_a_restart(rig: SetRig)
     assert commit(rig, only_read=True).messages == 1
 
 
-def test_a_damaged_message_is_put_aside_and_costs_itself_only(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2", b"3")
-    rig.reserve()
-    rig.restart()  # Nothing of it is in memory.
-    (found,) = [each.name for each in rig.disk.scan("delay")]
-    rig.disk.node(f"delay/{found}").content = rig.disk.read(f"delay/{found}").replace(b"123", b"1x3", 1)  # type: ignore[union-attr]
-
-    assert rig.ids_in() == [ids[0], ids[2]]
-
-    assert len(rig.disk.scan("quarantine")) == 1
-    assert commit(rig).messages == 2
-
-
 def test_a_page_holds_two_mebibytes(rig: SetRig) -> None:
     for _ in range(6):
         rig.send(b"x" * 1_000_000)

@@ -21,14 +21,12 @@ from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import OutcomeUnknown, QueueNotFound, StoreFailed
 from spoolrack_store.model.operations import (
     ChangeVisibility,
-    CreateQueue,
     Delete,
     DeleteQueue,
     Receive,
     Request,
     Send,
 )
-from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.parking import Parking, QueuedRequest, Waiting
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
@@ -251,18 +249,6 @@ def test_a_receive_that_waits_on_a_queue_that_is_deleted_is_told(tmp_path: Path)
             with pytest.raises(QueueNotFound, match="no queue q"):
                 future.result(GIVE_UP)
         assert rig.store.metrics.root().waiting == 0
-
-
-def test_an_old_message_goes_without_any_request(tmp_path: Path) -> None:
-    clock = ManualClock()
-    with opened(tmp_path, clock) as rig:
-        settings = QueueSettings(retention=Millis(60_000))
-        rig.ask(CreateQueue(name="short", settings=settings))
-        rig.send(b"a", queue="short")
-        rig.in_turn()
-        clock.advance(61_000)
-        rig.in_turn()
-        assert rig.store.queue("short").counts.ready_count == 0
 
 
 # Many threads.

@@ -233,7 +233,7 @@ def test_nothing_is_published_if_it_does_not_fit(client: spoolrack.Client, jobs:
 def test_nothing_is_staged_for_a_queue_that_is_not_there(client: spoolrack.Client) -> None:
     client.create_queue("jobs")
     with pytest.raises(QueueNotFound):
-        fill_all(client.batch(), [("jobs", "a"), ("nowhere", "b")])
+        fill_all(client.batch(), [("jobs", "a"), ("jobs--nowhere", "b")])
     assert list(client.staging.list()) == []
 
 
