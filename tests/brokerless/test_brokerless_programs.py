@@ -134,6 +134,28 @@ except KeyboardInterrupt:
     assert (done.returncode, done.stdout) == (0, "interrupted\nbegun, False"), done.stderr
 
 
+def test_a_thread_that_was_never_created_is_not_awaited_for_long_when_the_interpreter_ends() -> None:
+    script = """
+import threading
+from spoolrack import _threads as threads
+
+def refuse(bootstrap, arguments):
+    raise RuntimeError("can't start new thread")
+
+threading._start_new_thread = refuse
+threads.BEGIN = 0.1
+try:
+    threads.start_thread(print, "never")
+except RuntimeError as error:
+    kept = error
+print("refused")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=TIMEOUT, check=True
+    )
+    assert done.stdout == "refused\n"
+
+
 def test_no_thread_is_started_once_the_interpreter_ends() -> None:
     script = """
 import atexit

@@ -19,29 +19,6 @@ from tests.support.statuses import info_of, reason_of, retry_millis_of
 ID = "0199a000-0000-7000-8000-000000000000"
 
 
-async def test_a_message_arrives_as_it_was_sent(client: Client) -> None:
-    await client.create()
-    outgoing = pb.OutgoingMessage(body=b"\0body\xff")
-    outgoing.attributes["text"].string_value = "ä"
-    outgoing.attributes["binary"].binary_value = b"\xff"
-    response = await client.stub.Send(rpc.SendRequest(queue="q", messages=[outgoing]))
-    sent = response.results[0].sent
-    (message,) = await client.receive()
-    assert message.id == sent.id
-    assert message.send_time == sent.send_time
-    assert message.body == b"\0body\xff"
-    assert dict(message.attributes) == dict(outgoing.attributes)
-    assert message.body_size == 6
-    assert message.receive_count == 1
-    assert message.HasField("first_receive_time")
-    assert (
-        message.lease_expire_time.ToMilliseconds() - message.first_receive_time.ToMilliseconds()
-        == 30_000
-    )
-    assert message.receipt
-    assert message.state == pb.MESSAGE_STATE_LEASED
-
-
 async def test_invalid_messages_fail_alone_and_the_others_arrive_in_order(client: Client) -> None:
     await client.create(max_message_size=10)
     nameless = pb.OutgoingMessage(body=b"x")
@@ -89,17 +66,6 @@ async def test_none_and_more_than_a_thousand_are_refused(client: Client, count: 
         no = await refused(call)
         assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
         assert no.metadata["value"] == str(count)
-
-
-async def test_a_thousand_messages_are_sent_received_and_deleted_in_one_call_each(
-    client: Client,
-) -> None:
-    await client.create()
-    ids = await client.send(*[b"%d" % n for n in range(1_000)])
-    messages = await client.receive(1_000)
-    assert [message.id for message in messages] == ids == sorted(ids)
-    assert await client.delete(*[message.receipt for message in messages]) == []
-    assert (await client.counts()).leased_count == 0
 
 
 async def test_a_receive_holds_no_more_bytes_than_asked_for_but_one_message(client: Client) -> None:
@@ -342,31 +308,6 @@ async def test_a_message_can_be_looked_at_without_leasing_it(client: Client) -> 
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
-async def test_messages_are_listed_in_order_a_page_at_a_time_and_none_twice(client: Client) -> None:
-    await client.create()
-    ids = await client.send(*[b"%d" % n for n in range(7)])
-    (leased,) = await client.receive()
-    found: list[str] = []
-    token, pages = "", 0
-    for _ in range(len(ids)):
-        request = rpc.ListMessagesRequest(
-            queue="q", page_size=3, page_token=token, view=rpc.MESSAGE_VIEW_FULL
-        )
-        page = await client.stub.ListMessages(request)
-        found += [message.id for message in page.messages]
-        assert not any(message.receipt for message in page.messages)
-        pages += 1
-        token = page.next_page_token
-        if not token:
-            break
-    assert (found, pages) == (ids, 3)
-    request = rpc.ListMessagesRequest(queue="q", states=[pb.MESSAGE_STATE_LEASED])
-    page = await client.stub.ListMessages(request)
-    assert [message.id for message in page.messages] == [leased.id]
-    assert page.messages[0].body == b""
-    assert page.messages[0].body_size == 1
-
-
 async def test_a_list_has_the_messages_of_a_time_and_passes_over_as_many_as_it_is_told(
     client: Client,
 ) -> None:
@@ -393,14 +334,6 @@ async def test_a_list_has_the_messages_of_a_time_and_passes_over_as_many_as_it_i
 
     assert late == [id for id, moment in zip(ids, moments, strict=True) if moment >= middle]
     assert early == [id for id, moment in zip(ids, moments, strict=True) if moment < middle][1:]
-
-
-async def test_a_listed_body_is_cut_where_asked(client: Client) -> None:
-    await client.create()
-    await client.send(b"0123456789")
-    request = rpc.ListMessagesRequest(queue="q", view=rpc.MESSAGE_VIEW_FULL, max_body_bytes=4)
-    (message,) = (await client.stub.ListMessages(request)).messages
-    assert (message.body, message.body_size) == (b"0123", 10)
 
 
 async def test_a_page_of_large_bodies_fits_into_what_a_client_takes(client: Client) -> None:

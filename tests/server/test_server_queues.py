@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import grpc
 import pytest
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -13,18 +12,6 @@ from spoolrack.v1 import staging_service_pb2 as staging
 
 from tests.server.reservation_rig import asked
 from tests.support.server_rig import Client, refused
-
-
-async def test_a_queue_tells_its_settings_defaults_included(client: Client) -> None:
-    created = await client.create("jobs", max_messages=5)
-    assert created.name == "jobs"
-    assert created.settings.max_messages == 5
-    assert created.settings.visibility_timeout == Duration(seconds=30)
-    assert created.settings.max_message_size == 1024 * 1024
-    assert created.settings.lease_durability == pb.LEASE_DURABILITY_STRICT
-    assert created.HasField("create_time")
-    found = await client.stub.GetQueue(rpc.GetQueueRequest(name="jobs"))
-    assert found.queue == created
 
 
 async def test_an_update_changes_what_its_mask_names_and_no_more(client: Client) -> None:
@@ -82,24 +69,6 @@ async def test_an_update_names_labels_in_its_mask(client: Client) -> None:
     wrong = rpc.UpdateQueueRequest(queue=pb.Queue(name="q", labels={"x" * 129: ""}))
     no = await refused(client.stub.UpdateQueue(wrong))
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_SETTING")
-
-
-async def test_queues_are_listed_in_order_a_page_at_a_time_and_none_twice(client: Client) -> None:
-    names = ["a", "b1", "b2", "b3", "c"]
-    for name in reversed(names):
-        await client.create(name)
-    found: list[list[str]] = []
-    token = ""
-    for _ in range(len(names)):
-        page = await client.stub.ListQueues(rpc.ListQueuesRequest(page_size=2, page_token=token))
-        found.append([queue.name for queue in page.queues])
-        token = page.next_page_token
-        if not token:
-            break
-    assert found == [["a", "b1"], ["b2", "b3"], ["c"]]
-    page = await client.stub.ListQueues(rpc.ListQueuesRequest(prefix="b", page_size=3))
-    assert [queue.name for queue in page.queues] == ["b1", "b2", "b3"]
-    assert page.next_page_token == ""
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
-    InvalidQueueName,
     InvalidSetting,
-    QueueBeingDeleted,
     QueueExists,
     QueueNotFound,
-    VersionMismatch,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, Send, UpdateQueue
 from spoolrack_store.model.reservation_requests import Reserve
@@ -69,28 +66,6 @@ class Rig:
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
-
-
-def test_a_queue_that_is_created_twice_is_the_same_queue(rig: Rig) -> None:
-    assert rig.create(max_messages=5) == rig.create(max_messages=5)
-    assert rig.names("config") == ["q.1.json"]
-
-
-def test_a_queue_with_other_settings_says_which_differ(rig: Rig) -> None:
-    rig.create(max_messages=5)
-    outcome = rig.create()
-    assert isinstance(outcome, QueueExists)
-    assert "max_messages is 5, not 0" in str(outcome)
-
-
-@pytest.mark.parametrize("name", ["", ".q", "a/b", "x" * 81])
-def test_a_name_that_is_none_is_refused(rig: Rig, name: str) -> None:
-    assert isinstance(rig.create(name), InvalidQueueName)
-
-
-def test_a_request_to_a_missing_queue_is_refused(rig: Rig) -> None:
-    for request in (DeleteQueue(name="q"), UpdateQueue(name="q", changes={"retention": 1})):
-        assert isinstance(rig.do(request), QueueNotFound)
 
 
 def test_a_dead_letter_queue_must_exist(rig: Rig) -> None:
@@ -194,23 +169,6 @@ def test_an_update_that_gives_a_queue_too_many_labels_changes_nothing(rig: Rig) 
     assert rig.engine.catalog.records["q"].labels == labels
 
 
-def test_a_change_for_another_version_changes_nothing(rig: Rig) -> None:
-    rig.create()
-    rig.do(UpdateQueue(name="q", changes={"max_messages": 5}, if_version=1))
-    for late in (
-        UpdateQueue(name="q", changes={"max_messages": 6}, if_version=1),
-        # The settings that it has already are no reason to say yes.
-        UpdateQueue(name="q", changes={"max_messages": 5}, if_version=1),
-        DeleteQueue(name="q", if_version=1),
-    ):
-        outcome = rig.do(late)
-        assert isinstance(outcome, VersionMismatch)
-        assert "has version 2, not 1" in str(outcome)
-    assert rig.engine.catalog.records["q"].settings.max_messages == 5
-    assert rig.do(DeleteQueue(name="q", if_version=2)) is None
-    assert "q" not in rig.engine.catalog.records
-
-
 def test_a_deleted_queue_takes_its_messages_with_it(rig: Rig) -> None:
     rig.create()
     rig.send(b"a", b"b", b"c")
@@ -223,19 +181,6 @@ def test_a_deleted_queue_takes_its_messages_with_it(rig: Rig) -> None:
     rig.create()
     rig.clock.now += 10_000
     assert rig.receive() == []
-
-
-def test_a_name_is_refused_while_its_queue_is_being_deleted(rig: Rig) -> None:
-    rig.create()
-    rig.do(DeleteQueue(name="q"))
-    outcomes = commit(
-        rig.engine,
-        CreateQueue(name="q", settings=DEFAULTS),
-        Send(queue="q", bodies=[b"for the next one"]),
-    )
-    assert [type(outcome) for outcome in outcomes] == [QueueBeingDeleted, QueueBeingDeleted]
-    rig.settle()
-    assert rig.create().name == "q"
 
 
 def test_a_deletion_goes_on_after_a_restart(rig: Rig) -> None:
@@ -290,23 +235,6 @@ def test_a_queue_whose_settings_are_lost_has_the_defaults(
     assert rig.receive() == [b"a"]
 
 
-def test_a_queue_shows_what_is_in_it(rig: Rig) -> None:
-    rig.create()
-    rig.send(b"aa", b"bb", b"cc")
-    rig.do()
-    rig.receive(1)
-    shown = rig.engine.views.queue(rig.engine.catalog.records["q"])
-    counts = shown.counts
-    assert (counts.ready_count, counts.leased_count, counts.delayed_count, counts.byte_count) == (
-        2,
-        1,
-        0,
-        6,
-    )
-    assert counts.oldest == rig.clock.now
-    assert shown.blocking is None
-
-
 def test_a_message_that_comes_back_again_and_again_is_named(rig: Rig) -> None:
     rig.create()
     stored = rig.send(b"poison")
@@ -318,13 +246,6 @@ def test_a_message_that_comes_back_again_and_again_is_named(rig: Rig) -> None:
     blocking = rig.engine.views.queue(rig.engine.catalog.records["q"]).blocking
     assert blocking is not None
     assert (blocking.id, blocking.receives) == (stored.results[0], 3)
-
-
-def test_queues_are_listed_by_name(rig: Rig) -> None:
-    for name in ("b", "a2", "a1", "a3"):
-        rig.create(name)
-    listed = rig.engine.views.queues("a", "a1", 1)
-    assert [queue.name for queue in listed] == ["a2"]
 
 
 def test_ready_messages_are_counted_by_age(rig: Rig) -> None:

@@ -12,7 +12,7 @@ import pytest
 from spoolrack_store.engine import deduplication
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import InvalidMessage, QueueFull, StoreError, TooManyDeduplicationIds
+from spoolrack_store.model.errors import QueueFull, StoreError, TooManyDeduplicationIds
 from spoolrack_store.model.operations import (
     CreateQueue,
     Delete,
@@ -94,15 +94,6 @@ def sending(*ids: str, queue: str = "q") -> Send:
     return Send(queue=queue, bodies=[b"x"] * len(ids), deduplication_ids=dict(enumerate(ids)))
 
 
-def test_a_repetition_is_answered_with_the_first_ones_id_and_not_stored() -> None:
-    rig = Rig()
-    first, second = rig.send("a"), rig.send("a")
-    assert second.results == first.results
-    assert (first.duplicates, second.duplicates) == (set(), {0})
-    assert rig.engine.index.queue("q").total + len(rig.names("new")) == 1
-    assert rig.engine.deduplication.count == 1
-
-
 def test_ids_are_told_apart_within_one_request_and_one_commit() -> None:
     rig = Rig()
     one, two = rig.do(sending("a", "b", "a"), sending("b", "c"))
@@ -139,15 +130,6 @@ def test_an_id_is_refused_wherever_its_message_is_also_after_a_restart(
     assert again.duplicates == set(range(count))
 
 
-def test_an_id_may_be_sent_again_when_its_window_is_over_and_not_before() -> None:
-    rig = Rig()
-    first = rig.send("a")
-    rig.clock.now += WINDOW - 1
-    assert rig.send("a").results == first.results
-    rig.clock.now += 1
-    assert rig.send("a").duplicates == set()
-
-
 def test_keys_and_segments_go_when_their_window_is_over() -> None:
     rig = Rig()
     rig.do(Delete(queue="q", ids=rig.send("a", "b").results))  # type: ignore[arg-type]
@@ -167,13 +149,6 @@ def test_messages_whose_window_is_over_leave_no_segment() -> None:
     rig.settle()
     assert not rig.names("keys")
     assert not rig.names("remove")
-
-
-def test_an_invalid_id_fails_its_own_message_alone() -> None:
-    stored = Rig().send("a", "", "b")
-    assert isinstance(stored.results[1], InvalidMessage)
-    assert isinstance(stored.results[0], str)
-    assert isinstance(stored.results[2], str)
 
 
 def _full(path: str, *rest: object, **named: object) -> None:

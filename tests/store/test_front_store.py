@@ -18,40 +18,15 @@ from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import (
     Draining,
-    MessageNotFound,
     OutcomeUnknown,
     StoreError,
     StoreFailed,
 )
-from spoolrack_store.model.operations import Delete, GiveBack, Receive, ReleaseMessages, Send
+from spoolrack_store.model.operations import Delete, Receive, ReleaseMessages, Send
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, opened, receipts_of
 from tests.support.listing import messages_in
-
-
-def test_a_message_that_is_sent_is_received_and_deleted(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        rig.send(b"a", b"b")
-        got = rig.receive(10)
-        assert bodies_of(got) == [b"a", b"b"]
-        rig.delete(*got)
-        assert rig.receive() == []
-
-
-def test_an_acknowledged_message_survives_a_restart(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        rig.send(b"a")
-    with opened(tmp_path) as rig:
-        assert bodies_of(rig.receive()) == [b"a"]
-
-
-def test_a_receive_that_waits_is_answered_by_the_next_send(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        future = rig.wait_for()
-        assert not future.done()
-        rig.send(b"a")
-        assert bodies_of(future.result(GIVE_UP)) == [b"a"]
 
 
 def test_receives_that_wait_are_answered_in_the_order_in_which_they_came(tmp_path: Path) -> None:
@@ -87,16 +62,6 @@ def test_a_message_sent_to_an_idle_store_is_published_at_once(tmp_path: Path) ->
         raise AssertionError("it stays in new/")
 
 
-def test_a_receive_that_waits_gets_what_comes_back(tmp_path: Path) -> None:
-    clock = ManualClock()
-    with opened(tmp_path, clock) as rig:
-        rig.send(b"a")
-        rig.ask(Receive(queue="q", visibility=Millis(5_000)))
-        future = rig.wait_for()
-        clock.advance(5_000)
-        assert future.result(GIVE_UP)[0].receives == 2
-
-
 def test_a_receive_that_is_cancelled_takes_nothing(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         future = rig.wait_for()
@@ -125,15 +90,6 @@ def test_an_answer_that_no_caller_hears_is_undone_and_not_counted(tmp_path: Path
         rig.in_turn()
         (delivery,) = rig.receive()
         assert (delivery.receives, delivery.first) == (1, rig.clock.wall())
-
-
-def test_a_lease_that_is_given_back_is_ready_and_not_counted(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        rig.send(b"a", b"b")
-        receipts = receipts_of(rig.receive(2))
-        rig.ask(GiveBack(queue="q", receipts=receipts[:1]))
-        (again,) = rig.receive(2)
-        assert (again.bodies, again.receives) == ([b"a"], 1)
 
 
 def test_a_release_with_a_delay_gives_its_credit_back_at_once(tmp_path: Path) -> None:
@@ -348,23 +304,6 @@ def test_a_process_that_is_stopped_with_the_lock_is_named_and_then_work_goes_on(
             clock.advance(100)
             pause.wait(0.005)
         assert all(isinstance(id, str) for id in future.result(GIVE_UP).results)
-
-
-def test_messages_are_seen_by_page_and_in_order_without_a_lease(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        ids = [*rig.send(b"aa", b"bb", b"cc"), *rig.send(b"dd")]
-        first = messages_in(rig.store, "q", limit=3)
-        rest = messages_in(rig.store, "q", after=first[-1].id, max_body_bytes=1)
-        assert [message.id for message in (*first, *rest)] == ids
-        assert [(message.body, message.size) for message in rest] == [(b"d", 2)]
-        assert rig.store.message("q", ids[1]).body == b"bb"
-        found = rig.store.open_message("q", ids[1])
-        with found.file as file:
-            assert file.read(found.message.size) == b"bb"
-            assert file.seek(0, 1) == found.offset + 2
-        rig.delete(*rig.receive(10))
-        with pytest.raises(MessageNotFound):
-            rig.store.message("q", ids[1])
 
 
 def test_a_commit_that_waits_for_the_lock_waits_in_true_time(tmp_path: Path) -> None:

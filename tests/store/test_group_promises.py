@@ -94,18 +94,6 @@ def test_receives_get_all_that_is_asked_for_and_ready_in_groups_of_unequal_lengt
         left -= expected
 
 
-def test_groups_take_turns_over_receives(engine: Engine) -> None:
-    send(engine, "aaabbb")
-    assert bodies([each for _ in range(6) for each in receive(engine)]) == [
-        "a0",
-        "b3",
-        "a1",
-        "b4",
-        "a2",
-        "b5",
-    ]
-
-
 def test_messages_without_a_group_keep_their_order_beside_groups(engine: Engine) -> None:
     send(engine, ["", "a", "", "a", ""])
     assert [body for body in bodies(receive(engine, 5)) if body[0] != "a"] == ["0", "2", "4"]
@@ -164,19 +152,6 @@ def test_nothing_of_a_strict_group_is_received_behind_a_leased_message(engine: E
     commit(engine, Delete(queue="strict", receipts=[first.receipt or ""]))
     assert engine.ready("strict") == 1
     assert bodies(strict(engine, 10)) == ["a1"]
-
-
-def test_one_receive_may_take_several_of_a_strict_group(engine: Engine) -> None:
-    send(engine, "aaa", "strict")
-    send(engine, "a", "strict", start=3)
-    assert bodies(strict(engine, 3)) == ["a0", "a1", "a2"]
-    assert strict(engine) == []
-
-
-def test_a_released_message_comes_again_before_the_next_of_its_group(engine: Engine) -> None:
-    send(engine, "aaa", "strict")
-    release(engine, *strict(engine))
-    assert bodies(strict(engine, 10)) == ["a0", "a1", "a2"]
 
 
 def test_a_delayed_message_holds_up_only_its_own_group(engine: Engine) -> None:

@@ -46,17 +46,6 @@ def receive(engine: Engine, count: int = 10) -> Sequence[Message]:
     return messages_of(found)
 
 
-def test_a_send_to_a_paused_queue_stores_nothing_and_says_what_to_do(engine: Engine) -> None:
-    set_flow(engine, sending="paused")
-    (refused,) = commit(engine, Send(queue="q", bodies=[b"no"]))
-    assert isinstance(refused, SendingPaused)
-    assert "q is paused" in str(refused)
-    assert "set the queue's sending to open" in str(refused)
-    set_flow(engine, sending="open")
-    send(engine, b"yes")
-    assert [each.body for each in receive(engine)] == [b"yes"]
-
-
 def test_a_publication_into_a_paused_queue_publishes_nothing_and_can_be_repeated(
     engine: Engine,
 ) -> None:

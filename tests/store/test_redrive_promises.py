@@ -11,9 +11,7 @@ from spoolrack_store.engine.redriver import AT_ONCE, STAND_BY
 from spoolrack_store.files.changes import Poisoned
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
-    InvalidRequest,
     MessageNotFound,
-    QueueNotFound,
     RedriveNotFound,
     StoreError,
 )
@@ -27,7 +25,7 @@ from spoolrack_store.model.operations import (
     RejectMessages,
     Send,
 )
-from spoolrack_store.model.redrive_requests import MAX_RATE, REDRIVE_MEMORY, RedriveState
+from spoolrack_store.model.redrive_requests import REDRIVE_MEMORY, RedriveState
 from spoolrack_store.model.sealed import seal
 from spoolrack_store.model.settings import QueueSettings
 
@@ -43,17 +41,6 @@ def rig() -> Rig:
 
 
 # Where they go.
-
-
-def test_each_dead_letter_goes_back_to_the_queue_that_it_came_from(rig: Rig) -> None:
-    mine, others = rig.bury(b"a", b"b"), rig.bury(b"c", queue="other")
-    started = rig.start()
-    assert (started.state, started.moved, started.remaining) == (RedriveState.RUNNING, 0, 3)
-    rig.settle()
-    done = rig.shown(started)
-    assert (rig.ids("q"), rig.ids("other"), rig.ids("dead")) == (mine, others, [])
-    assert (done.state, done.moved, done.failed, done.remaining) == (RedriveState.DONE, 3, 0, 0)
-    assert done.ended_at == rig.clock.wall()
 
 
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b", b"c"]], ids=["alone", "in a batch"])
@@ -91,21 +78,6 @@ def test_a_message_that_went_back_is_as_if_it_had_never_been_received(rig: Rig) 
     assert delivery.first == rig.clock.wall()
 
 
-def test_a_message_sent_to_a_dead_letter_queue_itself_is_redriven_only_to_a_destination(
-    rig: Rig,
-) -> None:
-    ids = rig.send(b"a", b"b", b"c", queue="dead")
-    failed = rig.redrive()
-    assert (failed.state, failed.moved, failed.failed) == (RedriveState.DONE, 0, 3)
-    assert failed.last_failure.startswith("it has no history")
-    assert rig.ids("dead") == ids
-    moved = rig.redrive(destination="q", ids=[ids[1]])
-    assert (moved.moved, moved.failed, moved.last_failure) == (1, 0, "")
-    assert rig.ids("q") == [ids[1]]
-    assert rig.redrive(destination="q").moved == 2
-    assert rig.ids("q") == ids
-
-
 # Dead-letter records.
 
 
@@ -121,17 +93,6 @@ def test_the_history_says_where_a_message_went_and_when(rig: Rig) -> None:
     rig.receive()
     assert rig.deaths(id)[0].redriven_to == "q", "a lease forgets the redrive"
     assert rig.restart().deaths(id)[0].redriven_at == dead_lettered_at + 10
-
-
-def test_a_second_death_is_told_after_the_first(rig: Rig) -> None:
-    (id,) = rig.bury(b"a")
-    rig.redrive()
-    at = rig.clock.wall()
-    rig.fail_all()
-    first, second = rig.deaths(id)
-    assert (first.redriven_to, first.redriven_at) == ("q", at)
-    assert (second.dead_lettered_at, second.redriven_to) == (rig.clock.wall(), "")
-    assert rig.ids("dead") == [id]
 
 
 def test_a_death_in_a_dead_letter_queue_is_told_too() -> None:
@@ -444,35 +405,6 @@ def test_a_redrive_that_cannot_be_written_is_not_begun(
 
 def test_a_redrive_of_an_empty_queue_is_done_at_once(rig: Rig) -> None:
     assert is_done(rig.redrive())
-
-
-@pytest.mark.parametrize(
-    ("request_", "error"),
-    [
-        ({"queue": "none"}, QueueNotFound),
-        ({"destination": "none"}, QueueNotFound),
-        ({"destination": "dead"}, InvalidRequest),
-        ({"rate": MAX_RATE + 1}, InvalidRequest),
-        ({"rate": -1}, InvalidRequest),
-        ({"ids": ["x"]}, InvalidRequest),
-        ({"ids": [UNKNOWN] * 1_001}, InvalidRequest),
-        ({"source_queue": "a/b"}, StoreError),
-    ],
-)
-def test_an_invalid_redrive_is_refused_and_starts_nothing(
-    rig: Rig, request_: dict[str, Any], error: type[StoreError]
-) -> None:
-    with pytest.raises(error):
-        rig.start(**request_)
-    assert rig.engine.redrives.listed("", "", 10) == []
-
-
-def test_redrives_are_listed_the_oldest_first_by_pages_and_by_queue(rig: Rig) -> None:
-    ids = [rig.redrive(queue).id for queue in ("dead", "third", "dead")]
-    listed = rig.engine.redrives.listed
-    assert [each.id for each in listed("", "", 10)] == ids
-    assert [each.id for each in listed("", ids[0], 1)] == ids[1:2]
-    assert [each.id for each in listed("dead", "", 10)] == [ids[0], ids[2]]
 
 
 def test_an_ended_redrive_is_remembered_for_a_while(rig: Rig) -> None:

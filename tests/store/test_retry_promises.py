@@ -119,16 +119,6 @@ def test_a_message_is_rejected_once(rig: Rig) -> None:
     assert len(rig.dead()) == 1
 
 
-def test_a_lease_that_is_over_can_not_reject(rig: Rig) -> None:
-    rig.send("w", b"1")
-    (taken,) = rig.receive("w")
-    rig.ask(ChangeVisibility(queue="w", receipts=receipts([taken]), visibility=Millis(0)))
-    refused = rig.ask(RejectMessages(queue="w", receipts=receipts([taken])))
-    assert isinstance(refused, list)
-    assert isinstance(refused[0], StaleReceipt)
-    assert rig.dead() == []
-
-
 def test_a_damaged_message_that_is_rejected_goes_to_quarantine_when_it_is_received(rig: Rig) -> None:
     rig.send("w", b"as it was sent")
     (file,) = (rig.root / "queues" / "w").iterdir()
@@ -205,17 +195,6 @@ def test_a_delay_is_bounded(rig: Rig) -> None:
     ]
 
 
-def test_a_release_that_does_not_count_leaves_the_receives_as_they_were(rig: Rig) -> None:
-    rig.send("w", b"1")
-    for _ in range(5):  # More than max_receives: the message doesn't die.
-        (taken,) = rig.receive("w")
-        assert taken.receives == 1
-        rig.ask(ReleaseMessages(queue="w", receipts=receipts([taken]), is_uncounted=True))
-    left = rig.name(taken.id)
-    assert (left.receives, left.first) == (0, None)
-    assert rig.dead() == []
-
-
 def test_the_last_release_makes_a_dead_letter_with_its_reason(rig: Rig) -> None:
     rig.send("w", b"1")
     for number in range(3):
@@ -232,14 +211,6 @@ def test_the_last_release_makes_a_dead_letter_with_its_reason(rig: Rig) -> None:
     ]
 
 
-def test_the_last_release_without_a_reason_makes_a_dead_letter_too(rig: Rig) -> None:
-    rig.send("w", b"1")
-    for _ in range(3):
-        rig.ask(ReleaseMessages(queue="w", receipts=receipts(rig.receive("w"))))
-    (letter,) = rig.dead()
-    assert (letter.deaths[0].reason, letter.deaths[0].explanation) == ("max_receives", "")
-
-
 # The back-off of a queue.
 
 
@@ -247,26 +218,6 @@ def test_a_queue_without_a_back_off_has_its_failures_ready_at_once(rig: Rig) -> 
     rig.ask(UpdateQueue(name="q", changes={"backoff_initial": 0}))
     rig.send("q", b"1")
     rig.ask(ReleaseMessages(queue="q", receipts=receipts(rig.receive("q")), delay=None))
-    assert len(rig.receive("q")) == 1
-
-
-def test_an_expired_lease_is_followed_by_the_back_off(rig: Rig) -> None:
-    rig.send("e", b"1")
-    (taken,) = rig.receive("e")
-    until = NOW + 10_000 + pause(AT_EXPIRY, taken.id, 1)
-    rig.pass_by(10_000)
-    hidden = rig.name(taken.id)
-    assert (hidden.state, hidden.due, hidden.receives) == (State.DELAYED, until, 1)
-    rig.pass_by(until - rig.clock.now - 1)
-    assert rig.receive("e") == []
-    rig.pass_by(1)
-    assert len(rig.receive("e")) == 1
-
-
-def test_by_default_an_expired_lease_is_ready_at_once(rig: Rig) -> None:
-    rig.send("q", b"1")
-    rig.receive("q")
-    rig.pass_by(HOUR)
     assert len(rig.receive("q")) == 1
 
 

@@ -49,17 +49,6 @@ def commit(rig: SetRig, last_sequence_number: int = 0, **what: Any) -> Committed
     return done
 
 
-def test_a_set_is_what_was_ready_in_order_and_no_consumer_gets_it(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"22") + rig.send(b"3")
-
-    made = rig.reserve(max_messages=2)
-
-    assert (made.messages, made.bytes, made.is_new, made.is_lost) == (2, 3, True, False)
-    assert made.expires_at == rig.clock.now + HOLD
-    assert rig.ids_in() == ids[:2]
-    assert rig.receive() == [(ids[2], 1)]
-
-
 def test_a_set_of_lone_messages_ends_before_it_holds_up_others_for_long(
     rig: SetRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,17 +62,6 @@ def test_a_set_of_lone_messages_ends_before_it_holds_up_others_for_long(
     assert rig.ids_in(1) == [*lone[3:], *together]
 
 
-def test_the_same_name_is_answered_with_the_same_set_whatever_else_is_asked(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    made = rig.reserve(max_messages=1)
-
-    again = rig.reserve(max_messages=7, visibility_timeout=Millis(5_000))
-
-    assert again == made
-    assert not again.is_new
-    assert rig.ids_in() == ids[:1]
-
-
 def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
     ids = [id for _ in range(5) for id in rig.send(*[b"x"] * 500)]
     before = len(rig.disk.scan("delay"))
@@ -94,22 +72,6 @@ def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
     assert len(rig.disk.scan("delay")) == before + 5
     assert len(rig.disk.read(f"reserved/{rig.names()[0]}")) < 1_000
     assert rig.ids_in() == ids
-
-
-def test_a_read_again_shows_the_same_messages_without_receipts_and_uncounted(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2", b"3")
-    made = rig.reserve()
-
-    for reads in (1, 2):
-        found = rig.read()
-        assert [(each.id, each.body, each.receives) for each in found] == [
-            (ids[0], b"1", 1),
-            (ids[1], b"2", 1),
-            (ids[2], b"3", 1),
-        ]
-        assert {(each.receipt, each.due) for each in found} == {(None, made.expires_at)}
-        assert rig.reserve().reads == reads
-    assert [each.id for each in rig.read(begin=1, end=2)] == ids[1:2]
 
 
 def test_a_confirmation_lengthens_the_hold_of_all_of_it_with_one_rename(rig: SetRig) -> None:
@@ -173,25 +135,6 @@ def test_a_lost_set_is_never_held_again_also_after_a_restart_with_a_clock_set_ba
         rig.read()
     assert commit(rig) == Committed(messages=0, lost=[0])
     assert len(rig.receive()) == 1
-
-
-def test_a_commit_deletes_all_sets_up_to_its_number_and_may_be_repeated(rig: SetRig) -> None:
-    ids = rig.send(*[b"x"] * 4)
-    for sequence_number in range(3):
-        rig.reserve(sequence_number, max_messages=1)
-
-    assert commit(rig, 1) == Committed(messages=2, lost=[])
-    assert commit(rig, 1) == Committed(messages=0, lost=[])
-
-    for request in (
-        ExtendReservation(stream="s", sequence_number=1),
-        Reserve(queue="q", stream="s", sequence_number=0),
-    ):
-        with pytest.raises(ReservationCommitted):
-            rig.ask(request)
-    assert rig.ids_in(2) == ids[2:3]
-    rig.restart()
-    assert rig.receive() == [(ids[3], 1)]
 
 
 def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig: SetRig) -> None:
@@ -269,20 +212,6 @@ def test_a_commit_leaves_a_lost_set_that_was_not_read_or_was_released(
     assert rig.receive() == [(ids[0], 2)]
 
 
-def test_a_commit_of_what_never_was_is_no_success_and_commits_nothing(rig: SetRig) -> None:
-    """The stream may be another root's: its reader must not take its messages for deleted."""
-    rig.send(b"1")
-    with pytest.raises(ReservationNotFound):
-        commit(rig, 7)
-
-    assert rig.reserve(0).messages == 1
-    with pytest.raises(ReservationNotFound):
-        commit(rig, 7)
-
-    assert rig.names() == [rig.names()[0]]
-    assert commit(rig, 0).messages == 1
-
-
 def test_a_commit_that_is_repeated_now_and_then_is_remembered_for_as_long(rig: SetRig) -> None:
     rig.send(b"1")
     rig.reserve(0)
@@ -333,29 +262,6 @@ def test_a_set_of_a_queue_that_was_deleted_is_lost_for_its_reader(
     assert commit(rig, 0) == Committed(messages=0, lost=[])
     if is_made_again:
         assert len(rig.receive()) == 1
-
-
-def test_a_release_gives_the_messages_back_and_may_be_repeated(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve()
-
-    for _ in range(2):
-        rig.ask(Release(stream="s", sequence_number=0))
-    rig.settle()
-
-    assert rig.receive() == [(id, 2) for id in ids]
-
-
-def test_a_reservation_that_never_was_is_not_found(rig: SetRig) -> None:
-    for request in (
-        ExtendReservation(stream="s", sequence_number=0),
-        MarkRead(stream="s", sequence_number=0),
-        Release(stream="s", sequence_number=0),
-    ):
-        with pytest.raises(ReservationNotFound):
-            rig.ask(request)
-    with pytest.raises(ReservationNotFound):
-        rig.read()
 
 
 def test_messages_deleted_by_id_or_purged_are_left_out(rig: SetRig) -> None:
@@ -566,23 +472,6 @@ def test_a_page_holds_two_mebibytes(rig: SetRig) -> None:
     assert (len(page.messages), page.following) == (2, 2)
 
 
-def test_sets_are_listed_by_stream_and_number_a_page_at_a_time(rig: SetRig) -> None:
-    rig.send(*[b"x"] * 5)
-    rig.send(b"y", queue="other")
-    for stream, sequence_number in (("b", 2), ("a", 10), ("a", 9)):
-        rig.reserve(sequence_number, stream=stream, max_messages=1)
-    rig.reserve(1, stream="c", queue="other")
-
-    def keys(*args: Any) -> list[tuple[str, int]]:
-        return [(each.stream, each.sequence_number) for each in rig.engine.reservations.shown(*args)]
-
-    assert keys("", "", ("", -1), 10) == [("a", 9), ("a", 10), ("b", 2), ("c", 1)]
-    assert keys("", "", ("a", 9), 2) == [("a", 10), ("b", 2)]
-    assert keys("other", "", ("", -1), 10) == [("c", 1)]
-    assert keys("", "a", ("", -1), 10) == [("a", 9), ("a", 10)]
-    assert rig.engine.reservations.count() == (4, 0)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -708,8 +597,9 @@ def test_a_committed_set_whose_marker_cannot_be_read_is_not_brought_back(rig: Se
     assert (rig.receive(), rig.names()) == ([], ["s.0"])
 
 
-def test_an_overtaken_process_lists_the_sets_until_the_disk_shows_them(
-    rig: SetRig, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("unreadable", ["reserved", "queues/other"])
+def test_an_overtaken_process_lists_the_root_until_the_disk_shows_it(
+    rig: SetRig, monkeypatch: pytest.MonkeyPatch, unreadable: str
 ) -> None:
     monkeypatch.setattr(changes, "RING", 2_000)
     other = rig.join()
@@ -721,7 +611,7 @@ def test_an_overtaken_process_lists_the_sets_until_the_disk_shows_them(
     scan = rig.disk.scan
 
     def refused(folder: str) -> Any:
-        if folder == "reserved":
+        if folder == unreadable:
             raise OSError(5, "Input/output error")
         return scan(folder)
 

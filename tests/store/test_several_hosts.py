@@ -198,7 +198,7 @@ def test_a_sync_that_fails_stops_the_other_host_before_it_builds_on_it(tmp_path:
 
     assert isinstance(root.disk, LocalDisk)
     root.disk.sync_folder = failing  # type: ignore[method-assign]
-    with pytest.raises(SyncFailed):
+    with pytest.raises(SyncFailed, match="Input/output error"):
         one.apply([Send(queue="q", bodies=[b"lost"])])
     with pytest.raises(SyncFailed, match="another process"):
         other.apply([])

@@ -52,18 +52,6 @@ def test_a_published_message_is_counted_from_the_answer_on(rig: Rig) -> None:
     assert engine.has_exact_index
 
 
-def test_a_chunk_that_is_there_is_answered_and_not_stored_again(rig: Rig) -> None:
-    first = rig.stage("s", 7, b"a", b"b")
-    rig.clock.advance(5)
-
-    again = rig.stage("s", 7, b"a", b"b")
-
-    assert again == Staged(messages=2, is_repeated=True, expires_at=first.expires_at)
-    assert len(list(rig.disk.scan("staged"))) == 1
-    assert rig.publish("w", 0, "s").messages == 2
-    assert rig.receive() == [b"a", b"b"]
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -170,15 +158,6 @@ def test_the_stages_are_listed_with_what_they_hold(rig: Rig) -> None:
 
 
 # Publishing.
-
-
-def test_all_stages_of_a_publication_appear_in_all_their_queues(rig: Rig) -> None:
-    rig.stage("s", 0, b"a", b"b")
-    rig.stage("s", 1, b"c", queue="other")
-    rig.stage("t", 0, b"d")
-    assert rig.publish("w", 3, "s", "t") == Published(messages=4, is_already=False, last_epoch=3)
-    assert (rig.receive(), rig.receive("other")) == ([b"a", b"b", b"d"], [b"c"])
-    assert (rig.names("staged"), rig.names("published")) == ([], ["w.3"])
 
 
 def test_a_publication_asks_for_the_commit_that_shows_it(rig: Rig) -> None:

@@ -78,18 +78,6 @@ def test_a_chunk_that_a_power_cut_left_beside_its_message_is_unlinked(rig: Rig) 
 # The end of stages that are not published.
 
 
-def test_an_aborted_stage_is_gone_and_its_files_are_unlinked(rig: Rig) -> None:
-    rig.stage("s", 0, b"a", b"b")
-    rig.stage("s", 1, b"c")
-    assert rig.ask(Abort(stage="s")) == 3
-    with pytest.raises(StageNotFound):
-        rig.ask(Abort(stage="s"))
-    with pytest.raises(StageNotFound):
-        rig.publish("w", 0, "s")
-    rig.ticks()
-    assert rig.names("staged") == []
-
-
 def test_an_abort_that_is_not_finished_is_finished_by_the_next_start(rig: Rig) -> None:
     rig.stage("s", 0, b"a")
     rig.ask(Abort(stage="s"))
@@ -115,17 +103,6 @@ def test_an_old_manifest_publishes_no_stage_that_was_made_later(rig: Rig) -> Non
     rig.restart()
     assert rig.receive() == [b"old"]
     assert rig.staged() == ["s"]
-
-
-def test_a_stage_that_is_not_published_expires(rig: Rig) -> None:
-    rig.stage("s", 0, b"a", time_to_live=SECOND * 10)
-    assert rig.engine.next_work(rig.clock.monotonic())[1] == rig.clock.monotonic() + 10_000
-    rig.clock.advance(9_999)
-    rig.ticks()
-    assert rig.staged() == ["s"]
-    rig.clock.advance(1)
-    rig.ticks()
-    assert (rig.staged(), rig.names("staged")) == ([], [])
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -21,7 +21,6 @@ from spoolrack_store.model.errors import (
     QueueNotFound,
     StaleReceipt,
 )
-from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -321,18 +320,6 @@ def test_a_delay_that_is_none_costs_that_message_only(rig: Rig, delay: int, told
     assert list(rig.receive()) == [id]
 
 
-def test_a_delivery_time_hides_a_message_until_then(rig: Rig) -> None:
-    now = rig.clock.wall()
-    moments = {0: Millis(now + 365 * DAY), 1: Millis(now + 7_000), 2: Millis(now - DAY)}
-    ids = rig.ask(Send(queue="q", bodies=[b"x", b"y", b"z"], deliver_at=moments)).results
-    rig.commit()
-    assert list(rig.receive()) == [ids[2]]
-    rig.advance(6_999)
-    assert list(rig.receive()) == []
-    rig.advance(1)
-    assert list(rig.receive()) == [ids[1]]
-
-
 def test_messages_of_one_delivery_time_share_a_file_and_the_queue_s_own_delay_is_passed_over(
     rig: Rig,
 ) -> None:
@@ -544,20 +531,6 @@ def test_a_purge_by_state_takes_the_messages_in_that_state_and_no_others(
     assert [each or "removed" for each in states(rig, *ids)] == wanted
     rig.start()
     assert [each or "removed" for each in states(rig, *ids)] == wanted
-
-
-def test_a_purge_by_age_takes_what_was_sent_before_that_time_and_nothing_else(rig: Rig) -> None:
-    ids = []
-    for bodies in ([b"a"], [b"b", b"c"], [b"d"]):
-        ids += rig.send(*bodies)
-        rig.advance(1_000)
-    at = sent_at(ids[1])
-    assert rig.ask(Purge(queue="q", sent_before=at)) == 1
-    assert rig.ask(Purge(queue="q", sent_before=at)) == 0
-    assert rig.ask(Purge(queue="q", sent_before=Millis(at + 1), states=frozenset({State.LEASED}))) == 0
-    assert rig.ask(Purge(queue="q", sent_before=Millis(at + 1))) == 2
-    assert list(rig.receive()) == ids[3:]
-    rig.check()
 
 
 @pytest.mark.parametrize(("delay", "state"), [(0, State.READY), (60_000, State.DELAYED)])

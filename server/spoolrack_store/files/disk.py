@@ -261,8 +261,8 @@ class Syncer:
         """Of commits of folders alone, and of those with a new file."""
         self._is_early = disk.several_hosts
         """Whether a commit is synced as it begins, under `LOCK`."""
-        self._is_synced = True
-        """Whether no such sync has failed or was interrupted."""
+        self._failure: SyncFailed | None = None
+        """Why such a sync has failed, or that it was interrupted."""
         self.is_unconfirmed = False
         """Whether there was one since this was last set to False."""
 
@@ -302,16 +302,20 @@ class Syncer:
         self._files_unsynced = False
         self.is_in_doubt = False
         if self._is_early:
-            self._is_synced, self.is_unconfirmed = False, True
-            commit.sync()
-            self._is_synced = True
+            self._failure, self.is_unconfirmed = SyncFailed("a sync was interrupted"), True
+            try:
+                commit.sync()
+            except SyncFailed as error:
+                self._failure = error
+                raise
+            self._failure = None
             return Commit(self, [], [], False)
         return commit
 
     def require_synced(self) -> None:
         """Raise `SyncFailed` if a sync under `LOCK` has failed or was interrupted."""
-        if not self._is_synced:
-            raise SyncFailed("a sync was interrupted")
+        if self._failure is not None:
+            raise self._failure
 
     def others_changed(self) -> None:
         """Let the next commit sync what other processes have changed."""
