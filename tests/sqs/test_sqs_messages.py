@@ -11,11 +11,13 @@ from typing import Any
 import aiohttp
 import pytest
 from spoolrack_server.process.server import Server
-from spoolrack_server.sqs.messages import outgoing
+from spoolrack_server.sqs.messages import outgoing, received
 from spoolrack_server.sqs.parameters import Parameters
 from spoolrack_server.sqs.sqs_errors import SqsError
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.operations import Receive, Send, UpdateQueue, messages_of
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import Message, Receive, Send, UpdateQueue, messages_of
+from spoolrack_store.model.transitions import State
 
 from tests.support.server_rig import until_waiting
 from tests.support.sqs_rig import Sqs, raw, refused, until_ended
@@ -256,12 +258,33 @@ async def test_a_long_poll_whose_client_has_gone_leases_nothing(sqs: Sqs, server
     assert message["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
-async def test_a_body_that_isnt_text_comes_as_base64_and_says_so(sqs: Sqs, server: Server) -> None:
+@pytest.mark.parametrize(("body", "shown"), [(b"\xff\0", "/wA="), (b"a\1", "YQE=")])
+async def test_a_body_that_isnt_text_of_xml_comes_as_base64_and_says_so(
+    sqs: Sqs, server: Server, body: bytes, shown: str
+) -> None:
     url = await sqs.create("q")
-    await asyncio.wrap_future(server.store.submit(Send(queue="q", bodies=[b"\xff\0"])))
+    await asyncio.wrap_future(server.store.submit(Send(queue="q", bodies=[body])))
     (message,) = await sqs.receive(url, MessageAttributeNames=[])
-    assert message["Body"] == "/wA="
+    assert message["Body"] == shown
     assert message["MessageAttributes"]["body-encoding"]["StringValue"] == "base64"
+
+
+def test_a_body_that_has_no_place_in_memory_is_shown_by_its_path_over_http() -> None:
+    large = Message(
+        queue="q",
+        id="7",
+        state=State.LEASED,
+        body=b"",
+        attributes={},
+        size=1 << 30,
+        sent_at=Millis(0),
+        receives=1,
+        first_receive=Millis(0),
+        due=Millis(1),
+        receipt="r",
+    )
+    shown = received(large, Millis(0), set(), [], "region")
+    assert json.loads(shown["Body"]) == {"spoolrack_body": {"path": "/q/messages/7", "size": 1 << 30}}
 
 
 async def test_an_attribute_that_sqs_cant_carry_is_binary_or_left_out(sqs: Sqs, server: Server) -> None:

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 import aiohttp
 import pytest
 from spoolrack_server.process.server import Server
+from spoolrack_server.sqs.query_protocol import parameters_in
 
-from tests.support.sqs_rig import Sqs, refused, until_ended
+from tests.support.sqs_rig import Sqs, raw, refused, until_ended
 
 NAMESPACE = "{http://queue.amazonaws.com/doc/2012-11-05/}"
 
@@ -54,6 +55,26 @@ async def test_a_queues_url_may_be_the_path_or_a_parameter(server: Server, sqs: 
     assert (await ask(server, by_parameter)).status == 200
     got = await ask(server, {"Action": "ReceiveMessage", "MaxNumberOfMessages": "10"}, "/x/q")
     assert got.texts("ReceiveMessageResult/Message/Body") == [body, body]
+
+
+def test_an_unescaped_plus_and_an_empty_list_are_read_as_they_were_meant() -> None:
+    entry = {"Name": "a", "Value.DataType": "Binary", "Value.BinaryValue": " /8="}
+    form = {f"MessageAttribute.1.{name}": value for name, value in entry.items()}
+    found = parameters_in({**form, "AttributeNames": ""}, "/")
+    assert found.structures("MessageAttributes")["a"].text("BinaryValue") == "+/8="
+    assert found.texts("AttributeNames") == []
+
+
+async def test_a_field_with_an_endless_name_is_refused(server: Server) -> None:
+    longest = {"Action": "ListQueues", "x" * 200: ""}
+    assert (await ask(server, longest)).status == 200
+    refusal = await ask(server, {**longest, "x" * 201: ""})
+    assert (refusal.status, "over 200 characters" in refusal.text("Error/Message")) == (400, True)
+
+
+async def test_a_call_to_another_service_is_told_the_service_of_this_port(server: Server) -> None:
+    answer = await raw(server, "", {}, **{"X-Amz-Target": "DynamoDB_20120810.ListTables"})
+    assert (answer.status, "AmazonSQS.<operation>" in answer.json["message"]) == (400, True)
 
 
 async def test_lists_and_maps_are_flattened(server: Server, sqs: Sqs) -> None:
