@@ -30,7 +30,7 @@ def test_rendered_pods_of_two_hosts_have_the_same_queues(cluster: Cluster) -> No
         with client_of(first) as one, client_of(second) as other:
             sent = one.queue("jobs").send("by the first")
             (found,) = other.queue("jobs").receive(1)
-            assert (found.id, found.text) == (sent.id, "by the first")
+            assert (found.id, found.text) == (sent, "by the first")
             first.kill()
             found.delete()
             assert not other.queue("jobs").receive(1)

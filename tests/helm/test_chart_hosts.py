@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests import CHECKOUT
 from tests.helm.api_server import cluster_with
 from tests.helm.chart_cases import HOSTS, Values
 from tests.helm.chart_rig import CASES, Rendered, rendered
@@ -15,6 +18,7 @@ from tests.helm.machine import Machine
 from tests.support import STUCK
 
 Release = Callable[[str], Rendered]
+PAGE = CHECKOUT / "docs" / "how-to" / "several-hosts.md"
 OK: Values = {"insecure": True} | HOSTS
 OF_HOSTS = [name for name in CASES if CASES[name].get("hosts") == "several"]
 of_hosts = pytest.mark.parametrize("case", OF_HOSTS)
@@ -136,3 +140,10 @@ def test_a_pod_refuses_a_volume_that_is_not_cephfs(engine: Engine, tmp_path: Pat
         pod.kill()
     assert "one host at a time can mount" in pod.log
     assert "leave out --hosts several" in pod.log
+
+
+def test_the_values_of_the_page_are_a_release_of_two_pods(engine: Engine) -> None:
+    (values,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    found = rendered(engine, yaml.safe_load(values))
+    assert (found.one("StatefulSet")["spec"]["replicas"], len(found.claims)) == (2, 1)
+    assert "mounter: fuse" in found.notes
