@@ -6,7 +6,7 @@
 #   make test WORKERS=1                   one test at a time
 
 .DEFAULT_GOAL := help
-.PHONY: help serve check lint docs test proof test-all newest torture mutants interop interop-ceph image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
+.PHONY: help serve check lint docs test proof test-all newest torture torture-shards mutants interop interop-ceph image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -60,6 +60,10 @@ newest: ## Run the tests with the newest version of every dependency, in .venv-n
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
 	@scripts/set-up dev
 	@exec .venv/bin/python -m tests.proof.torture.torture --minutes $(MINUTES) $(ARGS)
+
+torture-shards: ## Kill, freeze and cut off the servers of three shards for MINUTES, as root.
+	@scripts/set-up dev
+	@exec .venv/bin/python -m tests.proof.torture.shards --seconds $$(($(MINUTES) * 60)) $(ARGS)
 
 image-steps: ## Run every step of the Dockerfile in a chroot, as root with debootstrap, and serve from what they make.
 	@scripts/set-up dev

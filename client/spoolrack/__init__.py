@@ -121,7 +121,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> str:
-    """Look the version up when it is asked for: an import pays nothing for it."""
+    """Look the version up on access, so that the import stays fast."""
     if name != "__version__":
         raise AttributeError(f"module 'spoolrack' has no attribute {name!r}")
     from importlib.metadata import version

@@ -24,7 +24,7 @@ class ReservationState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """A set of messages that are leased together for one reader, as it was when it was asked for."""
+    """A named set of messages that are leased together for one reader, at the time of the call."""
 
     queue: str
     stream: str

@@ -387,7 +387,7 @@ class Timeout(SpoolrackError, TimeoutError):  # the builtin too, so that `except
 
 
 class InvalidCredentials(SpoolrackError, ValueError):
-    """The token, or a file of certificates, can't be used as it is, or must not be used there."""
+    """The token or a certificate file can't be used, or the token would be sent without TLS."""
 
     reason = "INVALID_CREDENTIALS"
 

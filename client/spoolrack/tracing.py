@@ -111,7 +111,7 @@ class HasTarget(Protocol):
 
 
 class Operation:
-    """What the caller tells of an operation on messages of a queue. The base class forgets it."""
+    """An operation on messages of a queue, as its caller reports it. The base class ignores it."""
 
     def note(self, count: int, *, id: str = "", received: Iterable[Envelope] = ()) -> None:
         """Note the number of messages; of a single one its id, of received ones all."""

@@ -52,23 +52,6 @@ def _promtool() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def server(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Server]:
-    async with Server(tmp_path / "root", clock=clock) as server:
-        yield server
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[Client]:
-    async with connected(server) as client:
-        yield client
-
-
 def after(minutes: list[Scrape | None], folder: Path) -> set[str]:
     """Return the alerts that fire, but for those of this machine's own disk, which other tests
     check."""

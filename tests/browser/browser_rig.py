@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,10 +77,15 @@ class Served:
         while messages := self.receive(source, 1_000):
             receipts = [message.receipt or "" for message in messages]
             self.ask(ChangeVisibility(queue=source, receipts=receipts, visibility=Millis(0)))
-        for _ in range(10_000):
-            if self.server.store.queue(queue).counts.ready_count == count:
-                return ids
-        raise AssertionError(f"never {count} dead letters")
+        self.until_ready(queue, count)
+        return ids
+
+    def until_ready(self, queue: str, count: int) -> None:
+        """Wait until so many messages of a queue are ready."""
+        ends = time.monotonic() + STUCK
+        while self.server.store.queue(queue).counts.ready_count != count:
+            assert time.monotonic() < ends, f"never {count} messages in {queue}"
+            time.sleep(0.001)
 
     def sample(self) -> None:
         """Take a sample for the charts now, as the server does every ten seconds."""

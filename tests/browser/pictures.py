@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 IMAGES: Final = CHECKOUT / "docs" / "images"
 KEPT: Final = {"queues", "ages", "queue", "redrive"}
-"""Pages that the documentation shows."""
+"""Pages that docs/how-to/dashboard.md shows; each of the tutorial's is kept, too."""
 _NIGHT: Final = Millis(1_796_000_000_000)
 
 
@@ -94,6 +94,29 @@ def picture_all(browser: Browser, server: Served, folder: Path, width: int, heig
                 picture(desk, path, seen, folder / f"{name}-{width}.png")
 
 
+def picture_tutorial(browser: Browser, server: Served) -> None:
+    """Picture the dead letter of docs/tutorials/first-hour.md, and the form that redrives it."""
+    server.create("failed")
+    server.create("jobs", dead_letter_queue="failed", max_receives=3)
+    with spoolrack.connect(server.server.grpc_address) as client:
+        jobs = client.queue("jobs")
+        jobs.send("dog.gif")
+        for _ in range(3):
+            (message,) = jobs.receive(wait=10)
+            message.release(reason="ValueError: dog.gif is a GIF")
+    server.until_ready("failed", 1)
+    viewport = {"width": 1280, "height": 800}
+    with Desk(browser, server, {"viewport": viewport, "color_scheme": "light"}) as desk:
+        desk.go("queue/failed")
+        desk.page.locator("table.messages [data-row]").first.click()
+        desk.page.locator("pre.body").scroll_into_view_if_needed()
+        desk.page.screenshot(path=IMAGES / "tutorial-failed.png")
+        desk.page.evaluate("scrollTo(0, 0)")
+        desk.button("Redrive all…").click()
+        desk.page.locator("dialog .plan").wait_for()
+        desk.page.screenshot(path=IMAGES / "tutorial-redrive.png")
+
+
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -107,6 +130,7 @@ def main(folder: Path) -> None:
         stack.callback(browser.close)
         for width, height in ((1280, 800), (390, 800)):
             picture_all(browser, server, folder, width, height)
+        picture_tutorial(browser, stack.enter_context(served(root / "tutorial")))
     for name in KEPT:
         (IMAGES / f"dashboard-{name}.png").write_bytes((folder / f"{name}-1280.top.png").read_bytes())
 

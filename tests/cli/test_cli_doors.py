@@ -34,39 +34,6 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
 COMMANDS = list(commands(program))
 
 
-def test_the_commands_are_all_there() -> None:
-    assert {path[0] for path in COMMANDS} == {
-        *(
-            "serve",
-            "snapshot",
-            "replay",
-            "mover",
-            "reaper",
-            "send",
-            "receive",
-            "delete",
-            "release",
-            "reject",
-            "schedules",
-            "queues",
-            "peek",
-            "top",
-        ),
-        *("bench", "fsck", "export", "import", "stages", "reservations", "redrive", "redrives"),
-        *("tokens", "try", "health"),
-    }
-    assert {path[1] for path in COMMANDS if path[0] == "queues"} == {
-        *("create", "list", "show", "set", "apply", "delete", "purge", "describe", "pause", "resume")
-    }
-    assert {path[1] for path in COMMANDS if path[0] == "schedules"} == {
-        *("create", "update", "list", "pause", "resume", "delete")
-    }
-    assert {path[1] for path in COMMANDS if path[0] == "stages"} == {"list", "publish", "abort"}
-    assert {path[1] for path in COMMANDS if path[0] == "reservations"} == {"list", "show", "release"}
-    assert {path[1] for path in COMMANDS if path[0] == "redrives"} == {"list", "cancel"}
-    assert {path[1] for path in COMMANDS if path[0] == "tokens"} == {"new", "sqs-key"}
-
-
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_option_names_its_environment_variable(offline: Spoolrack, path: tuple[str, ...]) -> None:
     told = offline(*path, "--help")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import pytest
 from spoolrack_store import fsck
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import RootInUse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -22,7 +20,7 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
-from tests.cli.fsck_rig import make_root
+from tests.support.root_rig import make_root
 
 
 def test_a_check_of_a_root_under_load_finds_no_problem(tmp_path: Path) -> None:
@@ -58,16 +56,6 @@ def test_a_check_of_a_root_under_load_finds_no_problem(tmp_path: Path) -> None:
         store.submit(DeleteQueue(name="busy0")).result()
     assert [problem for report in reports for problem in report.problems] == []
     assert not fsck.check(root).problems
-
-
-def test_a_repair_is_refused_while_a_store_serves_the_root(tmp_path: Path) -> None:
-    root = make_root(tmp_path / "root")
-    with Store.open(root):
-        assert not fsck.check(root).problems
-        with pytest.raises(RootInUse):
-            fsck.repair(root)
-        with pytest.raises(RootInUse):
-            fsck.restore(root, "01890000-0000-7000-8000-000000000000")
 
 
 def test_the_store_leaves_nothing_to_find_after_queues_come_and_go(tmp_path: Path) -> None:

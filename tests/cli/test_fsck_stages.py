@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store import fsck
-from spoolrack_store.fsck.findings import Remedy
 from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Publish, Stage
@@ -36,21 +35,3 @@ def test_stages_and_publications_are_no_problem(root: Path) -> None:
         assert published.messages == 6
         found = messages_of(store.submit(Receive(queue="q", max_messages=100)).result())
     assert len(found) == 3 + 6
-
-
-def test_a_damaged_manifest_is_put_aside(root: Path) -> None:
-    manifest = root / "published" / "w.4"
-    manifest.write_text(manifest.read_text().replace('"messages":3', '"messages":4'))
-    (problem,) = fsck.check(root).problems
-    assert (problem.path, problem.remedy) == ("published/w.4", Remedy.QUARANTINE)
-    fsck.repair(root)
-    assert not fsck.check(root).problems
-
-
-@pytest.mark.parametrize(
-    "name", ["staged/x", "staged/a.b@1700000000000", "published/w", "published/w.1.s@17"]
-)
-def test_strangers_are_found(root: Path, name: str) -> None:
-    (root / name).mkdir()
-    (problem,) = fsck.check(root).problems
-    assert problem.path == name

@@ -161,7 +161,7 @@ def test_a_paused_queue_is_waited_for_as_a_full_one_is(tmp_path: Path) -> None:
 
         caller = replace(queue_address(address, "jobs").caller, sleep=pause)
         staged = stage(caller, "jobs", chunks([message_of("row")], is_staged=True))
-        publish(caller, [staged], "query", 0)
+        publish(caller, "jobs", [staged], "query", 0)
         send(caller, "jobs", [message_of("direct", None, "1")])
 
         assert len(pauses) == 2

@@ -22,7 +22,7 @@ from spoolrack.spark._rows import chunks, message_of
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 from benchmarks.null_server import NullServer
-from benchmarks.null_state import Fault
+from benchmarks.null_state import Fault, refuse
 from tests.support.spark_reading import JobsReading, bodies_of, initial
 
 BODIES = [str(number).encode() for number in range(10_000)]
@@ -264,6 +264,32 @@ def test_an_old_checkpoint_is_told_and_nothing_is_lost(
     assert server.deleted["jobs"] + sum(len(h.messages) for h in server.holds.values()) == len(BODIES)
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_a_commit_that_is_too_old_to_be_remembered_is_done(
+    server: NullServer, reading: Callable[..., JobsReading], skips: bool
+) -> None:
+    """The server knows the last 100 batches one by one. What an older checkpoint commits is over, and
+    the batch after it says so."""
+    server.put("jobs", BODIES)
+    one = reading()
+    first = latest(one, initial())
+    second = latest(one, first)
+    one.commit(second)
+    server.faults.append(Fault(method="CommitReservations", action=not_remembered))
+
+    old = reading(skips_done=skips)
+    if not skips:
+        with pytest.raises(CheckpointTooOld, match="new checkpointLocation"):
+            latest(old, first)
+    else:
+        assert latest(old, first).sequence_number == second.sequence_number + 1
+    assert server.deleted["jobs"] == first.n + second.n
+
+
+def not_remembered(context: grpc.ServicerContext) -> None:
+    refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_COMMITTED", "not remembered")
+
+
 def test_with_what_is_there_a_query_ends(
     server: NullServer, reading: Callable[..., JobsReading]
 ) -> None:
@@ -465,11 +491,11 @@ def test_the_keeper_says_nothing_of_a_batch_that_is_committed(
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=60.0, deletes_unread=True)
     one = JobsReading(options, caller(server, time))
-    extender = ReservationExtender(caller(server, time), 60.0)
+    extender = ReservationExtender(60.0)
     end = latest(one, initial())
     one.commit(end)
 
-    extender.keep(end)
+    extender.keep(end, caller(server, time))
     extender.stop()
     one.stop()
 

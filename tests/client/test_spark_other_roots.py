@@ -220,12 +220,12 @@ def test_rows_that_were_staged_on_different_servers_are_not_published(servers: t
         for address in servers
     ]
     with pytest.raises(SeveralServers):
-        publish(LightClient(one, 30.0), parts, "w", 0)
+        publish(LightClient(one, 30.0), "jobs", parts, "w", 0)
     with pytest.raises(spoolrack.errors.RootDiffers):
-        publish(LightClient(two, 30.0), parts[:1], "w", 0)
+        publish(LightClient(two, 30.0), "jobs", parts[:1], "w", 0)
     assert counts(one) == counts(two) == (1, 0)
 
-    publish(LightClient(one, 30.0), parts[:1], "w", 0)
+    publish(LightClient(one, 30.0), "jobs", parts[:1], "w", 0)
     assert counts(one) == (2, 0)
     assert together(parts[:1]).root != together(parts[1:]).root
 
@@ -235,4 +235,4 @@ def test_reservations_of_different_servers_are_no_batch() -> None:
     ends = {name: Offset(gen=name, sequence_number=0, n=1, root=name) for name in ("a", "b")}
     with pytest.raises(SeveralServers, match="different roots, a and b"):
         first.moved_to(ends)
-    assert first.moved_to({"a": ends["a"], "b": replace(ends["b"], root="a")}).root == "a"
+    assert first.moved_to({"a": ends["a"], "b": replace(ends["b"], root="a")}).roots == ("a",)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import spoolrack.aio
 from spoolrack_server.process.server import Server
 
 from tests import CHECKOUT
@@ -20,8 +21,8 @@ from tests.support.conversation import conversation, run
 
 PAGES = {name: (CHECKOUT / name).read_text() for name in ("README.md", "docs/tutorials/quickstart.md")}
 _OF_MAKE = {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-EXAMPLES = {"README.md": (1, 3), "docs/tutorials/quickstart.md": (2, 10)}
-"""The least number of Python snippets, and of commands, of a page."""
+COMMANDS = {"README.md": 3, "docs/tutorials/quickstart.md": 10}
+"""The least number of commands of a page."""
 
 
 @pytest.fixture
@@ -53,19 +54,48 @@ async def _typed(server: Server, tmp_path: Path, *typed: str) -> tuple[str, str]
     return done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-async def test_all_python_of_the_page_works_pasted_into_one_interpreter(
-    server: Server, tmp_path: Path, name: str
+async def test_all_python_of_the_quick_start_works_pasted_into_one_interpreter(
+    server: Server, tmp_path: Path
 ) -> None:
-    pasted = snippets(PAGES[name])
-    assert len(pasted) >= EXAMPLES[name][0]
+    pasted = snippets(PAGES["docs/tutorials/quickstart.md"])
+    assert len(pasted) >= 2
     out, err = await _typed(server, tmp_path, *pasted, "print(client, 'at the end')")
     assert "Error" not in err, err
     assert re.search(r"^[0-9a-f-]{36} b'resize cat.jpg'$", out, re.MULTILINE), out
     assert out.endswith("at the end\n")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+async def test_the_worker_of_the_readme_handles_what_its_commands_sent(
+    server: Server, tmp_path: Path
+) -> None:
+    program = f"SPOOLRACK_URL={server.grpc_address} {sys.executable} -m spoolrack_server "
+    names = {". .venv/bin/activate": "true", "spoolrack ": program}
+    await asyncio.to_thread(run, conversation(PAGES["README.md"]), tmp_path, names)
+    (code,) = snippets(PAGES["README.md"])
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-u", "-c", code.replace("127.0.0.1:50051", server.grpc_address)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert worker.stdout is not None
+    try:
+        line = await asyncio.wait_for(worker.stdout.readline(), STUCK)
+        assert re.fullmatch(r"[0-9a-f-]{36} b'resize cat.jpg'\n", line.decode())
+        await gone(server, "jobs")
+    finally:
+        worker.terminate()
+        _, said = await worker.communicate()
+    assert not said, said.decode()
+
+
+async def gone(server: Server, queue: str) -> None:
+    """Wait until the queue has no message, in any state."""
+    async with spoolrack.aio.connect(server.grpc_address) as client, asyncio.timeout(STUCK):
+        while (counts := (await client.queue(queue).info()).counts).ready_count or counts.leased_count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 async def test_the_commands_of_the_page_succeed(server: Server, tmp_path: Path, name: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl: make system-tools installs it")
@@ -80,7 +110,7 @@ async def test_the_commands_of_the_page_succeed(server: Server, tmp_path: Path, 
     }
     page = re.sub(r"```\n\$ [^`]*buf curl.*?```", "", PAGES[name], flags=re.DOTALL)
     typed = [each for each in conversation(page) if not each.shown]
-    assert len(typed) >= EXAMPLES[name][1]
+    assert len(typed) >= COMMANDS[name]
     # With -e and pipefail: a failure ends it, and the lines after it are missed.
     typed[0] = typed[0]._replace(command=f"set -e -o pipefail; {typed[0].command}")
     await asyncio.to_thread(run, typed, tmp_path, names)

@@ -72,7 +72,9 @@ class Reserver:
     def _read(self, sequence_number: int, due_ms: int) -> list[Delivery]:
         stream = self._ledger.name
         messages = self._until_answered(
-            lambda: list(self._client.reservations.read(stream, sequence_number))
+            lambda: list(
+                self._client.reservations.read(stream, sequence_number, queue=self._queue.name)
+            )
         )
         return [
             Delivery(
@@ -92,12 +94,18 @@ class Reserver:
             return  # Forgotten: it comes back when the hold is over, unless the next commit is faster.
         if chance < 0.15:
             self._ledger.write(Releasing([f"{stream}.{sequence_number}"]))
-            self._until_answered(lambda: self._client.reservations.release(stream, sequence_number))
+            self._until_answered(
+                lambda: self._client.reservations.release(
+                    stream, sequence_number, queue=self._queue.name
+                )
+            )
             return
         calls = {f"{stream}:{each}:{sequence_number}": each for each in self._open}
         for call, each in calls.items():
             self._ledger.write(Deleting(call, self._open[each]))
-        done = self._until_answered(lambda: self._client.reservations.commit(stream, sequence_number))
+        done = self._until_answered(
+            lambda: self._client.reservations.commit(stream, sequence_number, queue=self._queue.name)
+        )
         for call, each in calls.items():
             ids = self._open.pop(each)
             if each in done.lost_sequence_numbers:

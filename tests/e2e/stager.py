@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import spoolrack
@@ -41,12 +42,18 @@ class Stager:
         copies = [copy for stage in stages for copy in self._stage(stage)]
         if random.random() < DROPPED:
             for stage in stages:
-                self._until_answered(lambda stage=stage: self._client.staging.abort(stage))
+                # Not found: it was dropped by a call that wasn't answered.
+                with suppress(StageNotFound):
+                    self._until_answered(
+                        lambda stage=stage: self._client.staging.abort(stage, queue=self._queue)
+                    )
             self._ledger.write(Refused(copies))
             return
         try:
             for _ in range(2 if random.random() < REPEATED else 1):
-                self._until_answered(lambda: self._client.staging.publish(writer, epoch, stages))
+                self._until_answered(
+                    lambda: self._client.staging.publish(writer, epoch, stages, queue=self._queue)
+                )
         except StageNotFound as error:
             # They were promised to be there until they are published: so they are missed all the same.
             tell(f"gone {error}")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -18,11 +15,10 @@ from spoolrack_server.wire.outgoing_messages import columns
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import (
     InvalidMessage,
-    InvalidQueueName,
     InvalidRequest,
     InvalidSetting,
 )
-from spoolrack_store.model.operations import Blocking, Counts, Message, Queue
+from spoolrack_store.model.operations import Blocking, Counts, Queue
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, SCHEMA, QueueSettings
 from spoolrack_store.model.transitions import State
 
@@ -204,14 +200,6 @@ def test_a_mask_that_names_nothing_that_can_be_changed_is_refused(path: str) -> 
         convert.update(pb.Queue(name="q"), FieldMask(paths=[path]))
 
 
-@pytest.mark.parametrize(
-    "name", ["", "a/b", "..", ".a", "a\0", "a\n", "a" * 81, "ä", "a:b", "-a", "a,b"]
-)
-def test_a_name_that_could_not_be_a_folder_is_refused(name: str) -> None:
-    with pytest.raises(InvalidQueueName):
-        bounds.queue_name(name)
-
-
 def test_an_id_is_taken_in_either_case_and_nothing_else_is() -> None:
     assert bounds.message_id(ID.upper()) == ID
     for wrong in ("", "x", ID[:-1], ID + "0", "{" + ID + "}", ID.replace("-", ""), "../" + ID):
@@ -238,18 +226,6 @@ def refusal(message: pb.OutgoingMessage) -> str:
     return str(error)
 
 
-def test_too_many_attributes_are_refused_by_their_count_alone() -> None:
-    class Crowd:
-        """A million attributes, whose number alone is asked for."""
-
-        def __len__(self) -> int:
-            return 1_000_000
-
-    message: Any = SimpleNamespace(body=b"x", attributes=Crowd())
-    (error,) = columns([message]).refused.values()
-    assert "1000000 attributes" in str(error)
-
-
 def test_a_message_to_be_sent_keeps_text_apart_from_bytes() -> None:
     message = pb.OutgoingMessage(body=b"\0\xff", delay=Duration())
     message.attributes["text"].string_value = ""
@@ -258,13 +234,6 @@ def test_a_message_to_be_sent_keeps_text_apart_from_bytes() -> None:
     assert made.bodies == [b"\0\xff", b""]
     assert made.attributes == {0: {"text": "", "binary": b"\xff"}}
     assert made.delays == {0: 0}
-
-
-def test_a_deduplication_id_has_up_to_128_characters_of_any_kind() -> None:
-    for id in ("", "x", "\N{SNAKE}" * 128, "../" * 42, "\0"):
-        made = columns([pb.OutgoingMessage(deduplication_id=id)])
-        assert made.deduplication_ids == ({0: id} if id else {})
-    assert "deduplication id has 129" in refusal(pb.OutgoingMessage(deduplication_id="x" * 129))
 
 
 @pytest.mark.parametrize(
@@ -296,60 +265,6 @@ def test_an_attribute_without_a_value_is_refused() -> None:
 
 def test_a_delay_of_more_than_a_year_is_refused() -> None:
     assert "delay" in refusal(pb.OutgoingMessage(delay=Duration(seconds=366 * 24 * 3600)))
-
-
-def test_a_received_message_tells_all_the_store_knows() -> None:
-    told = convert.message(
-        Message(
-            queue="q",
-            id=ID,
-            state=State.LEASED,
-            body=b"b",
-            attributes={"text": "t", "binary": b"\xff", "no text": "", "no bytes": b""},
-            size=1,
-            sent_at=Millis(1_500),
-            receives=2,
-            first_receive=Millis(2_000),
-            due=Millis(3_000),
-            receipt="r",
-        )
-    )
-    assert told.id == ID
-    assert told.body == b"b"
-    assert told.attributes["text"].string_value == "t"
-    assert told.attributes["binary"].binary_value == b"\xff"
-    assert told.attributes["no text"].WhichOneof("value") == "string_value"
-    assert told.attributes["no bytes"].WhichOneof("value") == "binary_value"
-    assert told.body_size == 1
-    assert told.send_time.ToMilliseconds() == 1_500
-    assert told.receive_count == 2
-    assert told.first_receive_time.ToMilliseconds() == 2_000
-    assert told.lease_expire_time.ToMilliseconds() == 3_000
-    assert told.receipt == "r"
-    assert told.state == pb.MESSAGE_STATE_LEASED
-
-
-def test_lease_fields_are_absent_in_a_ready_message() -> None:
-    told = convert.message(
-        Message(
-            queue="q",
-            id=ID,
-            state=State.READY,
-            body=b"",
-            attributes={},
-            size=0,
-            sent_at=Millis(0),
-            receives=0,
-            first_receive=None,
-            due=None,
-            receipt=None,
-        )
-    )
-    assert told.HasField("send_time")
-    assert not told.HasField("first_receive_time")
-    assert not told.HasField("lease_expire_time")
-    assert told.receipt == ""
-    assert told.state == pb.MESSAGE_STATE_READY
 
 
 def test_every_state_that_one_may_ask_for_is_one_of_the_store() -> None:

@@ -9,12 +9,10 @@ import pytest
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
+from tests.support.server_rig import clock
 from tests.support.sqs_rig import Sqs, serving_sqs
 
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+__all__ = ["clock", "server", "sqs"]
 
 
 @pytest.fixture

@@ -597,8 +597,9 @@ def test_a_committed_set_whose_marker_cannot_be_read_is_not_brought_back(rig: Se
     assert (rig.receive(), rig.names()) == ([], ["s.0"])
 
 
-def test_an_overtaken_process_lists_the_sets_until_the_disk_shows_them(
-    rig: SetRig, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("unreadable", ["reserved", "queues/other"])
+def test_an_overtaken_process_lists_the_root_until_the_disk_shows_it(
+    rig: SetRig, monkeypatch: pytest.MonkeyPatch, unreadable: str
 ) -> None:
     monkeypatch.setattr(changes, "RING", 2_000)
     other = rig.join()
@@ -610,7 +611,7 @@ def test_an_overtaken_process_lists_the_sets_until_the_disk_shows_them(
     scan = rig.disk.scan
 
     def refused(folder: str) -> Any:
-        if folder == "reserved":
+        if folder == unreadable:
             raise OSError(5, "Input/output error")
         return scan(folder)
 

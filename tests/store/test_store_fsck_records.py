@@ -147,6 +147,11 @@ def test_a_dropped_stage_and_a_redrive_under_way_are_unfinished(root: Path) -> N
     [
         "reserved/LOCK",
         "reserved/reader.07",
+        "reserved/.hidden",
+        "reserved/a.b.3",
+        "reserved/s.3@17",
+        f"reserved/s.3@{NOW}~los",
+        f"reserved/s.{2**63}",
         f"staged/nightly@{NOW}",
         f"staged/nightly@{NOW}:q:{ID},s5,c3610a686",
         f"staged/nightly@{NOW}:07:q:{ID},s5,c3610a686",

@@ -176,10 +176,17 @@ class Served:
     Several may share a root.
     """
 
-    def __init__(self, crew: Crew, root: Path, *options: object, http: bool = False) -> None:
+    def __init__(
+        self,
+        crew: Crew,
+        root: Path,
+        *options: object,
+        http: bool = False,
+        program: Sequence[str] = ("spoolrack_server",),
+    ) -> None:
         """`options` are more of `spoolrack serve`'s. HTTP is served if it is asked for."""
         self.root = root
-        self.program: Sequence[str] = ("spoolrack_server",)
+        self.program = program
         """The beginning of the next server's command: a module and arguments."""
         self._options = options
         self.member: Member

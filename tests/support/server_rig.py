@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.status_pb2 import Status
 from spoolrack._transports.grpc_stubs import Stubs
@@ -156,3 +157,23 @@ async def until_waiting(server: Server, count: int) -> None:
             return
         await asyncio.sleep(0.001)
     raise AssertionError(f"{server.store.metrics.root().waiting} receives wait, not {count}")
+
+
+# Fixtures that a conftest imports.
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def server(tmp_path: Path, clock: ManualClock) -> AsyncIterator[Server]:
+    async with Server(tmp_path / "root", clock=clock) as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[Client]:
+    async with connected(server) as client:
+        yield client

@@ -41,8 +41,8 @@ def thread_channel(address: str, credentials: Credentials, options: Options) -> 
 
 
 def _fit_to_green_threads() -> None:
-    """Let gRPC yield to gevent, if that has replaced the threads: a call would block all greenlets for
-    ever. Raise `Unsupported` for eventlet."""
+    """Make gRPC yield to gevent, if gevent has replaced the threads: otherwise a call would block all
+    greenlets. Raise `Unsupported` for eventlet."""
     gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
     if gevent is not None and gevent.is_module_patched("threading"):
         if os.getpid() not in _fitted:

@@ -277,7 +277,7 @@ class BatchState:
         self._published = published
 
     async def _drop(self) -> None:
-        """Let the stage go, if that takes only moments; it expires in any case."""
+        """Abort the stage, if that takes only moments; it expires in any case."""
         with self._lock:
             self._dropped = True
             staging_now = tuple(self._staging_now)

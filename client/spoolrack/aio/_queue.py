@@ -244,8 +244,8 @@ class Queue(QueueHandle):
     async def send_many(
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
     ) -> list[SendResult]:
-        """Send messages in order, up to 1,000 or 4 MiB in a call; a result for each, with its id or
-        its error.
+        """Send messages in order, in calls of up to 1,000 or 4 MiB; returns a result for each, with its
+        id or its error.
 
         The valid messages of one call are stored together. A message that was refused is not sent
         again (that would change the order), a call that failed is. If the first call fails for good,
@@ -284,7 +284,7 @@ class Queue(QueueHandle):
         timeout: Seconds | None = None,
     ) -> list[Message]:
         """Lease up to `max_messages` (1,000 at most) messages, in order; wait up to `wait` seconds for
-        the first. An empty list: none was ready in time."""
+        the first. Returns an empty list if none was ready in time."""
         context = self._context
         arguments.integer("max_messages", max_messages, 1, MAX_BATCH)
         waits = arguments.span("wait", wait)
@@ -497,8 +497,8 @@ class Queue(QueueHandle):
         max_messages_per_second: int = 0,
         timeout: Seconds | None = None,
     ) -> RedriveHandle:
-        """Start moving this queue's dead letters to the queues that they came from, or to
-        `destination`; return once that is on stable media.
+        """Start a redrive: move this queue's dead letters back to their source queues, or to
+        `destination`. Returns once the redrive is on stable media.
 
         Selects all that are in the queue now, or those with `message_ids` (1,000 at most), or those
         that came from `source_queue`; no more than `max_messages_per_second`, if that isn't 0. It runs

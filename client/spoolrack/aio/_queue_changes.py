@@ -1,4 +1,4 @@
-"""The catalogue of queues: their settings and labels are changed, and they are deleted."""
+"""Changes of the catalogue of queues: creation, settings, labels, deletion."""
 
 from __future__ import annotations
 

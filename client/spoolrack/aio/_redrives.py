@@ -53,8 +53,8 @@ class Redrives(Resource[Redrive]):
     async def cancel(
         self, id: str, *, queue: str = "", timeout: Seconds | None = None
     ) -> RedriveHandle:
-        """End a redrive; returns it as it ended. Messages that were moved stay moved, and one that had
-        ended before stays as it ended. May be repeated. Raises `RedriveNotFound`."""
+        """Cancel a redrive; returns its final state. Moved messages stay moved. A redrive that has
+        ended keeps its state. May be repeated. Raises `RedriveNotFound`."""
         redriving = self._context.transport.redrives
         arguments.text("id", id)
         arguments.text("queue", queue)

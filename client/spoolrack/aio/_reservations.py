@@ -1,4 +1,4 @@
-"""Reservations: messages that are leased under a name, to be read again. `Queue.reserve` makes them."""
+"""Reservations: named sets of leased messages that can be read again; `Queue.reserve` makes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReservationHandle(Reservation):
     async def extend(
         self, visibility_timeout: Seconds | None = None, *, timeout: Seconds | None = None
     ) -> ReservationHandle:
-        """Let it end so long after now, or as long as at first: see `Reservations.extend`."""
+        """Extend the reservation's lease: see `Reservations.extend`."""
         return await Reservations.extend(
             self._resource,
             self.stream,
@@ -43,7 +43,7 @@ class ReservationHandle(Reservation):
         *,
         timeout: Seconds | None = None,
     ) -> AsyncGenerator[MessageFacts, None]:
-        """Return its messages in order, as often as asked: see `Reservations.read`."""
+        """Return the reservation's messages in order; may be repeated: see `Reservations.read`."""
         return Reservations.read(
             self._resource,
             self.stream,
@@ -61,7 +61,7 @@ class ReservationHandle(Reservation):
         )
 
     async def release(self, *, timeout: Seconds | None = None) -> None:
-        """End it: its messages are ready again: see `Reservations.release`."""
+        """Release the reservation: its messages are ready again. See `Reservations.release`."""
         await Reservations.release(
             self._resource, self.stream, self.sequence_number, queue=self.queue, timeout=timeout
         )
@@ -85,8 +85,8 @@ class Reservations(Resource[Reservation]):
         queue: str = "",
         timeout: Seconds | None = None,
     ) -> ReservationHandle:
-        """Let a reservation end so long after now, or as long as at first; raises `ReservationLost`
-        if it has ended."""
+        """Extend a reservation to `visibility_timeout` from now, by default that of its start. Raises
+        `ReservationLost` if it has ended."""
         _check_name(stream, sequence_number, queue)
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
         reserving = self._context.transport.reservations
@@ -109,8 +109,8 @@ class Reservations(Resource[Reservation]):
         queue: str = "",
         timeout: Seconds | None = None,
     ) -> AsyncGenerator[MessageFacts, None]:
-        """Return the messages of a reservation in order, as often as asked: all, or those from
-        `begin_index` to before `end_index`.
+        """Return the messages of a reservation in order: all, or those from `begin_index` to before
+        `end_index`. May be repeated.
 
         They have no receipts and no queue. Messages that were deleted since the reservation are left
         out. A read goes on by itself after broken connections; `timeout` is for each part of it.

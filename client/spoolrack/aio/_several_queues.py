@@ -78,7 +78,7 @@ class _Member:
 
 
 class SeveralQueues:
-    """What a stream or a worker has in place of its one queue."""
+    """Several queues of a stream or a worker, in place of one."""
 
     def __init__(
         self,
@@ -381,7 +381,7 @@ class SeveralStreams:
                         found.add((number, queue.name))
 
     def _wake(self) -> None:
-        """Let all waiting callers look again. From any thread."""
+        """Wake all waiting callers. From any thread."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for signal in waiting:

@@ -1,5 +1,8 @@
 """The light client: calls over one channel to each server, in each process, with retries.
 
+The address of several shards is theirs with commas between them. `of` and `shards` return clients of
+one shard each, and only they make calls. Each call says which shard its server is taken for.
+
 The calls, their errors, credentials and keepalive are the client's. A channel is made at the first call
 and belongs to the process that made it: Spark's daemon forks its workers, and a channel doesn't survive
 a fork. All calls but a plain `Send` may be repeated as they are, because the contract makes them
@@ -15,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -26,14 +30,17 @@ import grpc
 from .._credentials import NONE, Credentials
 from .._retry import RetryPolicy
 from .._runtime import run
+from .._shards import shard_of
 from .._transports.grpc_calls import Frames, ThreadCalls
 from .._transports.grpc_channels import Method
 from .._transports.grpc_errors import error_from
+from .._transports.url import SHARD
 from ..errors import OutcomeUnknown, SendingPaused, SpoolrackError, Timeout, Unreachable
 
 log = logging.getLogger("spoolrack.spark")
 
 Answer = TypeVar("Answer")
+Key = TypeVar("Key")
 
 CALL_TIMEOUT: Final = 60.0
 """Seconds after which one try is given up."""
@@ -42,6 +49,8 @@ ROOT_KEY: Final = "spoolrack-root"
 """The contract's metadata for the root that a call is for."""
 IN_FLIGHT: Final = 4
 """Calls of `call_each` at once: its backpressure."""
+AT_ONCE: Final = 16
+"""Queues and shards that are asked at the same time."""
 
 _UNVERIFIED: Final = "CERTIFICATE_VERIFY_FAILED"
 _EXPIRED: Final = ("certificate has expired", "certificate is not yet valid")
@@ -77,12 +86,16 @@ class LightClient:
     """Calls to one server, with retries. For several threads. `sleep` may raise, which ends a wait."""
 
     address: str
+    """`host:port`; of all shards, in order, with commas between them."""
     retry_seconds: float
     """How long a call that may succeed later is repeated, before it fails."""
     credentials: Credentials = NONE
     root: str = ""
     """The identity of the root that calls are for: a server with another one refuses them. Empty: any
     root."""
+    shard: str = ""
+    """The shard that the server is taken for, as `2/8`: any other refuses the calls. Empty: any server
+    is taken."""
     sleep: Callable[[float], Any] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
     random: Random = field(default_factory=Random)
@@ -90,6 +103,22 @@ class LightClient:
     def to(self, root: str) -> LightClient:
         """Return a client of the same server, whose calls are for this root."""
         return replace(self, root=root)
+
+    @property
+    def shards(self) -> list[LightClient]:
+        """Return a client of each shard, by number; of one server this client alone."""
+        addresses = self.address.split(",")
+        if len(addresses) == 1:
+            return [self]
+        return [
+            replace(self, address=address, shard=f"{number}/{len(addresses)}")
+            for number, address in enumerate(addresses)
+        ]
+
+    def of(self, queue: str) -> LightClient:
+        """Return a client of the shard of a queue."""
+        shards = self.shards
+        return shards[shard_of(queue, len(shards))]
 
     def __call__(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         return self.repeated(method, lambda: self.once(method, request, timeout=timeout))
@@ -190,7 +219,9 @@ class LightClient:
 
     def _method(self, name: str) -> Any:
         method = getattr(self._calls.stub, name)
-        return Method(method, ((ROOT_KEY, self.root),)) if self.root else method
+        given = ((ROOT_KEY, self.root), (SHARD, self.shard))
+        metadata = tuple((key, value) for key, value in given if value)
+        return Method(method, metadata) if metadata else method
 
     @property
     def _calls(self) -> ThreadCalls:
@@ -207,3 +238,17 @@ class LightClient:
             return call.result()
         except grpc.RpcError as error:
             raise error_from(error, self.address, CALL_TIMEOUT, is_ours=False) from None
+
+
+def of_each(keys: Iterable[Key], call: Callable[[Key], Answer]) -> dict[Key, Answer]:
+    """Return what a call answers for each key, a bounded number of them at once: a server makes them
+    durable together, and shards work side by side. Raise the first error, when the calls that have
+    begun are over."""
+    every = [*keys]
+    if len(every) < 2:
+        return {key: call(key) for key in every}
+    with ThreadPoolExecutor(min(AT_ONCE, len(every)), "spoolrack-queues") as pool:
+        try:
+            return dict(zip(every, pool.map(call, every), strict=True))
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -4,8 +4,9 @@ An offset names the last reservation that the query has been given: the stream `
 `sequence_number` counts its reservations, `n` the messages of this one. A batch is exactly the
 reservation that its end names; where it began says nothing, because Spark makes a new beginning for a
 first batch that it does again. A query of several queues has an offset in each, whose streams are named
-after the query's and the queue: so a run finds the reservations of the run before. All of it is of one
-root, which an offset names by its identity: another server has other messages under other numbers.
+after the query's and the queue: so a run finds the reservations of the run before. The queues of a
+shard are of one root, which an offset names by its identity: another server has other messages under
+other numbers.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from .._shards import shard_of
 from ..errors import RootDiffers
 from ._options import InvalidOption
 
@@ -35,7 +37,8 @@ class SeveralServers(RootDiffers):
         super().__init__(
             f"The endpoint leads to servers with different roots, {' and '.join(roots)}, and parts of "
             "one batch are on more than one of them: nothing of it is done. Give the query the "
-            "endpoint of one of them. Stages and reservations of the others expire."
+            "endpoint of one of them, or, if they are shards, of each of them with commas between "
+            "them. Stages and reservations of the others expire."
         )
 
 
@@ -67,18 +70,18 @@ class QueuesOffset:
     only_queue: str | None
     """The queue of a query of one, whose stream and form in a checkpoint are the query's."""
     by_queue: Mapping[str, Offset] = field(default_factory=dict)
-    root: str = ""
-    """As in `Offset`."""
+    roots: tuple[str, ...] = ("",)
+    """As in `Offset`, by shard; a query of one queue has one, as a single server has."""
 
     @staticmethod
-    def initial(only_queue: str | None) -> QueuesOffset:
+    def initial(only_queue: str | None, shards: int = 1) -> QueuesOffset:
         """Before all messages, in streams of the query's own."""
-        return QueuesOffset(gen=str(uuid.uuid4()), only_queue=only_queue)
+        return QueuesOffset(gen=str(uuid.uuid4()), only_queue=only_queue, roots=("",) * shards)
 
     @staticmethod
-    def from_json(given: Mapping[str, Any], only_queue: str | None) -> QueuesOffset:
-        """Return an offset of a query of one queue, or of several. Raises `InvalidOption` for a
-        checkpoint of another source."""
+    def from_json(given: Mapping[str, Any], only_queue: str | None, shards: int = 1) -> QueuesOffset:
+        """Return an offset of a query of one queue, or of several on so many shards. Raises
+        `InvalidOption` for a checkpoint of another source."""
         match given:
             case {"gen": str(gen), "queues": dict(queues)} if only_queue is None:
                 pass
@@ -86,13 +89,13 @@ class QueuesOffset:
                 queues = {only_queue: given}
             case _:
                 raise _other_source(given)
-        began_with, root = given.get("queue", only_queue), given.get("root", "")
+        began_with = given.get("queue", only_queue)
         if began_with != only_queue:
             raise InvalidOption(
                 f"The checkpoint is of the queue {began_with}, and the option queue says {only_queue}: "
                 f"set it to {began_with}, or start with a new checkpointLocation and a new output path."
             )
-        first = QueuesOffset(gen=gen, only_queue=only_queue, root=root)
+        first = QueuesOffset(gen=gen, only_queue=only_queue, roots=_roots(given, shards))
         ends = {}
         for queue, one in queues.items():
             match one:
@@ -103,11 +106,13 @@ class QueuesOffset:
         return first.moved_to(ends)
 
     def as_json(self) -> dict[str, Any]:
-        root: dict[str, Any] = {"root": self.root} if self.root else {}
+        root: dict[str, Any] = {}
+        if any(self.roots):
+            root = {"root": self.roots[0]} if len(self.roots) == 1 else {"roots": [*self.roots]}
         if self.only_queue is not None:
             one = self.of(self.only_queue)
             # An offset of before stays as it is until the next batch: any other is one to Spark.
-            queue = {"queue": self.only_queue} if self.root else {}
+            queue = {"queue": self.only_queue} if root else {}
             return {"gen": self.gen, **_as_json(one), **queue, **root}
         queues = {queue: _as_json(offset) for queue, offset in sorted(self.by_queue.items())}
         return {"gen": self.gen, "queues": queues, **root}
@@ -115,16 +120,21 @@ class QueuesOffset:
     def of(self, queue: str) -> Offset:
         found = self.by_queue.get(queue)
         gen = self.gen if self.only_queue else _stream(self.gen, queue)
-        return found or Offset(gen=gen, root=self.root)
+        return found or Offset(gen=gen, root=self.roots[self._shard(queue)])
+
+    def _shard(self, queue: str) -> int:
+        return shard_of(queue, len(self.roots))
 
     def moved_to(self, ends: Mapping[str, Offset]) -> QueuesOffset:
-        """Return where the query is once it has been given reservations of some queues, of one root."""
-        if not ends:
-            return self
-        roots = {end.root for end in ends.values()}
-        if len(roots) > 1:
-            raise SeveralServers(sorted(roots))
-        return replace(self, by_queue={**self.by_queue, **ends}, root=roots.pop())
+        """Return where the query is once it has been given reservations of some queues, those of a
+        shard of one root."""
+        roots = [*self.roots]
+        for shard in {self._shard(queue) for queue in ends}:
+            found = {end.root for queue, end in ends.items() if self._shard(queue) == shard}
+            if len(found) > 1:
+                raise SeveralServers(sorted(found))
+            roots[shard] = found.pop()
+        return replace(self, by_queue={**self.by_queue, **ends}, roots=tuple(roots))
 
     def batch_since(self, start: QueuesOffset) -> dict[str, Offset]:
         """Return the reservations of the batch that ends here."""
@@ -142,6 +152,30 @@ def _stream(gen: str, queue: str) -> str:
 
 def _as_json(offset: Offset) -> dict[str, int]:
     return {"seq": offset.sequence_number, "n": offset.n}
+
+
+def _roots(given: Mapping[str, Any], shards: int) -> tuple[str, ...]:
+    """Return the root of each shard; raise `InvalidOption` for another number of them."""
+    match given:
+        case {"roots": [*roots]} if all(isinstance(root, str) for root in roots):
+            pass
+        case {"roots": _}:
+            raise _other_source(given)
+        case {"root": str(root)}:
+            roots = [root]
+        case _:
+            return ("",) * shards
+    if len(roots) != shards:
+        raise InvalidOption(
+            f"The checkpoint is of {_servers(len(roots))}, and the option endpoint names "
+            f"{_servers(shards)}: name all that the query began with, in the order of their numbers. "
+            "With another number of shards start with a new checkpointLocation and a new output path."
+        )
+    return tuple(roots)
+
+
+def _servers(count: int) -> str:
+    return f"{count} shards" if count > 1 else "one server"
 
 
 def _other_source(given: Mapping[str, Any]) -> InvalidOption:

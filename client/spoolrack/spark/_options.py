@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .._credentials import NONE, Credentials
-from .._transports.url import server_of
+from .._transports.url import addresses_of, server_of
 from ..errors import InvalidUrl
 from ..v1 import queue_pb2 as pb
 from ._credentials_option import credentials_in
@@ -69,7 +69,7 @@ class QueueAddress:
     """Which queue of which server, and who asks. The driver pickles it for the executors."""
 
     address: str
-    """`host:port`."""
+    """`host:port`; of all shards, in order, with commas between them."""
     queue: str
     """Empty: of several queues, which are named elsewhere."""
     retry_seconds: float = option("retrySeconds", 300.0, seconds, 0.0, 86_400.0)
@@ -78,8 +78,9 @@ class QueueAddress:
 
     @property
     def caller(self) -> LightClient:
-        """A client of the server, for one process."""
-        return LightClient(self.address, self.retry_seconds, self.credentials)
+        """A client of the queue's server, for one process; of several queues that of all servers."""
+        every = LightClient(self.address, self.retry_seconds, self.credentials)
+        return every.of(self.queue) if self.queue else every
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +126,11 @@ class ReadOptions:
     def only_queue(self) -> str | None:
         """The queue of a query of one. None: of several."""
         return None if self.queues else self.place.queue
+
+    @property
+    def shards(self) -> int:
+        """Number of servers that the query's offsets are of: that of one queue is on one."""
+        return len(self.place.address.split(",")) if self.queues else 1
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -189,17 +195,26 @@ def _address(
     endpoint: str, queue: str, credentials: str | None = None, retry_seconds: float = 300.0
 ) -> QueueAddress:
     try:
-        address, host, is_secure = server_of(endpoint)
+        servers = [server_of(each) for each in addresses_of(endpoint)]
     except InvalidUrl as error:
         raise InvalidOption(
             f"endpoint is {endpoint!r}: it must name a server as host:port, grpc://host:port or "
-            "grpcs://host:port."
+            "grpcs://host:port, or the servers of all shards, each once, with commas between them."
         ) from error
+    if len({is_secure for _, _, is_secure in servers}) > 1:
+        raise InvalidOption(
+            f"endpoint is {endpoint!r}: either all shards are grpcs://, or none. Write it before the "
+            "first one only."
+        )
+    checked = [
+        credentials_in(credentials or "", address, host, is_secure=is_secure)
+        for address, host, is_secure in servers
+    ]
     return QueueAddress(
-        address=address,
+        address=",".join(address for address, _, _ in servers),
         queue=queue,
         retry_seconds=retry_seconds,
-        credentials=credentials_in(credentials or "", address, host, is_secure=is_secure),
+        credentials=checked[0],
     )
 
 

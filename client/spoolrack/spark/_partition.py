@@ -47,7 +47,8 @@ class Writer:
                 partial(_stage_batches, self.place), STAGED
             ).collect()
         ]
-        publish(self.place.caller, parts, writer_name(self.query, self.place.queue), epoch)
+        queue = self.place.queue
+        publish(self.place.caller, queue, parts, writer_name(self.query, queue), epoch)
 
     def partition(self, epoch: int) -> Callable[[Iterable[Any]], None]:
         """Return what writes one partition of the batch `epoch`: for `foreachPartition`."""
@@ -132,7 +133,7 @@ def _publish_partition(place: QueueAddress, query: str, epoch: int, rows: Iterab
     number = 0 if context is None else context.partitionId()
     messages = (_message(row, may_deduplicate=False) for row in rows)
     staged = stage(place.caller, place.queue, chunks(messages, is_staged=True))
-    publish(place.caller, [staged], writer_name(query, place.queue, number), epoch)
+    publish(place.caller, place.queue, [staged], writer_name(query, place.queue, number), epoch)
 
 
 def _checked(batches: Iterable[pa.RecordBatch], *, may_deduplicate: bool) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
-from ._light_client import LightClient
+from ._light_client import LightClient, of_each
 from ._options import ReadOptions
 
 MISSING: Final = "QUEUE_NOT_FOUND"
@@ -48,7 +48,8 @@ def counts_of(caller: LightClient, options: ReadOptions, *, must_exist: bool) ->
     for queue in options.named if must_exist or not options.queues else ():
         if queue not in found:
             try:
-                found[queue] = caller("GetQueue", rpc.GetQueueRequest(name=queue)).queue.counts
+                request = rpc.GetQueueRequest(name=queue)
+                found[queue] = caller.of(queue)("GetQueue", request).queue.counts
             except SpoolrackError as error:
                 if must_exist or error.reason != MISSING:
                     raise
@@ -56,16 +57,23 @@ def counts_of(caller: LightClient, options: ReadOptions, *, must_exist: bool) ->
 
 
 def _matching(caller: LightClient, words: Sequence[str]) -> dict[str, Any]:
-    """Return the counts of the queues that match one of the words."""
+    """Return the counts of the queues of all shards that match one of the words."""
     literal = [re.split(r"[*?]", word, maxsplit=1)[0] for word in words]
     common = takewhile(lambda pair: pair[0] == pair[1], zip(min(literal), max(literal), strict=False))
-    request = rpc.ListQueuesRequest(page_size=PAGE, prefix="".join(one for one, _ in common))
-    found: dict[str, Any] = {}
-    for page in caller.pages("ListQueues", request):
-        for queue in page.queues:
-            if any(fnmatchcase(queue.name, word) for word in words):
-                found[queue.name] = queue.counts
-    return found
+    prefix = "".join(one for one, _ in common)
+    shards = caller.shards
+
+    def of_shard(number: int) -> dict[str, Any]:
+        request = rpc.ListQueuesRequest(page_size=PAGE, prefix=prefix)
+        return {
+            queue.name: queue.counts
+            for page in shards[number].pages("ListQueues", request)
+            for queue in page.queues
+            if any(fnmatchcase(queue.name, word) for word in words)
+        }
+
+    found = of_each(range(len(shards)), of_shard)
+    return {name: counts for each in found.values() for name, counts in each.items()}
 
 
 def shares(caller: LightClient, options: ReadOptions) -> list[PeekShare]:
@@ -93,7 +101,7 @@ def _bounds(caller: LightClient, options: ReadOptions, whole: PeekShare, each: i
     request = _request(options, whole, page_size=1)
     request.skip = min(each, _MOST_SKIP)
     left = each
-    for page in caller.pages("ListMessages", request):
+    for page in caller.of(whole.queue).pages("ListMessages", request):
         left -= request.skip
         for message in page.messages:  # One, or none if it was deleted just now.
             if left == 0:
@@ -108,7 +116,7 @@ def peek(caller: LightClient, options: ReadOptions, share: PeekShare) -> Iterato
     request = _request(options, share, page_size=PAGE)
     if "body" in options.columns:
         request.view = rpc.MESSAGE_VIEW_FULL
-    for page in caller.pages("ListMessages", request):
+    for page in caller.of(share.queue).pages("ListMessages", request):
         if page.messages:
             yield list(page.messages)
 

@@ -112,8 +112,13 @@ class StreamReading:
             n=count,
             root=answer.reservation.root_id or start.root,
         )
-        self._extender.keep(end)
+        self._extender.keep(end, self._caller, self._named(end))
         return end
+
+    def _named(self, of: Offset) -> str:
+        """Return the queue of an offset for a call about its reservation. Empty: a checkpoint of
+        before, which names no root, may be of another queue."""
+        return self._queue if of.root else ""
 
     def _call(self, of: Offset, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """Make a call about the stream of an offset, at the root that has it."""
@@ -161,6 +166,7 @@ class StreamReading:
             stream=end.gen,
             sequence_number=end.sequence_number,
             visibility_timeout=duration(self._options.hold_seconds),
+            queue=self._named(end),
         )
         try:
             answer = self._call(end, "ExtendReservation", request)
@@ -174,7 +180,7 @@ class StreamReading:
             # The batch is empty now: its commit must delete nothing.
             self._give_back(end)
             return reserved.Reservation()
-        self._extender.keep(end)
+        self._extender.keep(end, self._caller, self._named(end))
         return answer.reservation
 
     def _refuse_old(self, stream: str, sequence_number: int, error: SpoolrackError) -> None:
@@ -186,7 +192,7 @@ class StreamReading:
     def _give_back(self, lost: Offset) -> None:
         """Keep a commit from deleting what is ready again of a lost reservation."""
         request = reserved.ReleaseReservationRequest(
-            stream=lost.gen, sequence_number=lost.sequence_number
+            stream=lost.gen, sequence_number=lost.sequence_number, queue=self._named(lost)
         )
         try:
             self._call(lost, "ReleaseReservation", request)
@@ -204,6 +210,7 @@ class StreamReading:
             stream=done.gen,
             last_sequence_number=done.sequence_number,
             only_read=not self._options.deletes_unread,
+            queue=self._named(done),
         )
         try:
             answer = self._call(done, "CommitReservations", request)
@@ -243,9 +250,10 @@ class StreamReading:
 
 
 def read_slice(
-    caller: LightClient, stream: str, sequence_number: int, part: range
+    caller: LightClient, stream: str, sequence_number: int, part: range, *, queue: str = ""
 ) -> Iterator[Sequence[Any]]:
-    """Yield the messages of a slice, in lists of runs; resume where a broken connection ended."""
+    """Yield the messages of a slice, in lists of runs; resume where a broken connection ended. `queue`:
+    of the reservation, if it is known."""
     begin = part.start
 
     def rest() -> reserved.ReadReservationRequest | None:
@@ -258,6 +266,7 @@ def read_slice(
             end_index=part.stop,
             mark_read=True,
             by_column=True,
+            queue=queue,
         )
 
     for frame in caller.frames("ReadReservation", rest):

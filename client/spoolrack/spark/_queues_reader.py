@@ -2,29 +2,24 @@
 
 Each queue has a stream of reservations of its own (`_queue_reader`). A batch has at most one of them of
 each queue. Of several queues one call tells which have messages, so that idle ones cost no calls; but
-each is asked once by each run, for a reservation that the run before has not written down.
+each is asked once by each run, for a reservation that the run before has not written down. Queues of
+several shards are asked side by side. A shard that doesn't answer stops the query: a batch is of all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any
 
 from ..errors import SpoolrackError
-from ._light_client import LightClient
+from ._light_client import LightClient, of_each
 from ._offsets import Offset, QueuesOffset, slices
 from ._options import ReadOptions
 from ._queue_peek import MISSING, counts_of
 from ._queue_reader import StreamReading
 from ._reservation_extender import ReservationExtender
-
-Answer = TypeVar("Answer")
-
-AT_ONCE: Final = 16
-"""Queues that are asked at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +42,7 @@ class QueuesReading:
     def __init__(self, options: ReadOptions, caller: LightClient) -> None:
         self._options = options
         self._caller = caller
-        self._extender = ReservationExtender(caller, options.hold_seconds)
+        self._extender = ReservationExtender(options.hold_seconds)
         self._named = frozenset(options.named)
         self._readings: dict[str, StreamReading] = {}
         self._last: dict[str, int] = {}
@@ -91,7 +86,7 @@ class QueuesReading:
                 return before
 
         ends: dict[str, Offset] = {}
-        for queue, end in _of_each(shares, reserve).items():
+        for queue, end in of_each(shares, reserve).items():
             self._last[queue] = end.sequence_number
             if not end.is_at(start.of(queue)):
                 ends[queue] = end
@@ -101,7 +96,8 @@ class QueuesReading:
 
     def _of(self, queue: str) -> StreamReading:
         if queue not in self._readings:
-            self._readings[queue] = StreamReading(queue, self._options, self._caller, self._extender)
+            caller = self._caller.of(queue)
+            self._readings[queue] = StreamReading(queue, self._options, caller, self._extender)
         return self._readings[queue]
 
     def _may_wait(self) -> bool:
@@ -125,7 +121,7 @@ class QueuesReading:
     def parts(self, start: QueuesOffset, end: QueuesOffset) -> list[tuple[Piece, ...]]:
         """Return the pieces of a batch for each task, and extend all its reservations."""
         batch = end.batch_since(start)
-        held = _of_each(batch, lambda queue: self._of(queue).extend(batch[queue]))
+        held = of_each(batch, lambda queue: self._of(queue).extend(batch[queue]))
         counts = {queue: one.message_count for queue, one in held.items()}
         size = sum(one.byte_count for one in held.values())
         return [
@@ -153,7 +149,7 @@ class QueuesReading:
                 if error.reason != MISSING:
                     raise
 
-        _of_each(done.by_queue, commit)
+        of_each(done.by_queue, commit)
 
     def lag(self, offset: QueuesOffset | None) -> dict[str, Any] | None:
         """Return the offset, and the messages behind it: for the query's progress. None: no server
@@ -178,19 +174,6 @@ class QueuesReading:
     def stop(self) -> None:
         """End the keeper. The messages stay with the query for a whole hold from now on."""
         self._extender.stop()
-
-
-def _of_each(queues: Iterable[str], call: Callable[[str], Answer]) -> dict[str, Answer]:
-    """Return what a call answers for each queue, a bounded number of them at once: the server makes
-    them durable together. Raise the first error, when the calls that have begun are over."""
-    names = [*queues]
-    if len(names) < 2:
-        return {queue: call(queue) for queue in names}
-    with ThreadPoolExecutor(min(AT_ONCE, len(names)), "spoolrack-queues") as pool:
-        try:
-            return dict(zip(names, pool.map(call, names), strict=True))
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 def _divided(total: int, wanted: Mapping[str, int]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .._transports.grpc_values import duration
 from ..errors import SpoolrackError
@@ -27,22 +27,28 @@ COMMITTED: Final = "RESERVATION_COMMITTED"
 log = logging.getLogger("spoolrack.spark")
 
 
+class _Held(NamedTuple):
+    offset: Offset
+    caller: LightClient
+    queue: str
+
+
 class ReservationExtender:
     """Holds at most one reservation of each stream. `keep` and `drop` of a stream from one thread."""
 
-    def __init__(self, caller: LightClient, hold_seconds: float) -> None:
-        self._caller = caller
+    def __init__(self, hold_seconds: float) -> None:
         self._span = duration(hold_seconds)
         self._pause = hold_seconds / OFTEN
         self._changed = threading.Condition()
-        self._held: dict[str, Offset] = {}
+        self._held: dict[str, _Held] = {}
         self._is_over = False
         self._thread: threading.Thread | None = None
 
-    def keep(self, offset: Offset) -> None:
-        """Keep this one, which was just reserved or confirmed, and no other of its stream."""
+    def keep(self, offset: Offset, caller: LightClient, queue: str = "") -> None:
+        """Keep this one, which was just reserved or confirmed, and no other of its stream. `caller` is
+        of its server, and `queue` is its own, if it is known."""
         with self._changed:
-            self._held[offset.gen] = offset
+            self._held[offset.gen] = _Held(offset, caller, queue)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="spoolrack-keeper", daemon=True)
                 self._thread.start()
@@ -74,23 +80,27 @@ class ReservationExtender:
                 if self._extend(held):
                     continue
                 with self._changed:
-                    if self._held.get(held.gen) == held:
-                        del self._held[held.gen]
+                    if self._held.get(held.offset.gen) is held:
+                        del self._held[held.offset.gen]
 
-    def _extend(self, held: Offset) -> bool:
+    def _extend(self, held: _Held) -> bool:
         """Extend one reservation; return whether another extension may succeed."""
+        offset = held.offset
         request: Any = reserved.ExtendReservationRequest(
-            stream=held.gen, sequence_number=held.sequence_number, visibility_timeout=self._span
+            stream=offset.gen,
+            sequence_number=offset.sequence_number,
+            visibility_timeout=self._span,
+            queue=held.queue,
         )
         try:
-            caller = self._caller.to(held.root)
+            caller = held.caller.to(offset.root)
             caller.once("ExtendReservation", request, timeout=min(self._pause, MOST))
         except SpoolrackError as error:
             if error.reason == COMMITTED:
                 # The query's own commit was there first.
                 return False
             log.warning(
-                "reservation %s of %s was not confirmed: %s", held.sequence_number, held.gen, error
+                "reservation %s of %s was not confirmed: %s", offset.sequence_number, offset.gen, error
             )
             return may_repeat(error)
         return True

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from .._transports.grpc_values import duration
 from .._transports.grpc_values import error as error_of_message
-from ..errors import SpoolrackError
+from ..errors import SpoolrackError, StageNotFound
 from ..v1 import queue_pb2 as pb
 from ..v1 import queue_service_pb2 as rpc
 from ..v1 import staging_service_pb2 as staging
@@ -170,20 +170,21 @@ def stage(caller: LightClient, queue: str, chunks: Iterable[Chunk]) -> StagedRow
         caller.call_each("Stage", requests(), note_root)
         return together([*staged, *parts]) if parts else StagedRows()
     except BaseException:
-        abort(caller, [name])
+        abort(caller, queue, [name])
         raise
 
 
 def publish(
     caller: LightClient,
+    queue: str,
     written: Iterable[StagedRows],
     writer: str,
     epoch: int,
     *,
     skips_different: bool = False,
 ) -> None:
-    """Make what the winners staged appear, once. `skips_different`: a batch that was published with
-    other rows counts as done.
+    """Make what the winners staged for a queue appear, once. `skips_different`: a batch that was
+    published with other rows counts as done.
 
     A batch without rows is published, too: with rows its repetition is another batch, and the reverse.
     """
@@ -191,12 +192,18 @@ def publish(
     stages = all_of_it.stages
     caller = caller.to(all_of_it.root)
     if len(stages) > STAGES:
-        abort(caller, stages)
+        abort(caller, queue, stages)
         raise InvalidOption(
             f"The batch has {len(stages)} partitions, and {STAGES} can be published together: "
             "coalesce() it before the write."
         )
-    request = staging.PublishRequest(writer=writer, epoch=epoch, stages=stages)
+    request = staging.PublishRequest(
+        writer=writer,
+        epoch=epoch,
+        stages=stages,
+        queue=queue,
+        message_count=all_of_it.messages,
+    )
     if not skips_different:
         request.digest = all_of_it.digest
     try:
@@ -207,7 +214,7 @@ def publish(
                 writer, epoch, error.metadata.get("last_epoch", "of later"), stages
             ) from error
         if error.reason != OtherRows.reason:
-            abort(caller, stages)
+            abort(caller, queue, stages)
             raise
         raise OtherRows(
             f"Batch {epoch} of the writer {writer} was published before, with other rows than the "
@@ -221,7 +228,7 @@ def publish(
     if answer.last_epoch > epoch:
         raise _too_old(writer, epoch, str(answer.last_epoch), stages)
     if answer.duplicate:
-        abort(caller, stages)
+        abort(caller, queue, stages)
 
 
 def _too_old(writer: str, epoch: int, last: str, stages: Sequence[str]) -> CheckpointTooOld:
@@ -243,11 +250,14 @@ def _kept(stages: Sequence[str]) -> str:
     )
 
 
-def abort(caller: LightClient, stages: Iterable[str]) -> None:
-    """Delete stages that will not be published. Those that can't be reached now expire."""
+def abort(caller: LightClient, queue: str, stages: Iterable[str]) -> None:
+    """Delete stages for a queue that will not be published. Those that can't be reached now expire."""
     for name in stages:
         try:
-            caller.once("AbortStage", staging.AbortStageRequest(stage=name), timeout=5.0)
+            request = staging.AbortStageRequest(stage=name, queue=queue)
+            caller.once("AbortStage", request, timeout=5.0)
+        except StageNotFound:
+            continue
         except SpoolrackError:
             # It takes room until it expires, and does no other harm.
             return

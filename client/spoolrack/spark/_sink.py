@@ -62,6 +62,7 @@ def commit_rows(
     if written and (is_staged or is_repeatable) and not options.is_direct:
         publish(
             options.place.caller,
+            options.place.queue,
             [one.staged for one in written],
             written[0].writer,
             epoch,
@@ -73,7 +74,8 @@ def abort_rows(options: WriteOptions, messages: Sequence[WriterCommitMessage | N
     """Drop what the tasks staged, unless a commit has failed, and has decided what becomes of it."""
     written = [one for one in messages if isinstance(one, Written)]
     if len(written) < len(messages):
-        abort(options.place.caller, together(one.staged for one in written).stages)
+        stages = together(one.staged for one in written).stages
+        abort(options.place.caller, options.place.queue, stages)
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):

@@ -47,10 +47,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def _offset(self, given: dict[str, Any]) -> QueuesOffset:
-        return QueuesOffset.from_json(given, self._options.only_queue)
+        return QueuesOffset.from_json(given, self._options.only_queue, self._options.shards)
 
     def initialOffset(self) -> dict[str, Any]:
-        return QueuesOffset.initial(self._options.only_queue).as_json()
+        return QueuesOffset.initial(self._options.only_queue, self._options.shards).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_messages)
@@ -80,8 +80,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         caller = self._options.place.caller
         for piece in cast(tuple[Piece, ...], partition.value):
-            of_root = caller.to(piece.root)
-            for runs in read_slice(of_root, piece.stream, piece.sequence_number, piece.part):
+            at = caller.of(piece.queue).to(piece.root)
+            place = piece.stream, piece.sequence_number, piece.part
+            for runs in read_slice(at, *place, queue=piece.queue):
                 page = [Rows.of(piece.queue, run) for run in runs]
                 yield record_batch(page, self._options.columns, COLUMNS)
 

@@ -91,7 +91,7 @@ class Redrives:
 
     @on_some_queue(Permission.MANAGE)
     async def cancel(self, caller: Caller, id: str, *, queue: str = "") -> Redrive:
-        """End a redrive; one that has ended stays as it is."""
+        """Cancel a redrive; a redrive that has ended keeps its state."""
         # A redrive's queue never changes, so the check of its permission stays true.
         redrive = await self.get_to_cancel(caller, id, queue=queue)
         return await self._access.submit(CancelRedrive(id=redrive.id))

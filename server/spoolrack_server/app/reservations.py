@@ -111,7 +111,7 @@ class Reservations:
         queue: str = "",
         visibility_timeout: Millis | None = None,
     ) -> Reservation:
-        """Hold a reservation for so long from now on; None: as long as at first."""
+        """Extend a reservation to `visibility_timeout` from now; None: that of its start."""
         caller.require_named(Permission.RECEIVE, queue)
         return await self._access.submit(
             ExtendReservation(

@@ -41,6 +41,7 @@ _COMMANDS: Final = (
     "schedules",
     "top",
     "bench",
+    "size",
     "try",
     "health",
     "export",

@@ -1,4 +1,4 @@
-"""Expiry: a queue with `expires` is removed once it has been idle for so long.
+"""Expiry: a queue with `expires` is removed once it has been idle for that time.
 
 Idle: the queue holds no message, no receive or reserve waits for one, and no request names it. Each
 process measures by its own monotonic clock, from when it first saw the queue: a start counts as use.

@@ -61,7 +61,7 @@ consumers."""
 
 @dataclass(slots=True, eq=False)
 class _Lease:
-    """Messages of one entry that a commit leases for so long, for any number of receives."""
+    """Messages of one entry that a commit leases, for any number of receives."""
 
     entry: Entry
     visibility: Millis

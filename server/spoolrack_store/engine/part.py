@@ -149,7 +149,7 @@ def _few(requests: Sequence[Any], places: list[int]) -> tuple[list[int], list[in
 
 
 RETRY: Final = Millis(1_000)
-"""After so long what the disk refused, or what could not go on for another reason, is tried again."""
+"""Time after which work is tried again that the disk refused, or that failed for another reason."""
 
 
 FILES: Final = 300

@@ -71,7 +71,7 @@ PORTION: Final = Millis(100)
 MOST_WAITING: Final = 1_000
 """A pass ends when so many messages wait for room."""
 STAND_BY: Final = Millis(2 * SECOND)
-"""After so long without news of a redrive another process goes on with it."""
+"""Another process continues a redrive after this time without news of it."""
 
 
 class Pace:

@@ -13,6 +13,7 @@ edit = partial(mutant.edit, package=SPARK)
 _CALLS: Final = "tests/client/test_spark_calls.py"
 _CALLERS: Final = "tests/client/test_spark_callers.py"
 _SEVERAL: Final = "tests/client/test_spark_several_queues.py"
+_SHARDS: Final = "tests/client/test_spark_shards.py"
 _QUERIES: Final = "tests/spark/test_spark_queries.py"
 _ROOT: Final = "tests/spark/test_spark_root.py"
 _DEATHS: Final = (
@@ -27,6 +28,36 @@ SPARK_MUTANTS: Final = (
         breaks="a checkpoint of one server is refused by another",
         edits=edit("_light_client.py:LightClient.to", "replace(self, root=root)", "self"),
         caught_by=(f"{_OTHER_ROOTS}::test_a_checkpoint_of_one_server_is_refused_by_another",),
+    ),
+    Mutant(
+        name="a-call-names-no-shard",
+        breaks="a query that lacks the server of a shard, or has them in a wrong order, is refused",
+        edits=edit("_light_client.py:LightClient._method", "(SHARD, self.shard)", '(SHARD, "")'),
+        caught_by=(
+            f"{_SHARDS}::test_shards_in_a_wrong_order_or_too_few_are_refused_before_anything_is_read",
+        ),
+    ),
+    Mutant(
+        name="a-checkpoint-names-the-root-of-one-shard",
+        breaks="a checkpoint of shards is refused by a shard with another root",
+        edits=edit(
+            "_offsets.py:QueuesOffset.moved_to", "roots[shard] = found.pop()", "roots[0] = found.pop()"
+        ),
+        caught_by=(_SHARDS,),
+    ),
+    Mutant(
+        name="a-publication-tells-no-count",
+        breaks="a batch that lacks a part is not published",
+        edits=edit("_row_sender.py:publish", "message_count=all_of_it.messages,", ""),
+        caught_by=(f"{_SHARDS}::test_a_publication_that_lacks_a_part_is_refused",),
+    ),
+    Mutant(
+        name="a-commit-that-is-not-remembered-ends-the-query",
+        breaks="a batch of an old checkpoint that is done is passed over, where that is asked for",
+        edits=edit(
+            "_queue_reader.py:StreamReading.commit", "elif error.reason == COMMITTED:", "elif False:"
+        ),
+        caught_by=(f"{_CALLS}::test_a_commit_that_is_too_old_to_be_remembered_is_done",),
     ),
     Mutant(
         name="a-batch-of-another-queue-has-the-name-of-this-one",
@@ -57,7 +88,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="several-queues-one-after-the-other",
         breaks="the queues of a query are asked at the same time",
-        edits=edit("_queues_reader.py:_of_each", "if len(names) < 2:", "if True:"),
+        edits=edit("_light_client.py:of_each", "if len(every) < 2:", "if True:"),
         caught_by=(f"{_SEVERAL}::test_several_queues_are_asked_at_the_same_time",),
     ),
     Mutant(
@@ -71,7 +102,7 @@ SPARK_MUTANTS: Final = (
         breaks="a batch is deleted only when Spark has written down that it is done",
         edits=edit(
             "_queue_reader.py:StreamReading.latest",
-            "self._extender.keep(end)\nreturn end",
+            "self._extender.keep(end, self._caller, self._named(end))\nreturn end",
             "self.commit(end)\nreturn end",
         ),
         caught_by=(f"{_CALLS}::test_a_first_batch_is_done_again_from_a_new_beginning",),

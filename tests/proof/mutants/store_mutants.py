@@ -31,6 +31,8 @@ _PAUSES: Final = "tests/store/test_paused_queues.py"
 _PREFETCHED: Final = "tests/store/test_prefetched_messages.py"
 _QUEUES: Final = "tests/store/test_store_queues.py"
 _CATALOG: Final = "tests/store/test_catalog_requests.py"
+_TOLD_OF_BATCHES: Final = "tests/client/contract/test_contract_batches.py"
+_TOLD_OF_QUEUES: Final = "tests/client/contract/test_contract_queues.py"
 _REAPER: Final = "tests/store/test_reaper_promises.py"
 _DEATHS: Final = "tests/store/test_dead_letter_names.py"
 _REDRIVES: Final = "tests/store/test_redrive_promises.py"
@@ -590,7 +592,7 @@ STORE_MUTANTS: Final = (
             "sent_at < self.sent_before",
             "sent_at <= self.sent_before",
         ),
-        caught_by=(_REQUESTS,),
+        caught_by=(_TOLD_OF_QUEUES,),
     ),
     Mutant(
         name="a-purge-by-state-takes-what-is-on-its-way-to-another",
@@ -635,7 +637,7 @@ STORE_MUTANTS: Final = (
             "if name in self._tombstones:\n    raise QueueBeingDeleted(queue=name)",
             "",
         ),
-        caught_by=(_CATALOG,),
+        caught_by=(_REQUESTS,),
     ),
     Mutant(
         name="every-receive-lists-its-queue",
@@ -685,7 +687,7 @@ STORE_MUTANTS: Final = (
             "if stage is None or there is None:",
             "if stage is None or request.chunk >= 0:",
         ),
-        caught_by=(_STAGES,),
+        caught_by=(_TOLD_OF_BATCHES,),
     ),
     Mutant(
         name="an-older-epoch-is-published-again",

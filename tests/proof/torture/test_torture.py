@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.proof.torture import shards
 from tests.proof.torture.torture import SHARED_DISK, SIMULATED, Campaign, Summary, run
+from tests.support import namespaces
 from tests.support.run_counts import Tally, run_campaign
 
 
@@ -74,3 +76,15 @@ def test_a_campaign_ends_after_as_many_runs_as_it_was_told(capsys: pytest.Captur
     assert run_campaign("some", once, ["--runs", "3", "--seed", "10"]) == 0
     assert seeds == [10, 11, 12]
     assert Tally.from_json(capsys.readouterr().out).runs == 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(namespaces.why_not() is not None, reason=namespaces.why_not() or "")
+def test_shards_that_are_killed_frozen_and_cut_off_undo_nothing_and_keep_no_other_queue(
+    summary: Summary,
+) -> None:
+    run(Campaign(name=shards.NAME, program=("-m", "tests.proof.torture.shards")), 1.0, 3, summary)
+
+    assert summary.is_clean, summary.table()
+    assert summary.tallies[shards.NAME].crashes >= shards.EVENTS

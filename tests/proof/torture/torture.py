@@ -1,9 +1,9 @@
 """`make torture MINUTES=30`: every campaign for its share of the time, and a summary at the end.
 
-Simulated crashes keep all cores but one busy for the whole time; beside them, one after the other,
-real servers, senders and consumers are killed, and real file systems lose their power. A campaign that
-can't run here is named in the summary with the reason: it is no success. Exits with 1 if a promise was
-broken or a campaign died.
+Simulated crashes keep all cores but one busy for the whole time. Beside them, one after the other,
+real servers, senders and consumers are killed, servers of three shards are stopped and cut off, too,
+and real file systems lose their power. A campaign that can't run here is named in the summary with the
+reason: it is no success. Exits with 1 if a promise was broken or a campaign died.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from random import SystemRandom
 from typing import Final
 
 from tests import CHECKOUT
+from tests.proof.torture import shards
+from tests.support import namespaces
 from tests.support.loop_disk import KINDS, why_not
 from tests.support.run_counts import COUNTS, Tally
 
@@ -49,6 +51,11 @@ SHARED_DISK: Final = Campaign(
 def real_campaigns() -> list[Campaign]:
     return [
         Campaign(name="kill -9", program=("-m", "tests.e2e.campaign")),
+        Campaign(
+            name=shards.NAME,
+            program=("-m", "tests.proof.torture.shards"),
+            absent=namespaces.why_not(),
+        ),
         *(
             Campaign(
                 name=f"power cuts, {kind}",
