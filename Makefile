@@ -101,7 +101,7 @@ interop-ceph: ## Stand a CephFS up on the loopback, as root on Debian, and test 
 	@command -v ceph-fuse ceph-mon >/dev/null || apt-get install -y -q --no-install-recommends ceph-common ceph-mon ceph-mgr ceph-mds ceph-osd ceph-fuse
 	@exec .venv/bin/python -m tests.ceph.cluster .venv/bin/python -m pytest --slow -s tests/ceph tests/client/contract -k "ceph or hosts" $(ARGS)
 
-system-tools: ## Install what tests need besides Python, as root: mkfs, mount, strace, curl, nginx, HAProxy, Chromium, Node and Go.
+system-tools: ## Install what tests need besides Python, as root: mkfs, mount, strace, curl, rsync, nginx, HAProxy, Chromium, Node and Go.
 	@scripts/install-system-tools
 	@scripts/install-languages node go
 

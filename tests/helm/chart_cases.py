@@ -134,6 +134,12 @@ SHARDS: Values = {
     "queues": TOGETHER,
 }
 
+HOSTS: Values = {
+    "hosts": "several",
+    "replicas": 2,
+    "persistence": {"accessMode": "ReadWriteMany", "storageClass": "cephfs-fuse"},
+}
+
 CASES: dict[str, Values] = {
     "insecure": {"insecure": True},
     "tls from a secret": TLS,
@@ -217,6 +223,14 @@ CASES: dict[str, Values] = {
     },
     "watched without tls": {"insecure": True, "serviceMonitor": {"enabled": True}},
     "everything": EVERYTHING,
+    "several hosts": {"insecure": True, **HOSTS},
+    "several hosts, one pod": {**TLS, **HOSTS, "replicas": 1},
+    "several hosts with a claim of one's own": {
+        **TLS,
+        **HOSTS,
+        "persistence": {"existingClaim": "mine", "accessMode": "ReadWriteMany"},
+    },
+    "several hosts with everything": {**EVERYTHING, **HOSTS, "replicas": 3},
     "shards": {"insecure": True, "shards": 2, "queues": TOGETHER},
     "shards without volumes": {"insecure": True, "shards": 2, "persistence": {"enabled": False}},
     "shards of cert-manager": {**CERT_MANAGER, "shards": 3, "serviceMonitor": {"enabled": True}},

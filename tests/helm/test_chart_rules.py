@@ -192,13 +192,14 @@ def test_large_ids_are_written_as_whole_numbers(engine: Engine) -> None:
 def test_each_server_has_one_claim(release: Release, case: str) -> None:
     found, values = release(case), CASES[case]
     server, shards = found.one("StatefulSet"), values.get("shards", 1)
-    assert server["spec"]["replicas"] == shards
+    several_hosts = values.get("hosts") == "several"
+    assert server["spec"]["replicas"] == values.get("replicas", shards)
     has_volume = values.get("persistence", {}).get("enabled", True)
     assert len(set(found.claims)) == (shards if has_volume else 0)
     assert ("volumeClaimTemplates" in server["spec"]) is (has_volume and shards > 1)
     assert "--peers" not in found.arguments
     spread = found.pod.get("topologySpreadConstraints")
-    assert bool(spread) is (shards > 1 or "topologySpreadConstraints" in values)
+    assert bool(spread) is (shards > 1 or several_hosts or "topologySpreadConstraints" in values)
     assert ("affinity" in found.pod) is ("affinity" in values)
 
 

@@ -40,8 +40,7 @@ OK: Values = {"insecure": True}
             {"tls": {"secretName": "x", "certManager": {"enabled": True, "issuerRef": {"name": "y"}}}},
             "'/tls/secretName': value must be ''",
         ),
-        # All processes of a root run on one host.
-        (OK | {"replicas": 2}, "'/replicas': maximum: got 2, want 1"),
+        (OK | {"replicas": 2}, "'/hosts': value must be 'several'"),
         (OK | {"server": {"peers": 0}}, "additional properties 'peers' not allowed"),
         (
             OK | {"persistence": {"existingClaim": "mine", "enabled": False}},
