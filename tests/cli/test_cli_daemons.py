@@ -169,6 +169,18 @@ def test_folders_of_two_roots_are_refused(offline: Spoolrack, tmp_path: Path) ->
     assert (told.code, "not of one root" in told.err) == (2, True)
 
 
+@pytest.mark.parametrize("name", ["nowhere", "."])
+@pytest.mark.parametrize(
+    "option",
+    ["--sqs-keys", "--tls-certificate", "--tls-key", "--tls-client-ca", "--tokens", "--permissions"],
+)
+def test_an_option_of_serve_whose_file_is_none_is_named(
+    offline: Spoolrack, tmp_path: Path, option: str, name: str
+) -> None:
+    told = offline("serve", "--data", str(tmp_path / "data"), "--http", "off", option, name)
+    assert (told.code, f"'{option}'" in told.err) == (2, True), told.err
+
+
 def chosen(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> ServeSettings:
     """Return what `serve` would serve with."""
     found: list[ServeSettings] = []

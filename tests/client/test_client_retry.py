@@ -107,6 +107,19 @@ def test_a_call_that_can_not_be_helped_is_made_once(root: LossyRoot, error: Spoo
         assert root.calls[1:] == [("send", 1)]
 
 
+def test_an_error_of_a_later_call_is_the_result_of_all_messages_from_there_on(root: LossyRoot) -> None:
+    async def refuse_the_second() -> None:
+        if "send" in root.answers:
+            root.fail("send", InvalidMessage())
+
+    with root.client() as client:
+        client.create_queue("jobs")
+        root.hooks["send"] = refuse_the_second
+        results = client.queue("jobs").send_many(["a"] * 2_500)
+        assert root.calls[1:] == [("send", 1_000)] * 2
+    assert [type(each.error) for each in results] == [type(None)] * 1_000 + [InvalidMessage] * 1_500
+
+
 def test_the_error_that_outlasts_the_timeout_is_raised_itself(root: LossyRoot) -> None:
     with root.client() as client:
         client.create_queue("jobs", max_messages=1)

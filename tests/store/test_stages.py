@@ -3,9 +3,13 @@ does."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from spoolrack_store.model.clock import DAY, Millis
 from spoolrack_store.model.errors import (
+    ChunkDiffers,
     DiskError,
     EpochDiffers,
     EpochPassed,
@@ -46,6 +50,27 @@ def test_a_published_message_is_counted_from_the_answer_on(rig: Rig) -> None:
     assert not engine.has_exact_index
     assert engine.with_exact_index(lambda: engine.index.queue("q").counts[State.READY]) == 2
     assert engine.has_exact_index
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"queue": "other"},
+        {"delay": Millis(1)},
+        {"priority": 1},
+        {"groups": {0: "g"}},
+        {"attributes": {0: {"n": "v"}}},
+        {"bodies": [b"b", b"a"]},
+        {"bodies": [b"ab", b""]},
+    ],
+)
+def test_a_chunk_that_differs_from_the_one_there_is_refused(rig: Rig, other: dict[str, Any]) -> None:
+    there = chunk("s", 7, b"a", b"b")
+    rig.ask(there)
+    with pytest.raises(ChunkDiffers):
+        rig.ask(replace(there, **other))
+    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.receive() == [b"a", b"b"]
 
 
 def test_a_chunk_that_comes_twice_in_one_commit_is_stored_once(rig: Rig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import threading
@@ -12,7 +13,7 @@ import pytest
 import spoolrack.vsqs._folder
 from spoolrack.vsqs import Queue
 from spoolrack.vsqs import _watched_folder as watching
-from spoolrack.vsqs._watcher import Watcher
+from spoolrack.vsqs._watcher import Inotify, Watcher
 from spoolrack_store.model.clock import Millis
 
 from tests.support import STUCK
@@ -156,3 +157,22 @@ def test_a_fork_may_happen_at_any_time(queue: Queue, folder: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
     os.close(its_turn)
     os.close(give_turn)
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "max_user_watches"),
+        (errno.EMFILE, "max_user_instances"),
+        (errno.ENOSYS, "found by listing"),
+    ],
+)
+def test_a_folder_that_the_kernel_does_not_watch_is_logged_with_what_to_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, code: int, advice: str
+) -> None:
+    def refuse() -> Inotify:
+        raise OSError(code, os.strerror(code))
+
+    Watcher(tmp_path, kernel=refuse).close()
+    (told,) = caplog.messages
+    assert all(words in told for words in (str(tmp_path), os.strerror(code), advice))
