@@ -47,7 +47,7 @@ export function RedriveForm({ queue, ready, ids, onClose, onStarted }) {
     <input autocomplete="off" spellcheck=${false} value=${value} onInput=${(event) => set(event.target.value)} ...${more} /></label>`;
   return html`<${Dialog} title="Redrive ${queue}" onClose=${onClose}>
     <form onSubmit=${start}>
-      <p>${ids.length > 0 ? `Moves the ${ids.length === 1 ? "message" : `${format.number(ids.length)} messages`} that you chose` : `Moves all ${format.number(ready)} messages that are dead letters now`} out of <code>${queue}</code>, in the background.</p>
+      <p>${ids.length > 0 ? `Moves the ${ids.length === 1 ? "message" : `${format.number(ids.length)} messages`} that you chose` : `Moves ${ready === 1 ? "the message that is a dead letter" : `all ${format.number(ready)} messages that are dead letters`} now`} out of <code>${queue}</code>, in the background.</p>
       ${field("To the queue", destination, setDestination, { placeholder: "where each came from", maxlength: 80, autofocus: true })}
       ${ids.length === 0 && field("Only those that came from", source, setSource, { placeholder: "any queue", maxlength: 80 })}
       ${field("Messages a second, at most", rate, setRate, { placeholder: "no bound", inputmode: "numeric", maxlength: 6 })}
