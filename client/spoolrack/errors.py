@@ -65,7 +65,7 @@ class InvalidSetting(InvalidRequest):
 
 
 class InvalidMessage(InvalidRequest):
-    """The message can't be stored, and nothing of it is."""
+    """The message is invalid, and was not stored."""
 
     reason = "INVALID_MESSAGE"
 
@@ -110,14 +110,14 @@ class QueueNotFound(SpoolrackError):
 
 
 class MessageNotFound(SpoolrackError):
-    """There is no message of this id in the queue: it was deleted, or was never there."""
+    """There is no message of this id in the queue: it was deleted, or never existed."""
 
     reason = "MESSAGE_NOT_FOUND"
     code = "NOT_FOUND"
 
 
 class StageNotFound(SpoolrackError):
-    """There is no stage of this name: it was published, was aborted, has expired, or was never there.
+    """There is no stage of this name: it was published, was aborted, has expired, or never existed.
     Nothing was published."""
 
     reason = "STAGE_NOT_FOUND"
@@ -173,7 +173,7 @@ class ReservationNotFound(SpoolrackError):
 
 
 class RedriveNotFound(SpoolrackError):
-    """There is no redrive of this id: it never was, or it ended more than 30 days ago."""
+    """There is no redrive of this id: it was never started, or ended more than 30 days ago."""
 
     reason = "REDRIVE_NOT_FOUND"
     code = "NOT_FOUND"
@@ -208,7 +208,7 @@ class VersionMismatch(SpoolrackError):
 
 
 class StaleReceipt(SpoolrackError):
-    """The lease on the message is over: it was delivered again, or can be at any time."""
+    """The lease has expired: the message was delivered again, or can be at any time."""
 
     reason = "STALE_RECEIPT"
     code = "FAILED_PRECONDITION"
@@ -230,7 +230,7 @@ class ReservationCommitted(SpoolrackError):
 
 
 class ReservationUnread(SpoolrackError):
-    """The reservation was never read, and only those that were read may be deleted: nothing was."""
+    """Nothing was deleted: the reservation was never read, and a commit needs a read."""
 
     reason = "RESERVATION_UNREAD"
     code = "FAILED_PRECONDITION"
@@ -351,14 +351,14 @@ class OutcomeUnknown(SpoolrackError):
 
 
 class MessageDamaged(SpoolrackError):
-    """The message's file is not what its name says; the server has put it into quarantine."""
+    """The message's file doesn't match its name; the server has put it into quarantine."""
 
     reason = "MESSAGE_DAMAGED"
     code = "DATA_LOSS"
 
 
 class InternalError(SpoolrackError):
-    """The server made a mistake, and its log says more: please report it."""
+    """The server has a fault: see its log, and report it."""
 
     reason = "INTERNAL_ERROR"
     code = "INTERNAL"
@@ -393,7 +393,7 @@ class InvalidCredentials(SpoolrackError, ValueError):
 
 
 class InvalidUrl(SpoolrackError, ValueError):
-    """The URL names neither a server nor a folder in a way that this client knows."""
+    """The URL has an unknown form: it names neither a server nor a folder."""
 
     reason = "INVALID_URL"
 

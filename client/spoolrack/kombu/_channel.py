@@ -101,7 +101,7 @@ class _Consumer:
         )
 
     def next_envelope(self) -> Envelope | None:
-        """Return a message that has come, if there is one."""
+        """Return an arrived message, if there is one."""
         found = run(self._stream.receive(1, 0.0))
         if not found:
             return None

@@ -44,7 +44,7 @@ KAFKAS: Final = {
 
 
 class InvalidOption(InvalidRequest, ValueError):
-    """An option of the Spark data source can't be what it is."""
+    """An option of the Spark data source is invalid."""
 
 
 def option(name: str, default: Any, parse: Callable[..., Any], *values: Any) -> Any:

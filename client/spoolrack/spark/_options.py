@@ -66,7 +66,7 @@ def _transaction(name: str, text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueAddress:
-    """Which queue of which server, and who asks. The driver pickles it for the executors."""
+    """A queue, its server and the query's credentials. The driver pickles it for the executors."""
 
     address: str
     """`host:port`; of all shards, in order, with commas between them."""

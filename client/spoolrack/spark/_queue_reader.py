@@ -45,11 +45,11 @@ class BatchUnread(SpoolrackError):
 
 
 class ServerTooOld(SpoolrackError):
-    """The server lacks what a query needs."""
+    """The server is older than the query needs."""
 
 
 class CheckpointTooOld(SpoolrackError):
-    """The query's checkpoint is older than what it has done: it was put back."""
+    """The query's checkpoint is older than the query's last batch: it was restored from a copy."""
 
     reason = "RESERVATION_COMMITTED"
 
@@ -160,8 +160,7 @@ class StreamReading:
         )
 
     def extend(self, end: Offset) -> Any:
-        """Hold a batch anew, and return the `Reservation`; an empty one if it is lost, and shall come
-        again."""
+        """Extend a batch's hold; return the `Reservation`, or an empty one for a lost batch."""
         request = reserved.ExtendReservationRequest(
             stream=end.gen,
             sequence_number=end.sequence_number,

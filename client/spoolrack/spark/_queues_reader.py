@@ -60,7 +60,7 @@ class QueuesReading:
             self._of(queue).limit(counts[queue].ready_count if queue in counts else 0)
 
     def latest(self, start: QueuesOffset, *, max_messages: int, max_bytes: int) -> QueuesOffset:
-        """Delete what the query has done, and reserve the next batch; `start` if there is none."""
+        """Delete the finished batch, and reserve the next one; return `start` if there is none."""
         self.commit(start)
         may_wait = self._may_wait()
         counts: dict[str, Any] = {}

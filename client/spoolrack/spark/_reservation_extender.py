@@ -58,7 +58,7 @@ class ReservationExtender:
             self._held.pop(stream, None)
 
     def stop(self) -> None:
-        """End the thread, and extend what is held once more: a whole hold is left from now on."""
+        """End the thread, and extend the reservations once more, by a whole hold."""
         with self._changed:
             if self._is_over:
                 return

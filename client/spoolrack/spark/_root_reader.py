@@ -147,7 +147,7 @@ NAMES: Final = ("path", "columns", "bodies", *names_in(RootOptions))
 
 
 def root_options(options: Mapping[str, str]) -> RootOptions:
-    """Return what the options say; raise `InvalidOption`."""
+    """Return the parsed options; raise `InvalidOption`."""
     given = known(options, NAMES)
     path = given.get("path", "").removeprefix("file://")
     if not path:
@@ -205,7 +205,7 @@ def _bounds(items: Sequence[str], options: RootOptions) -> list[str]:
 
 
 def read(options: RootOptions, range: Range) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of one share; raise `UnreadableFile` if the options say so."""
+    """Yield the messages of one share; with `onError=fail` raise `UnreadableFile`."""
     return _RangeReader(options, range).batches()
 
 

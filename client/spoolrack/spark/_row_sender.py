@@ -62,7 +62,7 @@ class SentCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedRows:
-    """Stages of a batch, and what is in them."""
+    """Stages of a batch, and their content."""
 
     stages: tuple[str, ...] = ()
     messages: int = 0
@@ -183,8 +183,9 @@ def publish(
     *,
     skips_different: bool = False,
 ) -> None:
-    """Make what the winners staged for a queue appear, once. `skips_different`: a batch that was
-    published with other rows counts as done.
+    """Publish the stages of the successful attempts for a queue, once.
+
+    `skips_different`: a batch that was published with other rows counts as done.
 
     A batch without rows is published, too: with rows its repetition is another batch, and the reverse.
     """

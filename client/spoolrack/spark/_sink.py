@@ -55,8 +55,9 @@ def commit_rows(
     *,
     is_repeatable: bool = True,
 ) -> None:
-    """Make what the winners staged appear, once. Of a write that is not `is_repeatable` nothing is
-    remembered if it has no rows."""
+    """Publish the stages of the successful attempts, once.
+
+    Of a write that is not `is_repeatable` nothing is remembered if it has no rows."""
     written = [one for one in messages if isinstance(one, Written)]
     is_staged = any(one.staged.stages for one in written)
     if written and (is_staged or is_repeatable) and not options.is_direct:
@@ -71,7 +72,7 @@ def commit_rows(
 
 
 def abort_rows(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Drop what the tasks staged, unless a commit has failed, and has decided what becomes of it."""
+    """Abort the tasks' stages, unless a failed commit has decided about them."""
     written = [one for one in messages if isinstance(one, Written)]
     if len(written) < len(messages):
         stages = together(one.staged for one in written).stages

@@ -26,8 +26,7 @@ class QueueException(Exception):
 
 
 class QueueFullException(QueueException):
-    """The queue holds as many messages as its capacity says, and none was deleted in time. The
-    argument is how many."""
+    """The queue has reached its capacity, the argument, and no message was deleted in time."""
 
 
 def micros() -> int:

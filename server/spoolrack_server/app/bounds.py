@@ -1,4 +1,4 @@
-"""Names, ids and numbers that come from outside: the bounds that the contract states. Pure.
+"""Bounds of names, ids and numbers of callers, as the contract states them. Pure.
 
 A value beyond its bounds raises `InvalidRequest`, which names it; bounds that depend on a queue are the
 store's.

@@ -93,7 +93,7 @@ class Leases:
             raise
 
     def retry_receives(self) -> None:
-        """Let receives that wait look again, after what holds them back has changed."""
+        """Retry waiting receives, after a cause that held them back has changed."""
         self._store.retry_receives()
 
     # What no client has seen.

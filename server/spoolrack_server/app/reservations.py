@@ -1,4 +1,4 @@
-"""Reservations: messages that are leased under a name, and read as often as asked.
+"""Reservations: named sets of leased messages that can be read again.
 
 A reservation of queues without the caller's permission is a `NameTaken`, or not found.
 """

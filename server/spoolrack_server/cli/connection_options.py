@@ -130,7 +130,7 @@ def connects_to_queues(
         metavar="FILE",
         type=_A_FILE,
         envvar="SPOOLRACK_TOKEN_FILE",
-        help="The token, for a server that asks for one; or put it into SPOOLRACK_TOKEN.",
+        help="The token, for a server that requires one; or put it into SPOOLRACK_TOKEN.",
     )
     @option(
         "--ca",
@@ -164,7 +164,7 @@ def connects_to_queues(
         metavar="DIR",
         type=FolderPath(),
         envvar="SPOOLRACK_ROOT",
-        help="No server: the queues in the folder DIR, beside other processes that use them.",
+        help="Work on the queues of the folder DIR, without a server, beside other processes.",
     )
     @option(
         "--group-access",
@@ -178,7 +178,7 @@ def connects_to_queues(
         type=Span(0.001),
         default="30s",
         show_default=True,
-        help="How long a call may take, with all its repetitions.",
+        help="Time for a call, with all its retries.",
     )
     @wraps(command)
     def with_reach(

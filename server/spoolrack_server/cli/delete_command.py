@@ -16,7 +16,7 @@ from .units import plural
 @click.command()
 @argument("queue")
 @argument("messages", nargs=-1, required=True, metavar="ID|RECEIPT...")
-@option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
+@option("--quiet", "-q", is_flag=True, help="Don't print the number of deleted messages.")
 @connects_to_queues
 def command(connection: Connection, queue: str, messages: tuple[str, ...], quiet: bool) -> int:
     """Delete messages of QUEUE for good, by their ids in any state, or by the receipts of a receive.

@@ -43,7 +43,7 @@ Write = Callable[[bytes], None]
     type=FilePath(),
     default="-",
     show_default=True,
-    help="A new file; -: standard output.",
+    help="New file; -: standard output.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
 @follows_queues

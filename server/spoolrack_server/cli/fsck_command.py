@@ -35,7 +35,7 @@ _SHOWN: Final = (State.READY, State.LEASED, State.DELAYED, State.SENT, State.REM
     "--restore",
     metavar="ID",
     multiple=True,
-    help="Bring a whole message, or queue, back from quarantine, by its id or its folder's.",
+    help="Restore a whole message, or queue, from quarantine, by its id or its folder's.",
 )
 @option("--queue", metavar="QUEUE", help="With --restore: into this queue.")
 @option("--verbose", "-v", is_flag=True, help="List also unfinished work and quarantined files.")

@@ -30,11 +30,9 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     envvar="SPOOLRACK_HEALTH",
     default="127.0.0.1:8081",
     show_default=True,
-    help="Where the server listens, as `serve --health` was told.",
+    help="Address of the server's `serve --health`.",
 )
-@option(
-    "--timeout", type=Span(0.001), default="3s", show_default=True, help="How long an answer may take."
-)
+@option("--timeout", type=Span(0.001), default="3s", show_default=True, help="Time for an answer.")
 def command(which: str, health: tuple[str, int], timeout: float) -> int:
     """Check whether a server is ready, or live. Exits with 1 if it isn't, with 69 without an answer."""
     host, port = _EVERYWHERE.get(health[0], health[0]), health[1]

@@ -44,7 +44,7 @@ STATE_ENDING: Final = ".import"
     "softlayer/mq.",
 )
 @option("--queue", help="Into this queue. Not for mq.  [default: the folder's name; the archive's]")
-@option("--keep", is_flag=True, help="Leave the messages of the folder where they are, too.")
+@option("--keep", is_flag=True, help="Keep the messages in their folder.")
 @option(
     "--state",
     metavar="FILE",
@@ -64,7 +64,7 @@ STATE_ENDING: Final = ".import"
     type=Span(),
     default="5s",
     show_default=True,
-    help="After an interruption: time before messages in doubt are looked for again.",
+    help="After an interruption: time before the second search for messages in doubt.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
 @connects_to_queues

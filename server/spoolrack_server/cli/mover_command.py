@@ -24,7 +24,7 @@ DELAY: Final = "delay"
     type=Span(),
     default="0s",
     show_default=True,
-    help="Leave a file alone for so long after it was found.",
+    help="Delay between finding a file and moving it.",
 )
 @log_format_option
 def command(source: str, destination: str, delay: float, log_format: Any) -> int:

@@ -28,7 +28,7 @@ SHOWN = 60
     type=COUNT,
     default=10,
     show_default=True,
-    help="So many at most; 0: all.",
+    help="Most messages; 0: all.",
 )
 @option(
     "--state",
@@ -52,7 +52,7 @@ SHOWN = 60
     multiple=True,
     help="Only messages with this attribute; repeatable.",
 )
-@option("--raw", is_flag=True, help="Print the bodies alone, a line each; that of one ID as it is.")
+@option("--raw", is_flag=True, help="Print the bodies only, a line each; the body of one ID unchanged.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @reads_queues
 def command(

@@ -94,7 +94,7 @@ def _if_version(function: Callable[..., Any]) -> Callable[..., Any]:
     return option(
         "--if-version",
         type=click.IntRange(1, MAX_VERSION),
-        help="Only if the queue has this version, as `show` tells it.",
+        help="Only if the queue has this version, as `show` prints it.",
     )(function)
 
 
@@ -239,7 +239,7 @@ def set_(
 
 @command.command()
 @argument("name")
-@option("--yes", "-y", is_flag=True, help="Don't ask.")
+@option("--yes", "-y", is_flag=True, help="Skip the question.")
 @_if_version
 @connects_to_queues
 def delete(connection: Connection, name: str, yes: bool, if_version: int | None) -> None:
@@ -264,8 +264,8 @@ def delete(connection: Connection, name: str, yes: bool, if_version: int | None)
     multiple=True,
     help="Only messages in this state. May be repeated.",
 )
-@option("--yes", "-y", is_flag=True, help="Don't ask.")
-@option("--quiet", "-q", is_flag=True, help="Don't say how many were deleted.")
+@option("--yes", "-y", is_flag=True, help="Skip the question.")
+@option("--quiet", "-q", is_flag=True, help="Don't print the number of deleted messages.")
 @connects_to_queues
 def purge(
     connection: Connection,

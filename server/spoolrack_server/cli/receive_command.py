@@ -37,7 +37,7 @@ LAST_WORDS: Final = 5.0
     "--max",
     "-n",
     type=COUNT,
-    help="Stop after so many messages; 0: when none is left.  [default: 1; with --follow: 0]",
+    help="Stop after this number of messages; 0: when none is left.  [default: 1; with --follow: 0]",
 )
 @option(
     "--wait",
@@ -45,17 +45,17 @@ LAST_WORDS: Final = 5.0
     type=Span(0, LONGEST_WAIT),
     default="0s",
     show_default=True,
-    help="Wait so long for a message.",
+    help="Longest wait for a message.",
 )
 @option(
-    "--follow", "-F", is_flag=True, help="Receive without end, also through restarts of the server."
+    "--follow", "-F", is_flag=True, help="Receive until stopped, also through restarts of the server."
 )
 @option(
     "--order",
     type=click.Choice(["fair", "strict"]),
     default="fair",
     show_default=True,
-    help="Of several queues: a message of each in turn, or of the first that has some.",
+    help="With several queues: a message of each in turn, or of the first that has one.",
 )
 @option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")
 @option(
@@ -66,7 +66,7 @@ LAST_WORDS: Final = 5.0
     help="Run CMD in a shell for each message, with the body as its standard input; delete the "
     "message if CMD exits with 0, and release it otherwise.",
 )
-@option("--raw", is_flag=True, help="Print the bodies as they are, with nothing in between.")
+@option("--raw", is_flag=True, help="Print the bodies unchanged, with nothing in between.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @option(
     "--to",
@@ -78,7 +78,7 @@ LAST_WORDS: Final = 5.0
 @option(
     "--visibility-timeout",
     type=VISIBILITY,
-    help="Hide the messages from others for so long.  [default: the queue's]",
+    help="Length of the leases.  [default: the queue's]",
 )
 @connects_to_queues
 def command(

@@ -26,7 +26,7 @@ LONGEST_PAUSE: Final = 0.5
 
 @click.command()
 @argument("queue")
-@option("--to", metavar="QUEUE", help="The queue to move to.  [default: where each came from]")
+@option("--to", metavar="QUEUE", help="Destination queue.  [default: each message's source queue]")
 @option("--id", metavar="ID", multiple=True, help="Only this message. May be repeated.")
 @option(
     "--from",
@@ -39,7 +39,7 @@ LONGEST_PAUSE: Final = 0.5
     "--rate",
     type=click.IntRange(0, 100_000),
     default=0,
-    help="So many messages a second at most.  [default: no bound]",
+    help="Most messages a second.  [default: no bound]",
 )
 @option("--no-wait", is_flag=True, help="Print the redrive's id, and don't wait for its end.")
 @option("--json", is_flag=True, help="Print the redrive as a line of JSON.")

@@ -13,7 +13,7 @@ from .release_command import end_leases
 @argument("queue")
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
 @option("--reason", metavar="TEXT", help="Reason, kept in the dead-letter record.")
-@option("--quiet", "-q", is_flag=True, help="Don't say how many were rejected.")
+@option("--quiet", "-q", is_flag=True, help="Don't print the number of rejected messages.")
 @connects_to_queues
 def command(
     connection: Connection, queue: str, messages: tuple[str, ...], reason: str | None, quiet: bool

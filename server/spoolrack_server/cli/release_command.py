@@ -19,15 +19,15 @@ from .units import DELAY, plural, quoted
 @click.command()
 @argument("queue")
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
-@option("--delay", type=DELAY, default="0s", help="Hide the messages for so long.")
-@option("--backoff", is_flag=True, help="Hide them for as long as the queue's back-off says.")
+@option("--delay", type=DELAY, default="0s", help="Delay of the messages.")
+@option("--backoff", is_flag=True, help="Delay the messages by the queue's back-off.")
 @option(
     "--reason",
     metavar="TEXT",
     help="Reason, kept in the record of a message that becomes a dead letter.",
 )
 @option("--uncounted", is_flag=True, help="Don't count the receive.")
-@option("--quiet", "-q", is_flag=True, help="Don't say how many were released.")
+@option("--quiet", "-q", is_flag=True, help="Don't print the number of released messages.")
 @connects_to_queues
 def command(
     connection: Connection,

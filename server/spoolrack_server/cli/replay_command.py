@@ -27,14 +27,14 @@ from .units import FolderPath, Moment, plural, quoted
 @argument("queue")
 @option("--since", metavar="TIME", type=Moment(), help="Messages sent from TIME on: all by default.")
 @option("--until", metavar="TIME", type=Moment(), default="now", help="And before TIME.")
-@option("--into", metavar="QUEUE", help="Send them to this queue: to their own by default.")
+@option("--into", metavar="QUEUE", help="Send to this queue; by default to the messages' own.")
 @option(
     "--archive",
     metavar="DIR",
     type=FolderPath(),
     help="The folder archive/ of a root or of a copy of it. With --root: that root's by default.",
 )
-@option("--dry-run", is_flag=True, help="Only count them.")
+@option("--dry-run", is_flag=True, help="Only count the messages.")
 @http_url
 @connects_to_queues
 def command(

@@ -75,9 +75,9 @@ def _state(reservation: Reservation, now: datetime) -> str:
     type=COUNT,
     default=10,
     show_default=True,
-    help="So many messages at most; 0: all.",
+    help="Most messages; 0: all.",
 )
-@option("--raw", is_flag=True, help="Print the bodies alone, a line each.")
+@option("--raw", is_flag=True, help="Print the bodies only, a line each.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @connects_to_queues
 def show(
@@ -107,7 +107,7 @@ def show(
 @command.command()
 @argument("stream", type=STREAM)
 @argument("sequence_number", type=click.IntRange(0, MAX_SEQUENCE_NUMBER))
-@option("--quiet", "-q", is_flag=True, help="Don't say what was done.")
+@option("--quiet", "-q", is_flag=True, help="Don't print what was done.")
 @connects_to_queues
 def release(connection: Connection, stream: str, sequence_number: int, quiet: bool) -> None:
     """Release reservation SEQ of STREAM: its messages are ready again, at their old places.

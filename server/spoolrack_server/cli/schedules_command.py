@@ -75,7 +75,9 @@ def create(
 @option("--cron", metavar="CRON", type=Text(), help="Five fields, as in crontab(5).")
 @option("--time-zone", metavar="ZONE", type=Text(), help="The time zone of CRON.")
 @option("--body", metavar="BODY", type=Text(may_be_empty=True), help="The body of the messages.")
-@option("--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="In place of all; repeatable.")
+@option(
+    "--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="Only this dead letter; repeatable."
+)
 @option(
     "--group",
     metavar="GROUP",

@@ -65,7 +65,7 @@ STDIN = 0
 @option(
     "--delay",
     type=DELAY,
-    help="Hide the message for so long, such as 30s or 5m.",
+    help="Delay of the message, such as 30s or 5m.",
 )
 @option(
     "--deliver-at",
@@ -76,7 +76,7 @@ STDIN = 0
 @option(
     "--deduplication-id",
     metavar="ID",
-    help="Send it only if no message with this ID was, within the queue's deduplication window.",
+    help="Store one message for this ID within the queue's deduplication window.",
 )
 @option("--group", metavar="GROUP", help="Messages of one group are received in their order.")
 @option(
@@ -86,7 +86,7 @@ STDIN = 0
     show_default=True,
     help="Ready messages of a higher priority are received first.",
 )
-@option("--create", is_flag=True, help="Create the queue if it isn't there.")
+@option("--create", is_flag=True, help="Create the queue if it doesn't exist.")
 @option(
     "--in-flight",
     type=click.IntRange(1, 64),
@@ -105,7 +105,7 @@ STDIN = 0
 @option(
     "--no-publish",
     is_flag=True,
-    help="With --batch: leave it in a stage, and print that one's name for 'stages publish'.",
+    help="With --batch: leave the batch in a stage, and print its name for 'stages publish'.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
 @http_url

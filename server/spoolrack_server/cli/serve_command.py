@@ -90,7 +90,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_SQS_URL",
     default=None,
     show_default="the host of each request",
-    help="Begin each QueueUrl with this.",
+    help="Beginning of each QueueUrl.",
 )
 @option(
     "--sqs-keys",
@@ -103,7 +103,7 @@ class _AddressOrOff(Address):
     type=click.IntRange(min=1, max=256),
     default=1,
     show_default=True,
-    help="Serve with so many processes, which share the ports.",
+    help="Number of server processes, which share the ports.",
 )
 @option(
     "--peers",
@@ -156,7 +156,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_HOSTS",
     default=None,
     show_default="as the root was made, one if it is new",
-    help="Make a new root one that servers of one host serve, or of several, on CephFS.",
+    help="Make a new root for servers of one host, or of several, on CephFS.",
 )
 @option(
     "--tls-certificate",
@@ -186,7 +186,7 @@ class _AddressOrOff(Address):
     "--permissions",
     type=click.Path(exists=True, dir_okay=False),
     envvar="SPOOLRACK_PERMISSIONS",
-    help="The permissions of each client on queues; without it, each may do everything.",
+    help="The permissions of each client on queues; without it, each has all permissions.",
 )
 @option(
     "--insecure",
@@ -217,7 +217,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_MIN_FREE_SPACE",
     default="4M",
     show_default=True,
-    help="Refuse sends while the root's disk has less than this free.",
+    help="Refuse sends while the root's disk has less free space than this.",
 )
 @option(
     "--min-free-inodes",
@@ -240,7 +240,7 @@ class _AddressOrOff(Address):
     envvar="SPOOLRACK_HEALTH",
     default=OFF,
     show_default=True,
-    help="Address of a listener for probes alone, without TLS.",
+    help="Address of a listener for probes only, without TLS.",
 )
 @option(
     "--traces",

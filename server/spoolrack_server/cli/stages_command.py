@@ -52,13 +52,17 @@ def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
 @command.command()
 @argument("stages", nargs=-1, required=True, metavar="STAGE...", type=STAGE)
 @option("--writer", type=WRITER, help="The name of the publisher.  [default: the one STAGE itself]")
-@option("--epoch", type=click.IntRange(0, MAX_EPOCH), help="Its number, higher than the writer's last.")
+@option(
+    "--epoch",
+    type=click.IntRange(0, MAX_EPOCH),
+    help="Number of the epoch, higher than the writer's last.",
+)
 @option(
     "--epoch-retention",
     type=Span(MIN_EPOCH_RETENTION / 1_000, MAX_EPOCH_RETENTION / 1_000),
-    help="How long the epoch is remembered.  [default: 30d]",
+    help="Time for which the epoch is remembered.  [default: 30d]",
 )
-@option("--quiet", "-q", is_flag=True, help="Don't say how many messages appeared.")
+@option("--quiet", "-q", is_flag=True, help="Don't print the number of published messages.")
 @connects_to_queues
 def publish(
     connection: Connection,
@@ -90,7 +94,7 @@ def publish(
 
 @command.command()
 @argument("stages", nargs=-1, required=True, metavar="STAGE...", type=STAGE)
-@option("--quiet", "-q", is_flag=True, help="Don't say how many messages were dropped.")
+@option("--quiet", "-q", is_flag=True, help="Don't print the number of dropped messages.")
 @connects_to_queues
 def abort(connection: Connection, stages: tuple[str, ...], quiet: bool) -> int:
     """Delete STAGES with all their messages. Exits with 1 if one of them isn't there."""

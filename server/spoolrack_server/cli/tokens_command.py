@@ -41,9 +41,9 @@ def new(identity: str) -> int:
     "--keys",
     type=click.Path(dir_okay=False),
     required=True,
-    help="The server's file of keys; made with mode 0600 if it isn't there.",
+    help="The server's file of keys; created with mode 0600 if it is missing.",
 )
-@option("--another", is_flag=True, help="Make a key beside those that IDENTITY has.")
+@option("--another", is_flag=True, help="Make a further key for IDENTITY.")
 def sqs_key(identity: str, keys: str, another: bool) -> int:
     """Print the access key and the secret of IDENTITY for clients of Amazon SQS.
 
