@@ -23,11 +23,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-_interrupted: set[ClientContext] = set()
-"""Clients with a call that Ctrl-C interrupted, which may never end for gRPC. They live until
-they are closed, at exit at the latest, which waits for a bounded time. Deallocation would hang."""
-
-
 class Closable(Protocol):
     async def close(self) -> None: ...
 
@@ -90,9 +85,6 @@ class ClientContext:
         while True:
             try:
                 return await call(*given, deadline)
-            except KeyboardInterrupt:
-                _interrupted.add(self)
-                raise
             except SpoolrackError as error:
                 if in_doubt and done_if is not None and isinstance(error, done_if):
                     return None
@@ -151,7 +143,6 @@ class ClientContext:
         if self.closed or self._pid != os.getpid():
             return
         self.closed = True
-        _interrupted.discard(self)
         for part in list(self.open):
             await part.close()
         await self.transport.close()

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from ._threads import Ending, start_thread
+from ._threads import Ending, call_in_spare_thread, in_main_thread, start_thread
 
 T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
@@ -116,7 +116,7 @@ class ThreadSignal:
 
 def _acquire(lock: threading.Lock, timeout: float | None) -> bool:
     """Wait for a lock no longer than `timeout` seconds; return whether it was acquired."""
-    if threading.current_thread() is not threading.main_thread():
+    if not in_main_thread():
         return lock.acquire(
             timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
         )
@@ -127,6 +127,51 @@ def _acquire(lock: threading.Lock, timeout: float | None) -> bool:
         if time.monotonic() >= end:
             return False
     return True
+
+
+def beside(
+    work: Callable[[], T],
+    undo: Callable[[], None] = lambda: None,
+    on_end: Callable[[T, Callable[[], None]], object] = lambda _, ended: ended(),
+) -> T:
+    """Return the result of `work`, which the main thread leaves to another one.
+
+    Ctrl-C raises at any instruction of the main thread, also between two that belong together: within
+    gRPC a lock is then held forever, or a call never ends, and all threads hang. Here it interrupts the
+    wait only. `undo` is then called in another thread: at once, and once more after the work.
+
+    `on_end(result, ended)` may postpone the call of `ended`, until which the main thread waits.
+    """
+    if not in_main_thread():
+        return work()
+    signal = ThreadSignal()
+    results: list[T] = []
+    failures: list[BaseException] = []
+    is_left = False
+
+    def run_work() -> None:
+        try:
+            result = work()
+            results.append(result)
+            on_end(result, signal.set)
+        except BaseException as error:  # noqa: BLE001  # the main thread raises it
+            failures.append(error)
+            signal.set()
+        if is_left:
+            undo()
+
+    try:
+        call_in_spare_thread(run_work)
+        run(signal.wait())
+    except Ending:
+        return work()
+    except BaseException:
+        is_left = True
+        Threads().soon(undo)
+        raise
+    if failures:
+        raise failures.pop()
+    return results.pop()
 
 
 class StartedThread:

@@ -10,8 +10,10 @@ that were started have begun; those that have nothing left to do have ended.
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
+import queue
 import sys
 import threading
 import time
@@ -45,8 +47,24 @@ class _Thread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._action = action
         self.begun = threading.Lock()
-        """Held until the thread has begun."""
+        """Held until the thread has begun, or couldn't be created."""
+        self._refusal: Exception | None = None
         self.begun.acquire()
+
+    def start_from_main(self) -> None:
+        """Start the thread. Ctrl-C leaves `Thread.start` with a lock that the new thread waits for,
+        or becomes a RuntimeError there: another thread calls it."""
+        _thread.start_new_thread(self._start, ())
+        with self.begun:
+            if self._refusal is not None:
+                raise self._refusal
+
+    def _start(self) -> None:
+        try:
+            self.start()
+        except Exception as error:  # noqa: BLE001  # the main thread raises it
+            self._refusal = error
+            self.begun.release()
 
     def run(self) -> None:
         self.begun.release()
@@ -60,9 +78,12 @@ class _OpenThreads:
     """The threads of one process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """Reentrant: a signal's handler and a finalizer may start a thread, too."""
         self._all: WeakSet[_Thread] = WeakSet()
         self._is_ending = False
+        self._idle: list[queue.SimpleQueue[Callable[[], object] | None]] = []
+        """Of each spare thread that is idle, the actions for it."""
 
     def add(self, thread: _Thread) -> None:
         with self._lock:
@@ -70,16 +91,36 @@ class _OpenThreads:
                 raise Ending
             self._all.add(thread)
 
+    def call_in_spare(self, action: Callable[[], object]) -> None:
+        try:
+            actions = self._idle.pop()
+        except IndexError:
+            actions = queue.SimpleQueue()
+            start_thread(lambda: self._call_each(actions), "spoolrack-spare")
+        actions.put(action)
+
+    def _call_each(self, actions: queue.SimpleQueue[Callable[[], object] | None]) -> None:
+        while (action := actions.get()) is not None:
+            action()
+            del action
+            self._idle.append(actions)
+            if self._is_ending:
+                return
+
     def end(self) -> None:
         with self._lock:
             self._is_ending = True
             threads = list(self._all)
+        while self._idle:
+            self._idle.pop().put(None)
         begin = time.monotonic() + BEGIN
+        begun = []
         for thread in threads:
             if thread.begun.acquire(timeout=max(0.0, begin - time.monotonic())):
                 thread.begun.release()
+                begun.append(thread)
         end = time.monotonic() + END
-        for thread in threads:
+        for thread in begun:
             if thread.ident is not None:
                 thread.join(max(0.0, end - time.monotonic()))
 
@@ -102,6 +143,11 @@ def _end() -> None:
     _threads.end()
 
 
+def in_main_thread() -> bool:
+    """Return whether a signal's handler may raise here, at any instruction."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def start_thread(action: Callable[[], object], name: str) -> threading.Thread:
     """Run `action` in a daemon thread; raises `Ending` while the interpreter shuts down.
 
@@ -110,5 +156,16 @@ def start_thread(action: Callable[[], object], name: str) -> threading.Thread:
     """
     thread = _Thread(action, name)
     _threads.add(thread)
-    thread.start()
+    if in_main_thread():
+        thread.start_from_main()
+    else:
+        thread.start()
     return thread
+
+
+def call_in_spare_thread(action: Callable[[], object]) -> None:
+    """Call `action` in a thread that is kept for the next one; raises `Ending` as `start_thread` does.
+
+    A thread for each call would cost 0.1 ms. `action` raises no exception.
+    """
+    _threads.call_in_spare(action)

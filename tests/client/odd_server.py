@@ -133,7 +133,7 @@ class ThreadCaller:
             thread.name
             for thread in threading.enumerate()
             if thread not in self._before
-            and not thread.name.startswith(("ThreadPoolExecutor", "spoolrack-read"))
+            and not thread.name.startswith(("ThreadPoolExecutor", "spoolrack-read", "spoolrack-spare"))
         ]
 
     def close(self) -> None:

@@ -205,7 +205,6 @@ def test_ctrl_c_interrupts_a_call(server: RunningServer, call: str) -> None:
 
 
 def test_a_close_that_grpc_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after Ctrl-C in a call that had just begun."""
     forever, closing = threading.Event(), threading.Event()
 
     def close() -> None:

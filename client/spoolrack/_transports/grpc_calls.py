@@ -10,7 +10,6 @@ import contextlib
 import os
 import queue
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -18,8 +17,8 @@ import grpc
 
 from .. import tracing
 from .._credentials import NONE, Credentials
-from .._runtime import Runtime, Tasks
-from .._threads import Ending, no_fork, start_thread
+from .._runtime import Runtime, Tasks, ThreadSignal, beside, run
+from .._threads import Ending, in_main_thread, no_fork, start_thread
 from ..errors import ClientClosed, SpoolrackError
 from .grpc_channels import Metadata, task_channel, thread_channel, with_metadata
 from .grpc_errors import ended, error_from
@@ -117,7 +116,7 @@ def open_calls(
 
 
 class ThreadCalls:
-    """Calls that block their thread."""
+    """Calls that block their thread. The main thread never enters gRPC: see `beside`."""
 
     def __init__(self, target: str, credentials: Credentials = NONE, metadata: Metadata = ()) -> None:
         self._target = target
@@ -125,11 +124,16 @@ class ThreadCalls:
         self.channel = thread_channel(target, credentials, options())
         self.stub: Stubs = Stubs(with_metadata(self.channel, credentials, metadata))
 
-    async def unary(
-        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
-    ) -> Answer:
+    async def unary(self, method: Any, request: Any, answer: type[Answer], timeout: float) -> Answer:
+        given: dict[str, Any] = {"timeout": timeout, "metadata": tracing.metadata()}
         try:
-            return cast(Answer, method(request, timeout=timeout, metadata=tracing.metadata()))
+            if not in_main_thread():
+                return cast(Answer, method(request, **given))
+            call = _opened(
+                lambda: method.future(request, **given),
+                lambda call, ended: call.add_done_callback(lambda _: ended()),
+            )
+            return cast(Answer, call.result())
         except grpc.RpcError as error:
             raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except ValueError as error:
@@ -138,7 +142,7 @@ class ThreadCalls:
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
-            return ThreadFrames(method(request), self._target, self)
+            return ThreadFrames(_opened(lambda: method(request)), self._target, self)
         except ValueError as error:
             raise ClientClosed() from error
 
@@ -157,9 +161,27 @@ class ThreadCalls:
 
     async def close(self) -> None:
         self.is_closed = True
-        # A call that Ctrl-C interrupted as it began never ends for gRPC, whose close waits for it.
+        # It waits for all calls to end, for gRPC without a bound.
         with no_fork, contextlib.suppress(Ending):
             start_thread(self.channel.close, "spoolrack-close").join(CLOSE)
+
+
+def _opened(
+    open: Callable[[], Any],
+    on_end: Callable[[Any, Callable[[], None]], object] = lambda _, ended: ended(),
+) -> Any:
+    """Return the call that `open` returns; cancel it if a signal's handler raises meanwhile."""
+    calls: list[Any] = []
+
+    def open_and_keep() -> Any:
+        calls.append(open())
+        return calls[0]
+
+    def cancel() -> None:
+        for call in calls:
+            call.cancel()
+
+    return beside(open_and_keep, cancel, on_end)
 
 
 class ThreadFrames:
@@ -178,23 +200,24 @@ class ThreadFrames:
 
     async def next_or_end(self) -> Any | None:
         try:
-            if not self._taken_up:
-                # The server's first sign: it comes long before a frame if the queue is empty.
-                self._call.initial_metadata()
-                self._taken_up = self._call.is_active()
-            return next(self._call)
-        except StopIteration:
-            return None
+            return beside(self._next_or_end, self._call.cancel)
         except grpc.RpcError as error:
             is_ours = self._cancelled or self._calls.is_closed
             raise error_from(error, self._target, is_ours=is_ours) from None
+
+    def _next_or_end(self) -> Any | None:
+        if not self._taken_up:
+            # The server's first sign: it comes long before a frame if the queue is empty.
+            self._call.initial_metadata()
+            self._taken_up = self._call.is_active()
+        return next(self._call, None)
 
     def connected(self) -> bool:
         return self._taken_up
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._call.cancel()
+        beside(self._call.cancel)
 
 
 class ReportingThreadFrames(ThreadFrames):
@@ -210,7 +233,8 @@ class ReportingThreadFrames(ThreadFrames):
         calls: ThreadCalls,
     ) -> None:
         self._reports = _Reports()
-        super().__init__(method(self._reports.outgoing(request, report_of, stop)), target, calls)
+        requests = self._reports.outgoing(request, report_of, stop)
+        super().__init__(_opened(lambda: method(requests)), target, calls)
         self.report = self._reports.report
         self.stop = self._reports.end
 
@@ -225,15 +249,12 @@ class _Reports:
 
     def __init__(self) -> None:
         self._newest: Any = None
-        self._is_due = False
-        """Whether the thread that sends the newest one was woken for it."""
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._ended = threading.Event()
+        self._ended = ThreadSignal()
 
     def report(self, *told: int) -> None:
         self._newest = told
-        if not self._is_due:
-            self._is_due = True
+        if self._wakes.empty():  # Else the thread that sends the newest one is woken anyway.
             self._wakes.put(None)
 
     def end(self) -> None:
@@ -246,12 +267,10 @@ class _Reports:
         sent: Any = None
         while not self._ended.is_set():
             self._wakes.get()
-            # Before the newest is read: a newer one wakes this thread again.
-            self._is_due = False
             if self._newest != sent:
                 sent = self._newest
                 yield report_of(sent)
-                self._ended.wait(PACE)
+                run(self._ended.wait(PACE))
         yield last
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import grpc
 
-from .._runtime import Runtime, Signal, Tasks
+from .._runtime import Runtime, Signal, Tasks, beside
 from .._threads import start_thread
 from ..errors import ClientClosed, InvalidRequest, Timeout
 from . import grpc_values as convert
@@ -140,8 +140,8 @@ class _Call(Protocol):
 
     def cancel(self) -> None: ...
 
-    async def join(self) -> None:
-        """Return once a cancelled call is over."""
+    async def close(self) -> None:
+        """Cancel the call; return once it is over."""
 
 
 class RequestStream(Generic[Response]):
@@ -207,8 +207,7 @@ class RequestStream(Generic[Response]):
         """Fail the requests in flight; return once no thread or task is left. No request may follow."""
         # Without the lock: a signal handler may close in the thread that holds it.
         if self._last.call is not None:
-            self._last.call.cancel()
-            await self._last.call.join()
+            await self._last.call.close()
 
 
 class _Last:
@@ -224,26 +223,36 @@ def _end_orphan(last: _Last, runtime: Runtime, process: int) -> None:
 
 
 class _ThreadCall:
-    """A call for threads: a thread of gRPC writes, one of ours reads and wakes the callers."""
+    """A call for threads: a thread of gRPC writes, one of ours opens the call, reads and wakes the
+    callers. The main thread never enters gRPC: see `beside`."""
 
     def __init__(self, method: Callable[..., Any], pending: _PendingRequests) -> None:
         self.pending = pending
+        self._method = method
+        self._call: Any = None
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.put: Callable[[Any], None] = self._requests.put
-        try:
-            self._call = method(self._outgoing())
-        except ValueError as error:
-            # gRPC's word for a channel that was closed meanwhile.
-            raise ClientClosed() from error
         self._reader = start_thread(self._read, "spoolrack-responses")
 
     def cancel(self) -> None:
         self.pending.is_cancelled = True
-        self._call.cancel()
+        # A call that is not open yet is cancelled by the thread that opens it.
+        if self._call is not None:
+            self._call.cancel()
 
-    async def join(self) -> None:
+    async def close(self) -> None:
+        beside(self.cancel)
         if self._reader is not threading.current_thread():
             self._reader.join(JOIN_TIMEOUT)
+
+    def _open(self) -> None:
+        try:
+            self._call = self._method(self._outgoing())
+        except ValueError as error:
+            # gRPC's word for a channel that was closed meanwhile.
+            raise ClientClosed() from error
+        if self.pending.is_cancelled:
+            self._call.cancel()
 
     def _outgoing(self) -> Iterator[Any]:
         while (request := self._requests.get()) is not None:
@@ -254,8 +263,11 @@ class _ThreadCall:
     def _read(self) -> None:
         error: Exception = ended(self.pending.target)
         try:
+            self._open()
             for response in self._call:
                 self.pending.resolve(response)
+        except ClientClosed as closed:
+            error = closed
         except grpc.RpcError as failure:
             error = self.pending.error_of(failure)
         finally:
@@ -289,7 +301,8 @@ class _TaskCall:
         # A task that has not begun yet wouldn't do it.
         self.pending.fail(ClientClosed())
 
-    async def join(self) -> None:
+    async def close(self) -> None:
+        self.cancel()
         await asyncio.wait([self._writer, self._reader])
 
     async def _write(self) -> None:
