@@ -116,7 +116,7 @@ class ThreadSignal:
 
 def _acquire(lock: threading.Lock, timeout: float | None) -> bool:
     """Wait for a lock no longer than `timeout` seconds; return whether it was acquired."""
-    if not in_main_thread():
+    if threading.current_thread() is not threading.main_thread():
         return lock.acquire(
             timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
         )

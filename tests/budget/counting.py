@@ -222,6 +222,8 @@ def _kind_of(call: Call) -> str | None:
         return "records"
     if kind == "looks" and _is_above(call):
         return None  # As many as the place of the root is deep.
+    if kind == "reads" and call.descriptors[0].startswith("/proc/"):
+        return None  # As many as the machine has mounts.
     if kind in ("reads", "writes") and not call.descriptors[0].startswith("/"):
         return "others"  # A pipe, or what the kernel tells of others.
     return kind

@@ -39,6 +39,8 @@ _NEVER: Final = frozenset(
 _WRITING: Final = ("O_WRONLY", "O_RDWR", "O_TRUNC", "O_CREAT", "O_APPEND")
 _LOCKED: Final = re.compile(r"FORMAT|owners/\w+")
 """Opened for writing because flock(2) over a network wants that, and never written again."""
+_TRIED: Final = re.compile(r"new/\w+-1\.copy")
+"""The file in which a start tries locks and shared memory."""
 _NO_PROMISE: Final = frozenset({"RESERVE", "LOCK", "CHANGES"})
 """The first takes up room on the disk; the others are for processes that live."""
 
@@ -183,6 +185,8 @@ class _Auditor:
             case "mmap":
                 if call.has("PROT_WRITE") and call.has("MAP_SHARED") and self._mentions(call):
                     self._finds(call.line, f"a file is mapped for writing: {call.arguments[:200]}")
+            case "pwrite64" if all(map(_TRIED.fullmatch, self._mentions(call))):
+                pass
             case name if name in _NEVER and self._mentions(call):
                 self._finds(call.line, f"{name} in the root: {', '.join(self._mentions(call))}")
             case _:
@@ -193,7 +197,8 @@ class _Auditor:
         if path is None or not any(map(call.has, _WRITING)):
             return
         if not (call.has("O_CREAT") and call.has("O_EXCL")):
-            if call.has("O_TRUNC") or call.has("O_CREAT") or not _LOCKED.fullmatch(path):
+            is_made_before = _LOCKED.fullmatch(path) or _TRIED.fullmatch(path)
+            if call.has("O_TRUNC") or call.has("O_CREAT") or not is_made_before:
                 self._finds(call.line, f"{path} is opened for writing without being made anew")
             if path not in self._shadow.files:
                 self._shadow.make(path, call.line)
