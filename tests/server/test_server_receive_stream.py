@@ -75,7 +75,7 @@ async def test_a_client_that_leaves_as_soon_as_it_has_its_message_can_still_dele
     client: Client,
 ) -> None:
     await client.create()
-    for n in range(200):
+    for n in range(40):
         await client.send(b"%d" % n)
         stream = client.stream(1)
         (message,) = await next_messages(stream, 1)
