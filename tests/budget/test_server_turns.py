@@ -152,7 +152,8 @@ def _send() -> rpc.SendRequest:
 
 
 async def count(loop: CountingLoop, operation: Callable[[], None]) -> Counts:
-    """Run `operation` in another thread, and count in this one."""
+    """Run `operation` in another thread, and count in this one: the least of two rounds, since what the
+    server does from time to time comes between, the more the slower the machine is."""
     functions = 0
 
     def on_call(frame: FrameType, event: str, argument: Any) -> None:
@@ -165,15 +166,17 @@ async def count(loop: CountingLoop, operation: Callable[[], None]) -> Counts:
 
     await asyncio.to_thread(run)
     before = sys.getprofile()
-    callbacks, turns = loop.callbacks, loop.selector.selects
-    sys.setprofile(on_call)
-    try:
-        await asyncio.to_thread(run)
-    finally:
-        sys.setprofile(before)
-    return Counts(
-        (loop.callbacks - callbacks) / COUNT, (loop.selector.selects - turns) / COUNT, functions / COUNT
-    )
+    rounds: list[Counts] = []
+    for _ in range(2):
+        functions, callbacks, turns = 0, loop.callbacks, loop.selector.selects
+        sys.setprofile(on_call)
+        try:
+            await asyncio.to_thread(run)
+        finally:
+            sys.setprofile(before)
+        called, turned = loop.callbacks - callbacks, loop.selector.selects - turns
+        rounds.append(Counts(called / COUNT, turned / COUNT, functions / COUNT))
+    return min(rounds, key=lambda counts: counts.functions)
 
 
 @pytest.fixture(scope="module")
