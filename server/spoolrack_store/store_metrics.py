@@ -36,7 +36,7 @@ class StoreMetrics:
         questions: Questions,
         committer: Committer,
         root_id: str,
-        shard: Shard | None = None,
+        shard: Shard | None,
     ) -> None:
         self._shard = shard
         self._root_id = root_id

@@ -126,6 +126,20 @@ def test_a_batch_over_two_shards_is_refused_before_anything_is_sent(
         assert [client.queue(name).info().counts.ready_count for name in (OF[0], OF[1])] == [1, 0]
 
 
+@pytest.mark.parametrize("named", ["", OF[0]], ids=["by its name", "by its queue"])
+def test_a_stage_that_was_aborted_may_begin_again_on_another_shard(
+    shards: RunningShards, named: str
+) -> None:
+    with shards.client() as client:
+        for shard in (0, 1):
+            client.create_queue(OF[shard])
+        client.staging.stage("s", 0, OF[0], ["a"])
+        assert client.staging.abort("s", queue=named) == 1
+        client.staging.stage("s", 0, OF[1], ["b"])
+        assert client.staging.publish("w", 0, ["s"]).message_count == 1
+        assert [client.queue(OF[n]).info().counts.ready_count for n in (0, 1)] == [0, 1]
+
+
 def test_stages_of_two_shards_are_not_published_by_halves(shards: RunningShards) -> None:
     with shards.client() as client, shards.client() as other:
         for shard in (0, 1):

@@ -22,6 +22,7 @@ from tests.support.server_rig import LONG, Client, connected, next_messages, ref
 
 from .served import served
 
+pytestmark = pytest.mark.timeout(300)  # Hundreds of syncs in a test, which other tests make slow.
 RECEIVE = "/spoolrack.v1.QueueService/Receive"
 ONE = rpc.ReceiveRequest(queue="q").SerializeToString()
 
@@ -75,7 +76,7 @@ async def test_a_client_that_leaves_as_soon_as_it_has_its_message_can_still_dele
     client: Client,
 ) -> None:
     await client.create()
-    for n in range(40):
+    for n in range(200):
         await client.send(b"%d" % n)
         stream = client.stream(1)
         (message,) = await next_messages(stream, 1)

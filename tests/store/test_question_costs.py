@@ -85,7 +85,7 @@ def _steps_of_metrics(removed: int) -> int:
     rig, lock = Rig({"q": QueueSettings(messages_per_file=1)}), RLock()
     committer = Committer(rig.engine, rig.clock, lock, ThreadDriver())
     questions = Questions(rig.engine, rig.disk, lock)
-    metrics = StoreMetrics(rig.engine, rig.disk, questions, committer, "root")
+    metrics = StoreMetrics(rig.engine, rig.disk, questions, committer, "root", None)
     rig.send(*[b"x"] * removed)
     rig.ask(Purge(queue="q"))
     assert metrics.root().to_be_unlinked == removed

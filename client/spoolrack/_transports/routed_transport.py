@@ -375,8 +375,8 @@ class _RoutedStaging(_ByQueue):
         return max(results, key=lambda result: (result.duplicate, result.last_epoch))
 
     async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
-        queue = queue or self._queues.pop(stage, "")
-        if queue:
+        known = self._queues.pop(stage, "")  # The next stage of this name may be of another shard.
+        if queue := queue or known:
             dropped: int = await self.of(queue).abort(stage, queue=queue, timeout=timeout)
             return dropped
         answers = await self._whole.together(

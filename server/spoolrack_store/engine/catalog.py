@@ -165,6 +165,11 @@ class Catalog(Part):
         if self._shard is not None:
             self._shard.require(name)
 
+    def require_named(self, queue: str) -> None:
+        """Raise as `require_here` for the queue of a request that need not name one; "": it doesn't."""
+        if queue:
+            self.require_here(queue)
+
     def require_same(self, request: Receive | Reserve) -> QueueRecord:
         """Return the record of a request that may have waited; raise `QueueNotFound`, too, if its queue
         was deleted meanwhile, and another one has the name."""

@@ -324,16 +324,14 @@ class Redriver(Part):
     def listed(self, queue: str, after: str, limit: int) -> list[Redrive]:
         """Return up to `limit` redrives above the id `after`, in order; if there is a `queue`, of this
         one only."""
-        if queue:
-            self._catalog.require_here(queue)
+        self._catalog.require_named(queue)
         ids = sorted(id for id, drive in self._all.items() if queue in ("", drive.order.queue))
         return [self._shown(self._all[id]) for id in ids if id > after][:limit]
 
     def _found(self, id: str, queue: str) -> _Drive:
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
-        if queue:
-            self._catalog.require_here(queue)
+        self._catalog.require_named(queue)
         drive = self._all.get(id)
         if drive is None or queue not in ("", drive.order.queue):
             raise RedriveNotFound(redrive=id)

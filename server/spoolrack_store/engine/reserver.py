@@ -291,7 +291,7 @@ class Reserver(Part):
         stream, last_sequence_number = request.stream, request.last_sequence_number
         check_word("stream", stream, MAX_STREAM_NAME)
         check_number("last_sequence_number", last_sequence_number, 0, MAX_SEQUENCE_NUMBER)
-        self._require_here(request.queue)
+        self._catalog.require_named(request.queue)
         self._require_own(stream, request.allowed)
         before, sets = self.index.committed(stream), self.index.of_stream(stream)
         mine = [sets[number] for number in sorted(sets) if number <= last_sequence_number]
@@ -402,7 +402,7 @@ class Reserver(Part):
 
     def shown(self, queue: str, stream: str, after: Key, limit: int) -> list[Reservation]:
         """Return up to `limit` sets above `after`, by stream and number, that aren't committed."""
-        self._require_here(queue)
+        self._catalog.require_named(queue)
         found = (
             self.sets[name, number]
             for name in ([stream] if stream else sorted(self.index.streams))
@@ -418,7 +418,7 @@ class Reserver(Part):
     def find(self, stream: str, sequence_number: int, queue: str = "") -> Reservation:
         """Return a set, of `queue` if it is given, that isn't committed; raise `ReservationNotFound`,
         or `WrongShard` for a queue elsewhere."""
-        self._require_here(queue)
+        self._catalog.require_named(queue)
         held = self.sets.get((stream, sequence_number))
         if held is None or queue not in ("", held.record.queue) or not self._is_uncommitted(held):
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
@@ -753,14 +753,10 @@ class Reserver(Part):
             is_new=is_new,
         )
 
-    def _require_here(self, queue: str) -> None:
-        if queue:
-            self._catalog.require_here(queue)
-
     def _require(self, stream: str, sequence_number: int, allowed: Allowed, queue: str = "") -> HeldSet:
         """Return the set, held or lost; raise what a caller must be told otherwise."""
         _check_name(stream, sequence_number)
-        self._require_here(queue)
+        self._catalog.require_named(queue)
         self._require_own(stream, allowed)
         self._refuse_committed(stream, sequence_number)
         held = self.sets.get((stream, sequence_number))

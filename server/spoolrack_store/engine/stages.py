@@ -180,7 +180,7 @@ class Stages(Part):
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
         _check_publication(request)
-        self._require_here(request.queue)
+        self._catalog.require_named(request.queue)
         self._moves.require_read(self.folders)
         if not request.is_tick:
             self._refuse_scheduled("writer", request.writer, request.writer)
@@ -244,7 +244,7 @@ class Stages(Part):
     def abort(self, request: Abort) -> int:
         """Drop a stage; return how many messages it had."""
         check_word("stage", request.stage, MAX_STAGE_NAME)
-        self._require_here(request.queue)
+        self._catalog.require_named(request.queue)
         self._moves.require_read(self.folders)
         stage = self._find(request.stage, request.allowed)
         if stage is None:
@@ -256,7 +256,7 @@ class Stages(Part):
     def listed(self, after: str, limit: int, queue: str = "") -> list[StageInfo]:
         """Return up to `limit` stages whose names stand above `after`, in order; those with messages
         for `queue`, if it is given."""
-        self._require_here(queue)
+        self._catalog.require_named(queue)
         above = (name for name in self._names.since(after) if name != after)
         if queue:
             above = (name for name in above if queue in self._open[name].queues)
@@ -264,7 +264,7 @@ class Stages(Part):
 
     def shown(self, name: str, queue: str = "") -> StageInfo:
         """Return an open stage; raise `StageNotFound`, or `WrongShard` for a `queue` elsewhere."""
-        self._require_here(queue)
+        self._catalog.require_named(queue)
         stage = self._open.get(name)
         if stage is None:
             raise StageNotFound(stage=name)
@@ -274,10 +274,6 @@ class Stages(Part):
         return StageInfo(
             name=name, chunks=len(stage.chunks), messages=messages, expires_at=stage.life.due
         )
-
-    def _require_here(self, queue: str) -> None:
-        if queue:
-            self._catalog.require_here(queue)
 
     def last_epoch(self, writer: str) -> int | None:
         """Return the highest epoch that a writer has published, as far as that is remembered."""
