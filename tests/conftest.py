@@ -34,7 +34,8 @@ LONGEST_FIRST: Final = (
 HANGS_AFTER: Final = 30
 UNIT_LIKE: Final = frozenset({"access", "client", "http", "server", "store", "unit", "vectors"})
 """Folders whose tests are told as hanging after so many seconds, unless they say otherwise; in others
-after 300. The longest here takes 18 s on two cores that six other runs share."""
+after 300. A module with a test of more than 4 s on two quiet cores says otherwise: other work on the
+machine made such a one eight times as long."""
 
 # .ci/allowed-skips knows this reason.
 SLOW = pytest.mark.skip(reason="slow: make test-all runs it")

@@ -31,6 +31,8 @@ from tests.support.server_rig import Client, connected, refused
 from tests.support.sqs_rig import serving_sqs
 from tests.support.statuses import reason_of
 
+pytestmark = pytest.mark.timeout(300)  # It opens hundreds of connections.
+
 DOCS = CHECKOUT / "docs" / "how-to" / "security.md"
 GOAWAY = 7
 MAX_CONCURRENT_STREAMS = 3

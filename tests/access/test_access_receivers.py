@@ -19,6 +19,8 @@ from tests.access.test_access_processes import PROGRAM, serve, spoolrack_says
 from tests.support import STUCK
 from tests.support.access_rig import Files, looks
 
+pytestmark = pytest.mark.timeout(300)  # It starts programs.
+
 
 class Served(NamedTuple):
     owner: spoolrack.Client

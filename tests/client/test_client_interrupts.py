@@ -11,6 +11,8 @@ from spoolrack.testing import running_server
 from tests.client.test_client_processes import ENVIRONMENT
 from tests.support import STUCK
 
+pytestmark = pytest.mark.timeout(300)  # It interrupts each step of a call.
+
 PROGRAM = """
 import faulthandler, sys, threading
 import spoolrack, spoolrack._stream

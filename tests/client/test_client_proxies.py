@@ -35,6 +35,8 @@ from tests.support.breaking_proxy import (
 )
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.timeout(300)  # It waits for what a proxy breaks.
+
 RESETS: Final = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13)
 """Codes of RST_STREAM; 12 (INADEQUATE_SECURITY) is a refusal for gRPC."""
 PAGES: Final = (404, 408, 421, 429, 500, 502, 503, 504, 520)
@@ -148,7 +150,6 @@ def test_a_worker_outlasts_each_end_that_a_proxy_makes(
         works.result(PATIENCE)
 
 
-@pytest.mark.timeout(120)
 async def test_an_asynchronous_iterator_outlasts_each_end_that_a_proxy_makes(
     proxy: BreakingProxy, queue: spoolrack.Queue
 ) -> None:

@@ -12,7 +12,6 @@ import http.client
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from tests.helm.chart_rig import Object, Rendered, container
 from tests.support import STUCK
+from tests.support.ports import free_port
 
 LOOKS = 3_000
 PROGRAMS = {
@@ -91,13 +91,6 @@ def project(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
             (folder / name).symlink_to(f"..data/{name}")
     (folder / "..new").symlink_to(version.name)
     (folder / "..new").rename(folder / "..data")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 class Pod:

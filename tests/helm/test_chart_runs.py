@@ -26,8 +26,9 @@ from spoolrack_store.model.shards import shard_of
 
 from tests.helm.chart_rig import Rendered, Values, rendered
 from tests.helm.helm_engine import Engine
-from tests.helm.machine import Machine, Pod, free_port, serving
+from tests.helm.machine import Machine, Pod, serving
 from tests.support import STUCK
+from tests.support.ports import free_port
 
 DRAIN = {"delaySeconds": 1, "graceSeconds": 20}
 QUEUES: Values = {

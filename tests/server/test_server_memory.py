@@ -39,6 +39,8 @@ from spoolrack_store.model.errors import MemoryLimit
 from tests.support import MIB
 from tests.support.server_rig import Client, connected, next_messages, refused
 
+pytestmark = pytest.mark.timeout(300)  # It moves hundreds of megabytes.
+
 WATERMARK = 1 << 40
 
 

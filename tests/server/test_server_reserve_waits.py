@@ -22,6 +22,8 @@ from spoolrack_store.store import Store
 from tests.server.reservation_rig import asked, bodies, commit, listed, reserve
 from tests.support.server_rig import LONG, Client, refused, served
 
+pytestmark = pytest.mark.timeout(300)  # Hundreds of syncs in a test, which other tests make slow.
+
 NOBODY: Any = None
 """The context of a call that never gets so far as to use it."""
 

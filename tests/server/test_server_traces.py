@@ -39,6 +39,8 @@ from tests.support.trace_rig import (
     server,
 )
 
+pytestmark = pytest.mark.timeout(300)  # It starts programs, and waits for an endpoint that is away.
+
 # The server's spans.
 
 

@@ -143,8 +143,3 @@ def wait_for_port(port: int, told: Path, seconds: float = 200.0) -> None:
             return
         time.sleep(0.1)
     raise AssertionError(told.read_text())
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

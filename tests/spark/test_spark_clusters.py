@@ -15,8 +15,9 @@ import spoolrack
 from spoolrack_server.access.security import Security
 
 from tests.spark.clustered_job import ROWS
-from tests.spark.spark_rig import HERE, bare, free_port, printed, running, submit, wait_for_port
+from tests.spark.spark_rig import HERE, bare, printed, running, submit, wait_for_port
 from tests.support.access_rig import Files, in_a_thread
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -37,6 +37,8 @@ from tests.store.front_rig import GIVE_UP, opened
 from tests.support.dead_letter_rig import LEASE, Rig
 from tests.support.engines import commit
 
+pytestmark = pytest.mark.timeout(300)  # It sends thousands of messages.
+
 LONE = QueueSettings(messages_per_file=1, visibility_timeout=LEASE)
 QUEUES = {"q": LONE, "other": LONE, "limited": QueueSettings(messages_per_file=1, max_messages=500)}
 MANY = 400
