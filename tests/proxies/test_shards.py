@@ -103,6 +103,25 @@ def test_a_request_of_http_goes_to_the_shard_of_its_queue(make: Make, servers: S
     assert servers.homes() == right(VECTORS)
 
 
+def test_a_request_of_http_that_names_a_shard_goes_there(make: Make, servers: Servers) -> None:
+    with make() as proxy:
+        address = proxy.at(HTTP)
+        for number in (*range(SHARDS), *range(SHARDS)):
+            for path in ("/-/server", "/-/queues?page_size=1"):
+                named = {"x-spoolrack-shard": f"{number}/{SHARDS}"}
+                status, answer = ask(address, "GET", path, **named)
+                assert status == 200, answer
+            status, answer = ask(address, "GET", "/-/server", **named)
+            assert json.loads(answer)["shard"] == f"{number}/{SHARDS}"
+        for wrong, reason in (
+            (f"0/{SHARDS + 1}", "WRONG_SHARD"),
+            (f"{SHARDS}/{SHARDS + 1}", "WRONG_SHARD"),
+            ("two of three", "INVALID_REQUEST"),
+        ):
+            _, answer = ask(address, "GET", "/-/queues", **{"x-spoolrack-shard": wrong})
+            assert json.loads(answer)["reason"] == reason
+
+
 def sqs_json(address: str, operation: str, path: str = "/", **parameters: Any) -> tuple[int, Any]:
     status, body = ask(
         address,

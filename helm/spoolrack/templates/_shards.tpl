@@ -4,10 +4,10 @@
 {{- if gt (int .Values.shards) 1 -}}true{{- end -}}
 {{- end -}}
 
-{{/* The name of a server's pod, to clients in the cluster. Call with (dict "root" $ "number" 0). */}}
+{{/* The name of a server's pod, to clients in the cluster. Call with (dict "root" $ "number" 0), or "$(POD_INDEX)" in a pod. */}}
 {{- define "spoolrack.podHost" -}}
 {{- $full := include "spoolrack.fullname" .root -}}
-{{- printf "%s-%d.%s-headless.%s.svc" $full (int .number) $full .root.Release.Namespace -}}
+{{- printf "%s-%v.%s-headless.%s.svc" $full .number $full .root.Release.Namespace -}}
 {{- end -}}
 
 {{/* The URL by which clients in the cluster reach the queues: the addresses of all shards, in order. */}}

@@ -14,7 +14,9 @@ from .units import quoted
 
 @click.command()
 @click.argument("queue")
-@option("--shards", type=click.IntRange(1, MAX_SHARDS), required=True, help="How many shards there are.")
+@option(
+    "--shards", type=click.IntRange(1, MAX_SHARDS), required=True, help="How many shards there are."
+)
 def command(queue: str, shards: int) -> int:
     """Print the number of the shard that QUEUE belongs to, from 0.
 

@@ -149,6 +149,7 @@ function App() {
   return html`
     <header>
       <a class="brand" href="#/queues"><img src="dashboard/icon.svg" alt="" width="16" height="16" /> Spoolrack</a>
+      ${server.found !== null && server.found.shard && html`<a href="#/server" title="the shard whose queues are shown, of ${server.found.shard.split("/")[1]}">Shard ${server.found.shard.split("/")[0]}</a>`}
       <nav aria-label="Pages">
         ${PAGES.map(([page, name]) => html`<a key=${page} href="#/${page}" aria-current=${page === at.page || (page === "queues" && at.page === "queue") ? "page" : undefined}>${name}</a>`)}
       </nav>
