@@ -45,7 +45,7 @@ def test_all_shards_are_listed_at_the_address_of_a_proxy(
         for queue in queues:
             shards.each[number].client.create_queue(queue).send_many([b"1"] * (number + 1))
     desk = behind_proxy("server")
-    desk.row("Shard 0 this one").wait_for()
+    desk.row("Shard 0 this one").wait_for(timeout=30_000)
     assert desk.cells("Shard 0 this one")[:5] == ["Serving", "2", "2", "0", "0"]
     assert desk.cells("Shard 1")[:5] == ["Serving", "1", "2", "0", "0"]
     assert desk.cells("Shard 2")[:5] == ["Serving", "1", "3", "0", "0"]
@@ -66,12 +66,12 @@ def test_a_shard_that_is_down_is_shown_as_down_and_the_others_as_they_are(
     desk.row("Shard 1").get_by_text("Serving").wait_for()
     desk.expected = ("503",)
     shards.each[1].kill()
-    desk.row("Shard 1").get_by_text("No answer").wait_for()
+    desk.row("Shard 1").get_by_text("No answer", exact=True).wait_for()
     desk.text("The proxy has no answer of this shard.")
     desk.row("Shard 2").get_by_text("Serving").wait_for()
     # The list is there also where the shard that is looked at is down.
     desk.page.goto(desk.page.url.replace("dashboard#", f"dashboard?shard=1/{SHARDS}#"))
-    desk.row("Shard 1 this one").get_by_text("No answer").wait_for()
+    desk.row("Shard 1 this one").get_by_text("No answer", exact=True).wait_for()
     desk.row("Shard 0").get_by_text("Serving").wait_for()
     shards.each[1].start()
     desk.row("Shard 1 this one").get_by_text("Serving").wait_for()

@@ -157,7 +157,7 @@ def test_haproxy_takes_the_configuration_of_any_number_of_shards(
     text = configuration_of(rendered(engine, values | {"sqs": {"enabled": has_sqs}}))
     assert set(re.findall(r"mod\((\d+)\)", text)) == {str(shards)}
     doors = ("grpc", "http", "sqs") if has_sqs else ("grpc", "http")
-    backends = {f"{door}{number}" for door in doors for number in range(shards)}
+    backends = {"dashboard", *(f"{door}{number}" for door in doors for number in range(shards))}
     assert set(re.findall(r"^backend (\w+)$", text, re.MULTILINE)) == backends
     # Without SQS no call takes the memory that a large body needs.
     assert ("tune.bufsize" in text) is ("sqs" in text) is has_sqs

@@ -6,7 +6,7 @@
 {{- $tls := include "spoolrack.hasTls" . -}}
 {{- $listen := ternary (printf "[%s]" .Values.server.listen) .Values.server.listen (contains ":" .Values.server.listen) -}}
 {{- $doors := dict "grpc" 50051 "http" 8080 -}}
-{{- $text := first (splitList "# A backend has one server" (.Files.Get "files/haproxy.cfg")) -}}
+{{- $text := first (splitList "# The dashboard's files" (.Files.Get "files/haproxy.cfg")) -}}
 {{- if .Values.sqs.enabled -}}
 {{- $_ := set $doors "sqs" 9324 -}}
 {{- else -}}
@@ -29,16 +29,32 @@ resolvers cluster
     # A pod that starts again has another address.
     hold valid 5s
 
-# A backend has one server, without "check": no call may go to another shard.
+# The dashboard's files are the same in each shard: the first that is up has them.
+backend dashboard
+    balance first
+    option redispatch 1
+    retries 3
+    default-server check fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down
+    {{- range $number := until $count }}
+    {{ include "spoolrack.routed" (dict "root" $ "door" "http" "port" 8080 "number" $number) }}
+    {{- end }}
+
+# Any other backend has one server, without "check": no call may go to another shard.
 {{- range $door, $port := $doors }}
 {{- range $number := until $count }}
-{{- $host := include "spoolrack.podHost" (dict "root" $ "number" $number) }}
 backend {{ $door }}{{ $number }}
-    server shard{{ $number }} {{ $host }}.{{ $.Values.clusterDomain }}:{{ $port }} resolvers cluster init-addr none
-    {{- if eq $door "grpc" }} proto h2{{ end }}
-    {{- if $tls }} ssl verify required ca-file {{ ternary "/etc/haproxy-tls/ca.crt" "@system-ca" (ne $.Values.tls.caKey "") }} sni str({{ $host }})
-    {{- if eq $door "grpc" }} alpn h2{{ end }}
-    {{- end }}
+    {{ include "spoolrack.routed" (dict "root" $ "door" $door "port" $port "number" $number) }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* A pod as a server of HAProxy. Call with (dict "root" $ "door" "http" "port" 8080 "number" 0). */}}
+{{- define "spoolrack.routed" -}}
+{{- $values := .root.Values -}}
+{{- $host := include "spoolrack.podHost" . -}}
+server shard{{ .number }} {{ $host }}.{{ $values.clusterDomain }}:{{ .port }} resolvers cluster init-addr none
+{{- if eq .door "grpc" }} proto h2{{ end }}
+{{- if include "spoolrack.hasTls" .root }} ssl verify required ca-file {{ ternary "/etc/haproxy-tls/ca.crt" "@system-ca" (ne $values.tls.caKey "") }} sni str({{ $host }})
+{{- if eq .door "grpc" }} alpn h2{{ end }}
+{{- end -}}
 {{- end -}}
