@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import spoolrack
 from spoolrack._shards import shard_of
@@ -125,12 +125,13 @@ def measure(title: str, count: int, folder: Path, *, is_proxied: bool) -> Measur
             server.wait_for_port(int(address.rpartition(":")[2]))
             servers.append(server)
             addresses.append(address)
-        url, proxies, routing = ",".join(addresses), [], {}
+        url, proxies = ",".join(addresses), list[Server]()
         if is_proxied:
             proxy, url = start_proxy(addresses, Path(tempfile.mkdtemp(dir=folder)))
             stack.callback(proxy.end)
-            proxies, routing = [proxy], {"routing": "header"} if count > 1 else {}
-        client = stack.enter_context(spoolrack.connect(url, timeout=PATIENCE, **routing))
+            proxies.append(proxy)
+        routing: Literal["header"] | None = "header" if is_proxied and count > 1 else None
+        client = stack.enter_context(spoolrack.connect(url, timeout=PATIENCE, routing=routing))
         queues = [client.queue(client.create_queue(name).name) for name in QUEUES]
         pool = stack.enter_context(ThreadPoolExecutor(callers))
 

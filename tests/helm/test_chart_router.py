@@ -1,4 +1,4 @@
-"""The router of a release of shards: HAProxy with the rendered configuration, before the rendered pods."""
+"""The router of a release of shards: HAProxy, configured as rendered, before the rendered pods."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_no_service_leads_to_any_server_of_the_release(release: Release, case: s
 
 def test_the_notes_name_the_server_of_each_queue_of_the_values(engine: Engine) -> None:
     for shards in (2, 8):
-        values = OK | {"shards": shards, "queues": {queue: None for queue in VECTORS}}
+        values = OK | {"shards": shards, "queues": dict.fromkeys(VECTORS)}
         told = dict(re.findall(r"^  (\S+): (\S+):50051$", rendered(engine, values).notes, re.MULTILINE))
         assert told == {
             queue: f"demo-spoolrack-{shard_of(queue, shards)}.demo-spoolrack-headless.queues.svc"
