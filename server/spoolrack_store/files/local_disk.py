@@ -127,11 +127,11 @@ class SystemCalls:
 
     def mode_and_size(self, file: int) -> tuple[int, int]:
         """Return mode and size of an open file, as stat(2) has them."""
-        found = ctypes.create_string_buffer(_STATX_BYTES)
-        while self._statx(file, b"", _AT_EMPTY_PATH, _STATX_TYPE | _STATX_SIZE, found) < 0:
+        buffer = ctypes.create_string_buffer(_STATX_BYTES)
+        while self._statx(file, b"", _AT_EMPTY_PATH, _STATX_TYPE | _STATX_SIZE, buffer) < 0:
             _complain(None)
-        (mode,) = _STATX_MODE.unpack_from(found, _STATX_MODE_AT)
-        (size,) = _STATX_LENGTH.unpack_from(found, _STATX_LENGTH_AT)
+        (mode,) = _STATX_MODE.unpack_from(buffer, _STATX_MODE_AT)
+        (size,) = _STATX_LENGTH.unpack_from(buffer, _STATX_LENGTH_AT)
         return mode, size
 
     def lock(self, file: int, how: int = fcntl.LOCK_EX) -> bool:
@@ -470,14 +470,16 @@ class LocalDisk:
             os.close(folder)
 
     def facts(self, path: str) -> Facts:
-        found = os.stat(path, dir_fd=self._root, follow_symlinks=False)
-        if stat.S_ISREG(found.st_mode):
+        status = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
             kind = FileKind.FILE
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             kind = FileKind.FOLDER
         else:
             kind = FileKind.OTHER
-        return Facts(kind=kind, size=found.st_size, links=found.st_nlink, changed_ns=found.st_ctime_ns)
+        return Facts(
+            kind=kind, size=status.st_size, links=status.st_nlink, changed_ns=status.st_ctime_ns
+        )
 
     def rename(self, source: str, target: str) -> None:
         self._calls.rename(source, target)
@@ -511,12 +513,12 @@ class LocalDisk:
             raise _failure("syncfs")
 
     def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:
-        left, errors = deque(syncs), list[Exception]()
+        waiting, errors = deque(syncs), list[Exception]()
 
         def run() -> None:
             while True:
                 try:
-                    sync = left.popleft()
+                    sync = waiting.popleft()
                 except IndexError:
                     return
                 try:
@@ -631,16 +633,16 @@ class LocalDisk:
             raise
 
 
-def space_of(found: os.statvfs_result) -> Space:
+def space_of(status: os.statvfs_result) -> Space:
     """Return what statvfs(3) tells of a file system.
 
     One without a limit of files says 0 of 0, and ceph-fuse -1 free ones, which it doesn't know.
     """
     return Space(
-        bytes=found.f_bavail * found.f_frsize,
-        files=found.f_favail if found.f_files and 0 <= found.f_favail <= found.f_files else None,
-        all_bytes=found.f_blocks * found.f_frsize,
-        all_files=max(0, found.f_files),
+        bytes=status.f_bavail * status.f_frsize,
+        files=status.f_favail if status.f_files and 0 <= status.f_favail <= status.f_files else None,
+        all_bytes=status.f_blocks * status.f_frsize,
+        all_files=max(0, status.f_files),
     )
 
 
