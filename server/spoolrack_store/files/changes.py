@@ -301,7 +301,7 @@ def _owners_in(text: bytes) -> tuple[str, ...]:
 
 log = logging.getLogger(__name__)
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 _TRY_EVERY: Final = 0.02
 """Seconds."""
@@ -333,13 +333,13 @@ def describe_holder(pid: int, since: int) -> str:
     return f"process {pid} ({_state_of(pid)}) since {moment}"
 
 
-def try_for(tries: int, act: Callable[[], _Found], every: float = _TRY_EVERY) -> _Found:
+def try_for(tries: int, act: Callable[[], _Result], every: float = _TRY_EVERY) -> _Result:
     """Repeat a call under the lock until its result is true; return the last result after so many
     `tries`, one `every` so many seconds."""
     for _ in range(tries - 1):
-        found = act()
-        if found:
-            return found
+        result = act()
+        if result:
+            return result
         # In true time: it is another process that this waits for.
         _NEVER.wait(every)
     return act()

@@ -111,14 +111,14 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
         raise RootUnusable(root=name, why=error.strerror or str(error)) from error
     try:
         try:
-            found = disk.read(FORMAT, 100)
+            content = disk.read(FORMAT, 100)
         except FileNotFoundError as error:
             why = f"it holds no {FORMAT} file; where its folders are there, a start writes it anew"
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
-        if found not in HOSTS_OF:
-            raise other_format(name, found, "use the version that wrote it")
+        if content not in HOSTS_OF:
+            raise other_format(name, content, "use the version that wrote it")
         try:
             yield disk
         except OSError as error:
