@@ -60,8 +60,8 @@ def repair(
     clock = clock or SystemClock()
     with _opened(root) as disk, _alone(disk, root):
         report = inspect(disk, clock, progress=progress)
-        mended, left = Mender(disk, clock, random or SystemRandom()).mend(report.problems)
-        return report, mended, left
+        mended, unsolved = Mender(disk, clock, random or SystemRandom()).mend(report.problems)
+        return report, mended, unsolved
 
 
 def restore(
@@ -96,9 +96,9 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
             name = entry.name
             if name.state is State.LEASED and name.queue == queue:
                 of_entry = [(index, batch.stem.message_id(index)) for index in indexes(entry.held)]
-                wanted = [(index, id) for index, id in of_entry if id in ids]
-                made = receipts.make(queue, name.token, wanted)
-                receipt_of |= {id: receipt for (_, id), receipt in zip(wanted, made, strict=True)}
+                messages = [(index, id) for index, id in of_entry if id in ids]
+                receipts_made = receipts.make(queue, name.token, messages)
+                receipt_of |= dict(zip((id for _, id in messages), receipts_made, strict=True))
     return receipt_of
 
 

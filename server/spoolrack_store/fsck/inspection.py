@@ -50,7 +50,7 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
     registry = Registry(notes)
     owners = frozenset(found.name for found in notes.scan(OWNERS))
     bodies = bodies_there(notes)
-    dead_letter_files = {found.name for found in notes.scan(DEAD_LETTERS)}
+    dead_letter_files = [f"{DEAD_LETTERS}/{found.name}" for found in notes.scan(DEAD_LETTERS)]
     messages = MessageInspector(notes, clock, owners, progress)
     messages.run()
     messages.note_bodies_left(bodies)

@@ -6,7 +6,7 @@ listing shows them still. Names are never made twice, so a batch that changed in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -15,12 +15,12 @@ from ..engine.entries import BatchFile, Entry
 from ..engine.index import COUNTED
 from ..files.body_file import body_pieces
 from ..files.disk import Disk
-from ..files.layout import BODIES, DEAD_LETTERS
+from ..files.layout import BODIES
 from ..model.batch_file import Damaged, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
 from ..model.members import indexes, lowest, runs
-from ..model.message_ids import batch_of, index_of, is_id, sent_at
-from ..model.names import Name, Stem, body_path, dead_letter_path, parse
+from ..model.message_ids import batch_of, is_id, sent_at
+from ..model.names import Name, Stem, body_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
@@ -150,29 +150,24 @@ class MessageInspector:
             else:
                 self._notes.foreign(f"{BODIES}/{name}", "not a body")
 
-    def note_dead_letter_files(self, there: Iterable[str]) -> None:
-        """Note dead-letter files of no message, and those that are missing: `there` were there before
+    def note_dead_letter_files(self, paths: Collection[str]) -> None:
+        """Note dead-letter files of no message, and those that are missing: `paths` were there before
         the messages were listed."""
-        told: dict[str, str] = {}
-        for verdict in self._verdicts.values():
-            for entry in verdict.batch.entries:
-                death = entry.name.death
-                if entry.held and death is not None and death.file:
-                    told.setdefault(dead_letter_path(entry.name.stem.id, death.file), entry.name.path)
-        named = [f"{DEAD_LETTERS}/{name}" for name in there]
-        listed = {
-            dead_letter_path(name.stem.id, name.death.file)
-            for name in map(parse, chain.from_iterable(self._lister.list().values()))
-            if name.death is not None and name.death.file
+        of_messages = {
+            entry.name.dead_letter_path: entry.name.path
+            for verdict in self._verdicts.values()
+            for entry in verdict.batch.entries
+            if entry.held
         }
-        for path in sorted(set(named) - told.keys() - listed):
+        listed = chain.from_iterable(self._lister.list().values())
+        still_named = {parse(path).dead_letter_path for path in listed} - {""}
+        for path in sorted(set(paths) - of_messages.keys() - still_named):
             self._notes.leave(path, "it tells of no message: the next start unlinks it")
-        for path in sorted(told.keys() & listed):
-            if not self._notes.exists(path) and self._notes.exists(told[path]):
-                self._notes.by_hand(
-                    told[path],
-                    f"{path}, which tells how its messages died, is not there: only a backup has it",
-                )
+        for path in sorted(of_messages.keys() & still_named):
+            message = of_messages[path]
+            if not self._notes.exists(path) and self._notes.exists(message):
+                why = f"{path}, which tells how its messages died, is not there: only a backup has it"
+                self._notes.by_hand(message, why)
 
     def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
         name, held = entry.name, entry.held
@@ -212,8 +207,8 @@ class MessageInspector:
         if not batch.was_sent:
             why = f"it was never sent: {_worded(batch, batch.unlisted)} not listed"
         else:
-            (_, verdict.damaged, found), *_ = self._damages(batch, batch.entries[:1])
-            why = f"it was never sent: {found}" if verdict.damaged else ""
+            (_, verdict.damaged, damage), *_ = self._damages(batch, batch.entries[:1])
+            why = f"it was never sent: {damage}" if verdict.damaged else ""
         if why:
             verdict.damaged = batch.stem.full
         for entry in batch.entries:
@@ -352,17 +347,17 @@ class MessageInspector:
                 ids = map(verdicts[0].batch.stem.message_id, range(verdicts[0].batch.stem.count or 1))
                 suspects |= {id: [*verdicts, *beside] for id in ids}
         for id, verdicts in sorted(suspects.items()):
-            there = [verdict for verdict in verdicts if _counted_holder(verdict.batch, id)]
-            if len(there) > 1:
-                self._note_double(id, sorted(there, key=_counts))
+            doubles = [verdict for verdict in verdicts if entry_in_queue(verdict.batch, id)]
+            if len(doubles) > 1:
+                self._note_double(id, sorted(doubles, key=_counts))
 
     def _note_double(self, id: str, verdicts: list[_Verdict]) -> None:
         *others, true = verdicts
         first = true.batch.entries[0].name.path
         for other in others:
-            entry = _counted_holder(other.batch, id)
+            entry = entry_in_queue(other.batch, id)
             assert entry is not None
-            members = 1 << (index_of(id) if other.batch.stem.count else 0)
+            members = other.batch.stem.mask_of(id)
             other.blame(entry, members, f"message {id} is in another file, too: {first}")
 
 
@@ -371,10 +366,11 @@ def bodies_there(notes: Notes) -> set[str]:
     return {found.name for found in notes.scan(BODIES)}
 
 
-def _counted_holder(batch: BatchFile, id: str) -> Entry | None:
+def entry_in_queue(batch: BatchFile, id: str) -> Entry | None:
     """Return the entry that holds the message `id`, if it is in a queue."""
-    entry = batch.holder(index_of(id) if batch.stem.count else 0)
-    return entry if entry is not None and entry.name.state in COUNTED else None
+    members = batch.stem.mask_of(id)
+    entries = (entry for entry in batch.entries if entry.name.state in COUNTED)
+    return next((entry for entry in entries if entry.held & members), None)
 
 
 def _counts(verdict: _Verdict) -> tuple[bool, str]:
