@@ -2,9 +2,8 @@
 
     python -m benchmarks.page bench.json docs/explanation/performance.md
 
-The text between the two marks in the page is replaced, and so is the budget between its own marks;
-the text around them stays. A page that isn't there is made. The plots go into a folder beside
-it that has the page's name.
+The text between the two marks in the page is replaced; the text around them stays. A page that isn't
+there is made. The plots go into a folder beside it that has the page's name.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import budget, plots
+from . import plots
 from .backlog import FULL, Standing
 from .marked_parts import put_between
 from .page_figures import Summary, ratio, short, summary
@@ -301,7 +300,7 @@ def main() -> int:
     folder.mkdir(exist_ok=True)
     for name, plot in plots_of(figures).items():
         (folder / name).write_text(plot)
-    path.write_text(put(text_of(figures, folder.name), budget.put(budget.BUDGET, page)))
+    path.write_text(put(text_of(figures, folder.name), page))
     return 0
 
 
