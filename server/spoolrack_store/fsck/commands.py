@@ -23,7 +23,7 @@ from ..model.errors import RootInUse, RootUnusable, StoreFailed
 from ..model.members import indexes
 from ..model.names import parse
 from ..model.transitions import State
-from .findings import Mended, Notes, Problem, Progress, Report
+from .findings import Findings, Mended, Problem, Progress, Report
 from .inspection import inspect
 from .listing import Lister
 from .repairs import Mender
@@ -90,7 +90,7 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
     """
     receipt_of: dict[str, str] = {}
     with _opened(root) as disk:
-        paths = Lister(Notes(disk)).list()
+        paths = Lister(Findings(disk)).list()
     for batch in resolve(parse(path) for of_stem in paths.values() for path in of_stem).values():
         for entry in batch.entries:
             name = entry.name

@@ -1,4 +1,4 @@
-"""Findings of an inspection: values, and the notes that inspectors take."""
+"""Findings of an inspection: values, and the collection that inspectors fill."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Mended:
     how: str
 
 
-class Notes:
+class Findings:
     """The findings of all inspectors of one root, and the listing of its folders.
 
     A server may be at work: a file that is gone when it is noted was finished, and is skipped.

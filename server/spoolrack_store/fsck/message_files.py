@@ -24,7 +24,7 @@ from ..model.names import Name, Stem, body_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
-from .findings import MessageCounts, Notes, Problem, Progress, QuarantinedFile, Remedy
+from .findings import Findings, MessageCounts, Problem, Progress, QuarantinedFile, Remedy
 from .listing import Lister, Paths
 
 ROUNDS: Final = 6
@@ -54,18 +54,18 @@ class MessageInspector:
 
     def __init__(
         self,
-        notes: Notes,
+        findings: Findings,
         clock: Clock,
         owners: frozenset[str],
         progress: Progress | None,
     ) -> None:
         """`owners` have a file in `owners/`."""
-        self._notes = notes
-        self._disk: Disk = notes.disk
+        self._findings = findings
+        self._disk: Disk = findings.disk
         self._clock = clock
         self._owners = owners
         self._progress = progress
-        self._lister = Lister(notes)
+        self._lister = Lister(findings)
         self._verdicts: dict[str, _Verdict] = {}
         """By the text of a stem."""
         self._quarantined: dict[str, str] = {}
@@ -105,18 +105,18 @@ class MessageInspector:
                 del self._verdicts[text]
 
     def _unite(self, now: Paths) -> None:
-        report = self._notes.report
+        report = self._findings.report
         for text in now.keys() - self._verdicts.keys():
             report.unchecked += parse(now[text][0]).stem.count or 1
         for verdict in self._verdicts.values():
             for problem in verdict.problems:
-                self._notes.problem(problem)
+                self._findings.problem(problem)
             for path, why in verdict.leftovers:
-                self._notes.leave(path, why)
+                self._findings.leave(path, why)
             self._count(verdict)
 
     def _count(self, verdict: _Verdict) -> None:
-        batch, report = verdict.batch, self._notes.report
+        batch, report = verdict.batch, self._findings.report
         report.checked += batch.stem.count or 1
         for entry in batch.entries:
             name, whole = entry.name, entry.held & ~verdict.damaged
@@ -135,20 +135,25 @@ class MessageInspector:
         for verdict in self._verdicts.values():
             for entry in verdict.batch.entries:
                 token = entry.name.token
-                if entry.held and token and is_set_token(token) and token not in self._notes.set_tokens:
+                if (
+                    entry.held
+                    and token
+                    and is_set_token(token)
+                    and token not in self._findings.set_tokens
+                ):
                     why = "leased for a reservation that was never made: the next start makes it ready"
-                    self._notes.leave(entry.name.path, why)
+                    self._findings.leave(entry.name.path, why)
 
     def note_bodies_left(self, bodies: Iterable[str]) -> None:
         """Note bodies of no message: `bodies` were there before the messages were listed."""
         known = {parse(paths[0]).stem.id for paths in self._lister.list().values()}
         known |= {verdict.batch.stem.id for verdict in self._verdicts.values()}
-        for name in sorted(set(bodies).intersection(bodies_there(self._notes)) - known):
+        for name in sorted(set(bodies).intersection(bodies_there(self._findings)) - known):
             if is_id(name):
                 why = "the body of no message: the next start unlinks it"
-                self._notes.leave(f"{BODIES}/{name}", why)
+                self._findings.leave(f"{BODIES}/{name}", why)
             else:
-                self._notes.foreign(f"{BODIES}/{name}", "not a body")
+                self._findings.foreign(f"{BODIES}/{name}", "not a body")
 
     def note_dead_letter_files(self, paths: Collection[str]) -> None:
         """Note dead-letter files of no message, and those that are missing: `paths` were there before
@@ -162,12 +167,12 @@ class MessageInspector:
         listed = chain.from_iterable(self._lister.list().values())
         still_named = {parse(path).dead_letter_path for path in listed} - {""}
         for path in sorted(set(paths) - of_messages.keys() - still_named):
-            self._notes.leave(path, "it tells of no message: the next start unlinks it")
+            self._findings.leave(path, "it tells of no message: the next start unlinks it")
         for path in sorted(of_messages.keys() & still_named):
             message = of_messages[path]
-            if not self._notes.exists(path) and self._notes.exists(message):
+            if not self._findings.exists(path) and self._findings.exists(message):
                 why = f"{path}, which tells how its messages died, is not there: only a backup has it"
-                self._notes.by_hand(message, why)
+                self._findings.by_hand(message, why)
 
     def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
         name, held = entry.name, entry.held
@@ -177,7 +182,7 @@ class MessageInspector:
             name=name.path.partition("/")[2],
             path=name.path,
             source="",
-            why=self._quarantined[name.path] if self._notes.deep else "",
+            why=self._quarantined[name.path] if self._findings.deep else "",
         )
 
     # One batch.
@@ -286,15 +291,15 @@ class MessageInspector:
                 return stem.full, f"it has {size} bytes instead of {stem.length}"
             if stem.is_external and (why := self._external_damage(stem, name.path)):
                 return stem.full, why
-            if not self._notes.deep:
+            if not self._findings.deep:
                 return 0, ""
             content = self._disk.read(name.path)
         except FileNotFoundError:
             raise
         except OSError as error:
-            self._notes.by_hand(name.path, f"it can't be read: {error.strerror}")
+            self._findings.by_hand(name.path, f"it can't be read: {error.strerror}")
             return 0, ""
-        self._notes.report.bytes += len(content)
+        self._findings.report.bytes += len(content)
         try:
             line = decode(stem, content, len(content))
         except Damaged as error:
@@ -324,11 +329,11 @@ class MessageInspector:
         path = body_path(stem.id)
         try:
             for piece in body_pieces(self._disk, path, line):
-                self._notes.report.bytes += len(piece)
+                self._findings.report.bytes += len(piece)
         except Damaged as error:
             return stem.full, str(error)
         except OSError as error:
-            self._notes.by_hand(path, f"it can't be read: {error.strerror}")
+            self._findings.by_hand(path, f"it can't be read: {error.strerror}")
         return 0, ""
 
     # Two files of one message.
@@ -361,9 +366,9 @@ class MessageInspector:
             other.blame(entry, members, f"message {id} is in another file, too: {first}")
 
 
-def bodies_there(notes: Notes) -> set[str]:
+def bodies_there(findings: Findings) -> set[str]:
     """Return the names of the bodies in files of their own."""
-    return {found.name for found in notes.scan(BODIES)}
+    return {found.name for found in findings.scan(BODIES)}
 
 
 def entry_in_queue(batch: BatchFile, id: str) -> Entry | None:

@@ -26,7 +26,7 @@ from ..model.names import Name, body_path, is_queue_name, name_at, parse
 from ..model.receipts import make_token
 from ..model.settings import QueueSettings, Record, encode, settings_path
 from ..model.transitions import State
-from .findings import Mended, Notes, Problem, QuarantinedFile, Remedy
+from .findings import Findings, Mended, Problem, QuarantinedFile, Remedy
 from .inspection import KNOWN
 from .listing import Lister
 from .message_files import entry_in_queue
@@ -41,10 +41,10 @@ class Mender:
         self._disk = disk
         self._clock = clock
         self._random = random
-        self._notes = Notes(disk)
+        self._findings = Findings(disk)
         self._moves = Moves(disk, clock, "", FileIds(clock, random))
         self._syncer: Syncer = self._moves.syncer
-        lister = Lister(self._notes)
+        lister = Lister(self._findings)
         for paths in lister.list().values():
             for path in paths:
                 appear(self._moves, parse(path))
@@ -101,7 +101,7 @@ class Mender:
         return "ready" if state is State.READY else "put into quarantine"
 
     def _use_defaults(self, queue: str) -> None:
-        registry = Registry(self._notes)
+        registry = Registry(self._findings)
         record = Record(
             settings=QueueSettings(), created_at=self._clock.wall(), salt=make_token(self._random)
         )
@@ -130,7 +130,7 @@ class Mender:
         messages = self._messages(id)
         foreign = [
             file
-            for file in list_quarantined(self._notes)
+            for file in list_quarantined(self._findings)
             if file.name and id in (file.id, own_id(file))
         ]
         if messages:
@@ -204,7 +204,7 @@ class Mender:
     def _require_queue(self, queue: str) -> None:
         if not is_queue_name(queue):
             raise NotRestorable(f"{queue!a} can't be a queue's name.")
-        registry = Registry(self._notes)
+        registry = Registry(self._findings)
         if queue not in registry.names - registry.being_deleted:
             raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
 
