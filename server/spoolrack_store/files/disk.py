@@ -58,7 +58,7 @@ class FileKind(Enum):
     """A symbolic link, a socket, a device: never ours."""
 
 
-class Found(NamedTuple):
+class FolderEntry(NamedTuple):
     """A name in a folder, as a listing shows it."""
 
     name: str
@@ -149,7 +149,7 @@ class Disk(Protocol):
         It stays readable when its name is moved or removed.
         """
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         """Return all names in a folder, in no order."""
 
     def facts(self, path: str) -> Facts:

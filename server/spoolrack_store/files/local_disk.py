@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from ..files.changes import LOCK, Memory
-from ..files.disk import Facts, FileKind, Found, Lock, NotSynced, Space
+from ..files.disk import Facts, FileKind, FolderEntry, Lock, NotSynced, Space
 from ..files.mounts import is_written_by_other_hosts, kind_of, passes_on_syncfs
 from ..model.clock import Millis
 
@@ -461,11 +461,11 @@ class LocalDisk:
             raise
         return file, size
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         folder = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
         try:
             with os.scandir(folder) as entries:
-                return [Found(entry.name, _kind_of(entry)) for entry in entries]
+                return [FolderEntry(entry.name, _kind_of(entry)) for entry in entries]
         finally:
             os.close(folder)
 

@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import BinaryIO, Final
 
 from ..model.names import name_at
-from .disk import Disk, Facts, FileKind, Found, Lock, Space, read_one_by_one
+from .disk import Disk, Facts, FileKind, FolderEntry, Lock, Space, read_one_by_one
 from .layout import (
     BODIES,
     CONFIG,
@@ -134,9 +134,9 @@ class OverlayDisk:
         file = self._file(path)
         return self._disk.open(file) if isinstance(file, str) else BytesIO(file)
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         return [
-            Found(name, file if isinstance(file, FileKind) else FileKind.FILE)
+            FolderEntry(name, file if isinstance(file, FileKind) else FileKind.FILE)
             for name, file in self._names(path).items()
         ]
 

@@ -26,7 +26,7 @@ _AT_ONCE: Final = 100
 """Names that a commit unlinks before it looks whether that was enough."""
 
 
-class Removed:
+class RemovedFiles:
     """The names that the reaper's thread unlinks. Thread-safe."""
 
     def __init__(self, disk: Disk) -> None:
@@ -119,7 +119,7 @@ class Removed:
 class ReaperThread:
     """The thread that unlinks deleted files."""
 
-    def __init__(self, removed: Removed) -> None:
+    def __init__(self, removed: RemovedFiles) -> None:
         self._removed = removed
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="spoolrack-reaper", daemon=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from ..files.disk import Disk, Found
+from ..files.disk import Disk, FolderEntry
 from ..model.shards import Shard
 from ..model.transitions import State
 
@@ -161,7 +161,7 @@ class Findings:
         if self.exists(path):
             self._leftovers.setdefault(path, Leftover(path=path, why=why))
 
-    def scan(self, folder: str) -> list[Found]:
+    def scan(self, folder: str) -> list[FolderEntry]:
         """Return all names in a folder, in order; none if it is missing."""
         try:
             return sorted(self.disk.scan(folder), key=lambda found: found.name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..files.disk import FileKind, Found
+from ..files.disk import FileKind, FolderEntry
 from ..files.layout import COPY, QUARANTINE, QUEUES, body_owner
 from ..model.message_ids import is_id
 from ..model.names import Name, is_queue_name, name_at
@@ -36,11 +36,11 @@ class Lister:
         """Return all paths of message files by their stems; note other files."""
         paths: Paths = {}
         for folder in (*SHARED[:1], *self._queue_folders(), *SHARED[1:]):
-            for found in self._findings.scan(folder):
-                path = f"{folder}/{found.name}"
+            for entry in self._findings.scan(folder):
+                path = f"{folder}/{entry.name}"
                 stem = self._stems.get(path)
                 if stem is None:
-                    name = self._name(folder, path, found)
+                    name = self._name(folder, path, entry)
                     if name is None:
                         continue
                     stem = self._stems[path] = name.stem.text
@@ -56,24 +56,24 @@ class Lister:
             else:
                 self._findings.foreign(path, "not a queue's folder")
 
-    def _name(self, folder: str, path: str, found: Found) -> Name | None:
+    def _name(self, folder: str, path: str, entry: FolderEntry) -> Name | None:
         name = name_at(path)
         if name is None:
-            queue, _, id = found.name.partition(":")
+            queue, _, id = entry.name.partition(":")
             if folder == QUARANTINE:
                 pass  # A foreign file, or the folder of one.
-            elif folder == "new" and found.name.endswith(COPY):
+            elif folder == "new" and entry.name.endswith(COPY):
                 self._findings.leave(path, "a copy of a file, being made: the next start unlinks it")
-            elif folder == "new" and body_owner(found.name):
+            elif folder == "new" and body_owner(entry.name):
                 self._findings.leave(
                     path, "a body, being written: a start unlinks it if its process died"
                 )
-            elif folder == "new" and found.kind is FileKind.FILE and is_queue_name(queue) and is_id(id):
+            elif folder == "new" and entry.kind is FileKind.FILE and is_queue_name(queue) and is_id(id):
                 self._findings.leave(path, "put here by hand: it waits to be adopted")
             else:
                 self._findings.foreign(path)
             return None
-        if found.kind is not FileKind.FILE:
+        if entry.kind is not FileKind.FILE:
             self._findings.foreign(path, "its name is a message file's, and it is none")
             return None
         return name
