@@ -1,7 +1,7 @@
 """Inspects the folders that hold no messages of queues: owners, reservations, stages, redrives.
 
 One function for each folder; `INSPECTIONS` lists them. A server may be at work: a file that is gone
-when it is to be read has moved on, and one that isn't whole yet is being written, or was never answered.
+when it is to be read has moved on, and one that isn't whole is being written, or was never answered.
 """
 
 from __future__ import annotations
