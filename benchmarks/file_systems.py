@@ -282,7 +282,7 @@ def main() -> int:
         mebibytes=options.mebibytes,
         seconds=options.seconds,
     )
-    workloads = [each for each in loads.WORKLOADS if each.name in options.workloads]
+    to_measure = [each for each in loads.WORKLOADS if each.name in options.workloads]
     with (
         tempfile.TemporaryDirectory(prefix="file-systems-", dir=options.folder) as within,
         ExitStack() as stack,
@@ -292,7 +292,7 @@ def main() -> int:
         )
         if not folders:
             return 1
-        for measured in measure_all(folders, workloads, options.rounds, options.seconds):
+        for measured in measure_all(folders, to_measure, options.rounds, options.seconds):
             results.rounds.append(measured)
             say(
                 f"{measured.round + 1}. {measured.workload:12} {measured.variant:17}"
