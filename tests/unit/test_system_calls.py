@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.local_disk import SystemCalls
+from spoolrack_store.files.local_disk import LocalDisk, SharedBytes, SystemCalls
 
 CLOSED = 2**31 - 1
 """A number that no open file has."""
@@ -20,14 +20,9 @@ CLOSED = 2**31 - 1
     [
         (lambda calls, _: calls.open("absent", os.O_RDONLY), errno.ENOENT),
         (lambda calls, _: calls.make_folder(".", 0o700), errno.EEXIST),
-        (lambda calls, _: calls.rename("absent", "other"), errno.ENOENT),
-        (lambda calls, _: calls.rename("absent", "other", 1), errno.ENOENT),
-        (lambda calls, _: calls.link(".", "other"), errno.EPERM),
         (lambda calls, _: calls.write_all(CLOSED, b"a"), errno.EBADF),
-        (lambda calls, _: calls.write_at(CLOSED, 0, b"a"), errno.EBADF),
         (lambda calls, folder: calls.read(folder, 1), errno.EISDIR),
         (lambda calls, _: calls.mode_and_size(CLOSED), errno.EBADF),
-        (lambda calls, _: calls.lock(CLOSED), errno.EBADF),
         (lambda calls, _: calls.close(CLOSED), errno.EBADF),
     ],
 )
@@ -40,3 +35,32 @@ def test_a_call_that_the_system_refuses_raises_its_error(
             call(SystemCalls(folder, keeps_lock=keeps_lock), folder)
     finally:
         os.close(folder)
+
+
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [
+        (lambda disk: disk.rename("absent", "other"), errno.ENOENT),
+        (lambda disk: disk.rename_new("absent", "other"), errno.ENOENT),
+        (lambda disk: disk.rename_new("file", "folder"), errno.EEXIST),
+        (lambda disk: disk.link("folder", "other"), errno.EPERM),
+        (lambda disk: disk.lock("absent"), errno.ENOENT),
+    ],
+)
+def test_a_move_that_the_system_refuses_raises_its_error(
+    tmp_path: Path, act: Callable[[LocalDisk], object], code: int
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=os.strerror(code)):
+        act(LocalDisk(tmp_path))
+
+
+def test_a_write_to_shared_bytes_that_the_system_refuses_raises_its_error(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(8))
+    calls = SystemCalls(os.open(tmp_path, os.O_RDONLY), keeps_lock=True)
+    shared = SharedBytes(os.open(path, os.O_RDONLY), 8, calls)
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        shared.write(0, b"a")
+    shared.close()

@@ -55,7 +55,10 @@ _STATX_LENGTH_AT: Final = 40
 
 
 class SystemCalls:
-    """The C library's system calls in one open folder, from which paths are resolved."""
+    """The C library's system calls in one open folder, from which paths are resolved.
+
+    What a message's every move calls is the library's own function, which returns -1 at an error.
+    """
 
     def __init__(self, folder: int, *, keeps_lock: bool) -> None:
         """`keeps_lock`: short calls keep the interpreter's lock."""
@@ -71,13 +74,13 @@ class SystemCalls:
 
         self._openat = call("openat", number, text, number, bits)
         self._mkdirat = call("mkdirat", number, text, bits)
-        self._renameat2 = call("renameat2", number, text, number, text, bits)
-        self._linkat = call("linkat", number, text, number, text, number)
+        self.renameat2 = call("renameat2", number, text, number, text, bits)
+        self.linkat = call("linkat", number, text, number, text, number)
         self._write = call("write", number, text, size, result=count)
-        self._pwrite = call("pwrite", number, text, size, offset, result=count)
+        self.pwrite = call("pwrite", number, text, size, offset, result=count)
         self._read = call("read", number, buffer, size, result=count)
         self._statx = call("statx", number, text, number, bits, buffer)
-        self._flock = call("flock", number, number)
+        self.flock = call("flock", number, number)
         self._close = call("close", number)
 
     def open(self, path: str, flags: int, mode: int = 0) -> int:
@@ -91,16 +94,6 @@ class SystemCalls:
         while self._mkdirat(self._folder, name, mode) < 0:
             _complain(path)
 
-    def rename(self, source: str, target: str, flags: int = 0) -> None:
-        before, after = _encoded(source), _encoded(target)
-        while self._renameat2(self._folder, before, self._folder, after, flags) < 0:
-            _complain(source, target)
-
-    def link(self, source: str, target: str) -> None:
-        before, after = _encoded(source), _encoded(target)
-        while self._linkat(self._folder, before, self._folder, after, 0) < 0:
-            _complain(source, target)
-
     def write_all(self, file: int, content: bytes) -> None:
         while content:
             if len(content) > _SHORT:
@@ -109,12 +102,6 @@ class SystemCalls:
                 while (written := self._write(file, content, len(content))) < 0:
                     _complain(None)
             content = content[written:]
-
-    def write_at(self, file: int, offset: int, content: bytes) -> None:
-        while content:
-            while (written := self._pwrite(file, content, len(content), offset)) < 0:
-                _complain(None)
-            content, offset = content[written:], offset + written
 
     def read(self, file: int, size: int) -> bytes:
         """Return up to so many bytes, perhaps fewer; none at the end of the file."""
@@ -133,15 +120,6 @@ class SystemCalls:
         (mode,) = _STATX_MODE.unpack_from(buffer, _STATX_MODE_AT)
         (size,) = _STATX_LENGTH.unpack_from(buffer, _STATX_LENGTH_AT)
         return mode, size
-
-    def lock(self, file: int, how: int = fcntl.LOCK_EX) -> bool:
-        """Lock a file for this descriptor alone (flock(2)); return False if another descriptor has
-        it."""
-        while self._flock(file, how | fcntl.LOCK_NB) < 0:
-            if ctypes.get_errno() == errno.EWOULDBLOCK:
-                return False
-            _complain(None)
-        return True
 
     def close(self, file: int) -> None:
         # After EINTR it is closed, too (close(2)).
@@ -223,7 +201,7 @@ class SharedBytes:
         """Take over `file`, a descriptor that can be read and written."""
         self._bytes = mmap.mmap(file, size, access=mmap.ACCESS_READ)
         self._file = file
-        self._calls = calls
+        self._pwrite = calls.pwrite
         self._close = weakref.finalize(self, os.close, file)
         self._close.atexit = False  # A thread may still commit: the system closes it then.
 
@@ -231,7 +209,10 @@ class SharedBytes:
         return self._bytes[offset : offset + length]
 
     def write(self, offset: int, content: bytes) -> None:
-        self._calls.write_at(self._file, offset, content)
+        while content:
+            while (written := self._pwrite(self._file, content, len(content), offset)) < 0:
+                _complain(None)
+            content, offset = content[written:], offset + written
 
     def close(self) -> None:
         self._bytes.close()
@@ -244,7 +225,7 @@ class _FileLock:
     def __init__(self, file: int, calls: SystemCalls, *, stays_open: bool) -> None:
         """Take over `file`. With `stays_open` a lock that was released can be acquired again."""
         self._file: int | None = file
-        self._calls = calls
+        self._flock = calls.flock
         self._stays_open = stays_open
         self._is_locked = False
         self._close = weakref.finalize(self, os.close, file)
@@ -255,18 +236,23 @@ class _FileLock:
         """Take the lock; return False if another process, or another user of this file, holds it."""
         if self._is_locked or self._file is None:
             return False
-        self._is_locked = self._calls.lock(self._file, how)
-        return self._is_locked
+        while self._flock(self._file, how | fcntl.LOCK_NB) < 0:
+            if ctypes.get_errno() == errno.EWOULDBLOCK:
+                return False
+            _complain(None)
+        self._is_locked = True
+        return True
 
     def is_held(self) -> bool:
         # To lock it again changes nothing, and asks the servers of a file system of several hosts.
-        return self._file is not None and self._calls.lock(self._file)
+        self._is_locked = False
+        return self.acquire()
 
     def release(self) -> None:
         if not self._stays_open:
             self.close()
         elif self._is_locked and self._file is not None:
-            self._calls.lock(self._file, fcntl.LOCK_UN)
+            self._flock(self._file, fcntl.LOCK_UN)
         self._is_locked = False
 
     def close(self) -> None:
@@ -482,7 +468,9 @@ class LocalDisk:
         )
 
     def rename(self, source: str, target: str) -> None:
-        self._calls.rename(source, target)
+        before, after = _encoded(source), _encoded(target)
+        while self._calls.renameat2(self._root, before, self._root, after, 0) < 0:
+            _complain(source, target)
 
     def unlink(self, path: str) -> None:
         os.unlink(path, dir_fd=self._root)
@@ -576,7 +564,8 @@ class LocalDisk:
             self._lock_file = None
 
     def link(self, source: str, target: str) -> None:
-        self._calls.link(source, target)
+        while self._calls.linkat(self._root, source.encode(), self._root, target.encode(), 0) < 0:
+            _complain(source, target)
 
     def link_from(self, source: str, target: str) -> int:
         """Give the regular file at `source`, resolved as the process's own paths are, the name `target`
@@ -598,7 +587,9 @@ class LocalDisk:
             os.close(file)
 
     def rename_new(self, source: str, target: str) -> None:
-        self._calls.rename(source, target, _NOREPLACE)
+        before, after = os.fsencode(source), os.fsencode(target)
+        while self._calls.renameat2(self._root, before, self._root, after, _NOREPLACE) < 0:
+            _complain(source, target)
 
     def touch(self, path: str) -> None:
         with contextlib.suppress(OSError):  # It has ended, or is another user's: it looks by itself.

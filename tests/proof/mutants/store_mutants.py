@@ -350,8 +350,8 @@ STORE_MUTANTS: Final = (
         breaks="nothing is replaced by accident",
         edits=edit(
             "files/local_disk.py:LocalDisk.rename_new",
-            "target, _NOREPLACE)",
-            "target)",
+            "after, _NOREPLACE)",
+            "after, 0)",
         ),
         caught_by=(_WORK,),
     ),
