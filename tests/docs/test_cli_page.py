@@ -1,4 +1,4 @@
-"""docs/reference/cli.md names only commands and options that exist; their own help is in commands.rst."""
+"""docs/reference/cli.md names only commands and options that exist. Their usage is in commands.rst."""
 
 from __future__ import annotations
 
