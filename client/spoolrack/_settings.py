@@ -103,8 +103,8 @@ class QueueSettings:
     """Groups take turns. With "strict" a message of a group also waits while an earlier one of the
     group is leased or delayed."""
     priority_aging: float = 0.0
-    """Head start for each step of priority: the message counts as sent earlier by this time. Seconds.
-    0: a higher priority is always received first."""
+    """Head start for each step of its priority: a message counts as sent earlier by this time.
+    Seconds. 0: a higher priority is always received first."""
     backoff_initial: float = 1.0
     """Back-off after the first receive: delay of a message after a release that states none. Seconds.
     0: ready at once after every failure."""

@@ -204,7 +204,7 @@ class QueueSettings:
     )
     priority_aging: Millis = _span(
         Millis(0),
-        "Head start for each step of priority: the message counts as sent earlier by this time.",
+        "Head start for each step of its priority: a message counts as sent earlier by this time.",
         most=MAX_DELAY,
         zero="a higher priority is always received first",
     )
