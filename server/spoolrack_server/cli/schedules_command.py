@@ -76,7 +76,11 @@ def create(
 @option("--time-zone", metavar="ZONE", type=Text(), help="The time zone of CRON.")
 @option("--body", metavar="BODY", type=Text(may_be_empty=True), help="The body of the messages.")
 @option(
-    "--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="Attribute of the messages; repeatable. Replaces all of them."
+    "--attribute",
+    "-a",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Attribute of the messages; repeatable. Replaces all of them.",
 )
 @option(
     "--group",

@@ -140,8 +140,8 @@ def command(
 
     With --lines, prints the number of acknowledged messages at the end. If the command is stopped or
     fails, it prints the lines that are not stored. A line that can't be sent is named. With --batch all
-    lines appear at one moment, or none does. A batch with --writer and --epoch is sent once: an epoch is
-    sent only if it is higher than the writer's last.
+    lines appear at one moment, or none does. A batch with --writer and --epoch is sent once: an epoch
+    is sent only if it is higher than the writer's last.
     """
     given = [source for source in (body, file, link, lines) if source is not None]
     if len(given) > 1:
