@@ -110,9 +110,9 @@ def command(
     The environment of CMD has SPOOLRACK_MESSAGE_ID, SPOOLRACK_MESSAGE_QUEUE,
     SPOOLRACK_MESSAGE_RECEIVE_COUNT, SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_PATH (with --root,
     of a body that was sent as a file), SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and
-    SPOOLRACK_ATTRIBUTE_<NAME> for each attribute. The message stays leased while CMD runs. If CMD fails,
-    the message is ready again when this command ends; with --follow after 1 s, then 2 s, and so on to
-    1 min.
+    SPOOLRACK_ATTRIBUTE_<NAME> for each attribute. The message stays leased while CMD runs. If CMD
+    fails, the message is ready again when this command ends; with --follow after 1 s, then 2 s, and so
+    on to 1 min.
 
     Exits with 0 if there was a message, and with 1 if there was none, or if CMD has failed.
     """
