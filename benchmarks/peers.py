@@ -182,17 +182,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--messages", type=int, default=4_000)
     parser.add_argument("--only", choices=("drain", "unary"))
-    asked = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="peers-", dir=asked.folder))
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="peers-", dir=options.folder))
     try:
-        if asked.only != "unary":
+        if options.only != "unary":
             print("servers | messages/s")
             for servers in (1, 2, 4):
-                rate = drain(folder, servers, asked.messages)
+                rate = drain(folder, servers, options.messages)
                 print(f"{servers:7} | {rate:,.0f}", flush=True)
-        if asked.only != "drain" and shutil.which("h2load") is None:
+        if options.only != "drain" and shutil.which("h2load") is None:
             print("no table of unary calls: apt install nghttp2-client")
-        elif asked.only != "drain":
+        elif options.only != "drain":
             print("processes | GetQueue/s | Send/s")
             for processes in (1, 4):
                 found = unary(folder, processes)

@@ -26,6 +26,7 @@ from .errors import DamagedSettings, InvalidSetting
 from .members import MOST
 from .names import QUEUE_NAME, is_queue_name
 from .schedule import Schedule, from_json, to_json
+from .sealed import NotWhole, number_in, text_in
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
@@ -101,8 +102,12 @@ class Setting:
                 # The types of the fields bind programs that are checked; a file may hold anything.
                 if not isinstance(value, str) or (value and not is_queue_name(value)):
                     raise InvalidSetting(name=self.name, value=value, rule="must be a queue name")
-            case _:
-                _within(self.name, value, self.least, self.most, is_span=self.is_span)
+            case _ if type(value) is not int or not self.least <= value <= self.most:
+                is_number = type(value) is int
+                kind = "" if self.is_span or is_number else "an integer "
+                rule = f"must be {kind}from {self.text(self.least)} to {self.text(self.most)}"
+                shown = self.text(value) if self.is_span and is_number else value
+                raise InvalidSetting(name=self.name, value=shown, rule=rule)
 
     def text(self, value: object) -> str:
         """Return a value as an error shows it."""
@@ -298,16 +303,6 @@ SCHEMA: Final[Mapping[str, Setting]] = {
 """The settings by name, in their order."""
 
 
-def _within(name: str, value: object, least: int, most: int, *, is_span: bool = False) -> None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if least <= value <= most:
-            return
-        value = span_text(value) if is_span else value
-    bounds = [span_text(bound) if is_span else repr(bound) for bound in (least, most)]
-    kind = "" if is_span or isinstance(value, int) else "an integer "
-    raise InvalidSetting(name=name, value=value, rule=f"must be {kind}from {bounds[0]} to {bounds[1]}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The content of a settings file: the settings, or a tombstone."""
@@ -326,8 +321,8 @@ def check_labels(labels: Mapping[str, object]) -> None:
     if len(labels) > MAX_LABELS:
         raise InvalidSetting(name="labels", value=len(labels), rule=f"can be {MAX_LABELS} at most")
     for name, value in labels.items():
-        _of_type("labels", value, str, "must be text")
-        assert isinstance(value, str)
+        if not isinstance(value, str):
+            raise InvalidSetting(name="labels", value=value, rule="must be text")
         try:
             f"{name}{value}".encode()
         except UnicodeEncodeError as error:
@@ -339,12 +334,6 @@ def check_labels(labels: Mapping[str, object]) -> None:
                 rule=f"must have names of 1 to {MAX_LABEL_NAME} characters, and values of up to "
                 f"{MAX_LABEL_VALUE}",
             )
-
-
-def _of_type(name: str, value: object, kind: type, rule: str) -> None:
-    # The types above bind programs that are checked; a settings file may hold anything.
-    if not isinstance(value, kind):
-        raise InvalidSetting(name=name, value=value, rule=rule)
 
 
 def _settings(**values: Any) -> QueueSettings:
@@ -384,32 +373,25 @@ def decode(content: bytes, name: str) -> Record:
     """
     try:
         values = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DamagedSettings(file=name, why=str(error)) from error
-    if not isinstance(values, dict):
-        raise DamagedSettings(file=name, why="not a JSON object")
-    try:
-        _within("created_at", values.get("created_at"), 0, LAST_MOMENT)
-    except InvalidSetting as error:
-        raise DamagedSettings(file=name, why=str(error)) from error
-    created_at, salt = Millis(values["created_at"]), values.get("salt", "")
-    if not isinstance(salt, str) or not _SALT.fullmatch(salt):
-        raise DamagedSettings(file=name, why="its salt is not up to 16 letters and digits")
-    if values.get("deleted") is True:
-        return Record(settings=None, created_at=created_at, salt=salt)
-    labels = values.get("labels", {})
-    try:
-        _of_type("labels", labels, dict, "must be an object")
+        if not isinstance(values, dict):
+            raise NotWhole("not a JSON object")
+        created_at = Millis(number_in(values, "created_at", LAST_MOMENT))
+        salt = text_in({"salt": "", **values}, "salt", lambda text: _SALT.fullmatch(text) is not None)
+        if values.get("deleted") is True:
+            return Record(settings=None, created_at=created_at, salt=salt)
+        labels = values.get("labels", {})
+        if not isinstance(labels, dict):
+            raise NotWhole("its labels are no object")
         check_labels(labels)
-        schedules = from_json(values.get("schedules", {}))
-        settings = _settings(**{key: value for key, value in values.items() if key in SCHEMA})
-    except InvalidSetting as error:
+        return Record(
+            settings=_settings(**{key: value for key, value in values.items() if key in SCHEMA}),
+            created_at=created_at,
+            salt=salt,
+            labels=labels,
+            schedules=from_json(values.get("schedules", {})),
+        )
+    except (InvalidSetting, ValueError, RecursionError) as error:
         raise DamagedSettings(file=name, why=str(error)) from error
-    except ValueError as error:
-        raise DamagedSettings(file=name, why=f"its schedules: {error}") from error
-    return Record(
-        settings=settings, created_at=created_at, salt=salt, labels=labels, schedules=schedules
-    )
 
 
 _FILE: Final = re.compile(rf"config/(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")
