@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.browser.browser_rig import Desk, served
+from tests.browser.browser_rig import Desk, Served, served
 from tests.proxies.real_proxy import why_not
 from tests.proxies.servers import HTTP, SHARDS, Servers
 
@@ -77,18 +77,23 @@ def test_a_shard_that_is_down_is_shown_as_down_and_the_others_as_they_are(
     desk.row("Shard 1 this one").get_by_text("Serving").wait_for()
 
 
-def test_a_shard_that_is_asked_itself_tells_that_it_is_alone_and_asks_no_more(
-    tmp_path: Path, open_desk: Callable[..., Desk]
-) -> None:
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Served]:
     with served(tmp_path / "root", shard="2/8") as server:
-        desk = open_desk(server, "server")
-        desk.expected = ("421",)
-        desk.text("This address leads to shard 2/8 only.")
-        desk.text("number 2 of 8, counted from 0")
-        desk.page.locator("header").get_by_text("Shard 2").wait_for()
-        asked = [url for url in desk.asked if url.endswith("/-/server")]
-        with desk.page.expect_response("**/-/server"):
-            pass
-        again = [url for url in desk.asked if url.endswith("/-/server")]
-        # Its own health alone.
-        assert len(again) == len(asked) + 1
+        yield server
+
+
+def test_a_shard_that_is_asked_itself_tells_that_it_is_alone_and_asks_no_more(
+    shard: Served, open_desk: Callable[..., Desk]
+) -> None:
+    desk = open_desk(shard, "server")
+    desk.expected = ("421",)
+    desk.text("This address leads to shard 2/8 only.")
+    desk.text("number 2 of 8, counted from 0")
+    desk.page.locator("header").get_by_text("Shard 2").wait_for()
+    asked = [url for url in desk.asked if url.endswith("/-/server")]
+    with desk.page.expect_response("**/-/server"):
+        pass
+    again = [url for url in desk.asked if url.endswith("/-/server")]
+    # Its own health alone.
+    assert len(again) == len(asked) + 1
