@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache, partial
@@ -32,8 +32,8 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 _SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,30})?")
 _FLAGS: Final[Mapping[bool | str, bool]] = {True: True, False: False, "true": True, "false": False}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TOO_LARGE: Final = "sequence_number"
-"""A number that a script may be unable to count to: text."""
+_TOO_LARGE: Final = frozenset({"sequence_number", "lost_sequence_numbers"})
+"""Numbers that a script may be unable to count to: text."""
 
 
 def rendered(message: Message, *, without: Collection[str] = ()) -> dict[str, Any]:
@@ -101,7 +101,8 @@ def _renderer(field: Any) -> Callable[[Any], Any] | None:
         prefix = names[0].removesuffix("UNSPECIFIED")
         return {n: name.removeprefix(prefix).lower() for n, name in names.items()}.__getitem__
     if field.message_type is None:
-        return str if field.name == _TOO_LARGE else None
+        value = str if field.name in _TOO_LARGE else None
+        return partial(_values, value) if field.is_repeated else value
     if field.message_type.GetOptions().map_entry:
         return lambda values: dict(sorted(values.items()))
     if field.is_repeated:
@@ -112,6 +113,10 @@ def _renderer(field: Any) -> Callable[[Any], Any] | None:
         case "google.protobuf.Duration":
             return lambda value: _millis(value) / 1_000
     return partial(_object, without=(), is_part=True)
+
+
+def _values(render: type[str] | None, values: Iterable[Any]) -> list[Any]:
+    return list(values if render is None else map(render, values))
 
 
 def _millis(value: Timestamp | Duration) -> Millis:

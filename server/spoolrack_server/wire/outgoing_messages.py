@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1.staging_service_pb2 import StageRequest
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
+from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 
 from ..app.trace_context import ROOM, TRACEPARENT
 from . import convert, encoding
@@ -115,3 +117,69 @@ def send_of(
         deliver_at=made.deliver_at,
     )
     return send, made.refused
+
+
+# Chunks of stages, which are stored whole or not at all: one invalid message fails the request.
+
+
+def stage_of(request: StageRequest) -> Stage:
+    """Return the chunk of a stage; raise an error that names its first invalid message."""
+    empty = Stage(
+        stage=request.stage,
+        chunk=request.chunk_number,
+        queue=request.queue,
+        bodies=[],
+        time_to_live=convert.optional_span(request, "time_to_live", DEFAULT_TIME_TO_LIVE),
+    )
+    with_bodies = _with_columns if request.HasField("columns") else _with_messages
+    return with_bodies(empty, request)
+
+
+def _with_columns(stage: Stage, request: StageRequest) -> Stage:
+    if request.messages:
+        raise InvalidRequest(
+            what="messages",
+            value=f"{len(request.messages)} messages",
+            rule="must be empty with columns",
+        )
+    given = request.columns
+    convert.check_count(len(given.body_sizes), "columns")
+    return replace(
+        stage,
+        bodies=convert.bodies(given),
+        attributes={
+            place: convert.attributes(found.by_name) for place, found in given.attributes.items()
+        },
+        groups=dict(given.groups),
+    )
+
+
+def _with_messages(stage: Stage, request: StageRequest) -> Stage:
+    convert.check_count(len(request.messages), "messages")
+    made = columns(request.messages)
+    for position, error in made.refused.items():
+        raise _refused(position, error) from error
+    delays = [made.delays.get(place) for place in range(len(made.bodies))]
+    for position, delay in enumerate(delays):
+        if delay != delays[0]:
+            raise _refused(position, "its delay is not that of the first message of its chunk")
+    priority = made.priorities.get(0, 0)
+    for position in range(len(made.bodies)):
+        if made.priorities.get(position, 0) != priority:
+            raise _refused(position, "its priority is not that of the first message of its chunk")
+    for position in made.deliver_at:
+        raise _refused(position, "it has a deliver_time, and in a stage messages have delays only")
+    for position in made.deduplication_ids:
+        raise _refused(position, "it has a deduplication id, and in a stage none can have one")
+    return replace(
+        stage,
+        bodies=made.bodies,
+        attributes=made.attributes,
+        groups=made.groups,
+        delay=delays[0],
+        priority=priority,
+    )
+
+
+def _refused(position: int, why: object) -> InvalidMessage:
+    return InvalidMessage(why=f"number {position}: {why}")
