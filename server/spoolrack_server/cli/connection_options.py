@@ -14,7 +14,7 @@ from functools import wraps
 from itertools import islice
 from os.path import abspath
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import quote
 
 import click
@@ -30,6 +30,7 @@ from .units import FolderPath, Span
 if TYPE_CHECKING:
     from .http_bodies import HttpBodies
 
+Routing = Literal["header"]
 TOKEN: Final = "SPOOLRACK_TOKEN"
 LISTING: Final = 3_600.0
 """Seconds for a command that only looks at a folder: the listing of millions of files takes minutes."""
@@ -58,6 +59,8 @@ class Connection:
     timeout: float
     root: str | None = None
     """The folder, if there is no server."""
+    routing: Routing | None = None
+    """How a proxy routes calls to shards."""
     credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
     def client(self) -> Client:
@@ -68,7 +71,13 @@ class Connection:
         """Return a client for long work: it retries through a restart of the server that takes less
         than the timeout."""
         try:
-            return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
+            return connect(
+                self.url,
+                timeout=self.timeout,
+                retry=retry,
+                routing=self.routing,
+                **self.credentials,
+            )
         except InvalidUrl as error:
             raise Failed(f"--url: {error}", USAGE) from error
 
@@ -124,6 +133,12 @@ def connects_to_queues(
         show_default=True,
         help="The server: HOST:PORT or grpc://HOST:PORT, with TLS grpcs://HOST:PORT. Of shards all, in "
         "order, with commas.",
+    )
+    @option(
+        "--routing",
+        type=click.Choice(["header"]),
+        envvar="SPOOLRACK_ROUTING",
+        help="header: the URL is a proxy that routes calls to shards, by the queue in a header.",
     )
     @option(
         "--token-file",
@@ -184,6 +199,7 @@ def connects_to_queues(
     def with_reach(
         *arguments: Any,
         url: str,
+        routing: Routing | None,
         root: str | None,
         group_access: bool,
         timeout: float,
@@ -210,12 +226,16 @@ def connects_to_queues(
                 logging.getLogger("spoolrack_store.files.mounts").setLevel(logging.ERROR)
                 # All clients of the command share the store, which is opened with the first call.
                 stack.enter_context(connect(url))
-            credentials = CredentialOptions(ca=ca, certificate=certificate, key=key, insecure=insecure)
+            connection = Connection(url, timeout, root)
             if root is None:
-                credentials["token"] = _token(token_file)
-            else:
-                credentials = CredentialOptions()
-            connection = Connection(url, timeout, root, credentials)
+                credentials = CredentialOptions(
+                    token=_token(token_file),
+                    ca=ca,
+                    certificate=certificate,
+                    key=key,
+                    insecure=insecure,
+                )
+                connection = Connection(url, timeout, None, routing, credentials)
             try:
                 result = command(connection, *arguments, **options)
             except QueueNotFound as error:
