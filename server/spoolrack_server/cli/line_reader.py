@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import click
 from spoolrack._values import MAX_BATCH, MAX_BATCH_BYTES
 
 from .exit_codes import USAGE, Failed
@@ -38,9 +37,9 @@ def named_in(arguments: Sequence[str]) -> list[str]:
         for word in sys.stdin.buffer.read().split():
             text = os.fsdecode(word)
             try:
-                named.append(Text().convert(text, None, None))
-            except click.BadParameter as error:
-                raise Failed(f"Standard input: {error.message}", USAGE) from error
+                named.append(Text().read(text))
+            except ValueError as error:
+                raise Failed(f"Standard input: {error}", USAGE) from error
     return named
 
 

@@ -61,8 +61,8 @@ def command(
     ids: tuple[str, ...],
     max: int,
     state: tuple[str, ...],
-    sent_since: float | None,
-    sent_before: float | None,
+    sent_since: datetime | None,
+    sent_before: datetime | None,
     group: str | None,
     attribute: tuple[tuple[str, str], ...],
     raw: bool,
@@ -83,8 +83,8 @@ def command(
             if ids
             else looked_at.peek(
                 state,
-                sent_since=_moment(sent_since),
-                sent_before=_moment(sent_before),
+                sent_since=sent_since,
+                sent_before=sent_before,
                 group=group or "",
                 attributes=dict(attribute),
                 max_body_bytes=SHOWN * 4 if is_table else None,
@@ -102,10 +102,6 @@ def command(
             else:
                 output.write_body(message.body, is_only=len(ids) == 1)
     return OK if seen else NOTHING
-
-
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
 def print_table(messages: Sequence[MessageFacts]) -> int:

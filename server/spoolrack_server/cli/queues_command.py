@@ -270,20 +270,19 @@ def delete(connection: Connection, name: str, yes: bool, if_version: int | None)
 def purge(
     connection: Connection,
     name: str,
-    sent_before: float | None,
+    sent_before: datetime | None,
     state: tuple[str, ...],
     yes: bool,
     quiet: bool,
 ) -> None:
     """Delete the messages of the queue NAME: all, leased and delayed ones too, or those of an age and
     some states. Asks first, at a terminal."""
-    before = None if sent_before is None else datetime.fromtimestamp(sent_before, UTC)
-    which = "those that were named" if before or state else "all"
+    which = "those that were named" if sent_before or state else "all"
     with connection.client() as client:
         _confirm(
             yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?")
         )
-        purged = client.queue(name).purge(sent_before=before, states=state)
+        purged = client.queue(name).purge(sent_before=sent_before, states=state)
     if not quiet:
         print_status(f"deleted {plural(purged, 'message')} of {name}")
 

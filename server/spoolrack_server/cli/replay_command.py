@@ -40,8 +40,8 @@ from .units import FolderPath, Moment, plural, quoted
 def command(
     connection: Connection,
     queue: str,
-    since: float | None,
-    until: float,
+    since: datetime | None,
+    until: datetime,
     into: str | None,
     archive: str | None,
     dry_run: bool,
@@ -74,7 +74,7 @@ def command(
 
     target = into or queue
     messages = read_archive(
-        Path(archive, queue), Millis(round((since or 0) * 1_000)), Millis(round(until * 1_000)), problem
+        Path(archive, queue), Millis(0) if since is None else _millis(since), _millis(until), problem
     )
     try:
         if dry_run:
@@ -88,6 +88,10 @@ def command(
     if unreadable:
         return BAD_CONTENT
     return OK if count else NOTHING
+
+
+def _millis(moment: datetime) -> Millis:
+    return Millis(round(moment.timestamp() * 1_000))
 
 
 class _Replay:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ def command(
     lines: str | None,
     attribute: tuple[str, ...],
     delay: float | None,
-    deliver_at: float | None,
+    deliver_at: datetime | None,
     deduplication_id: str | None,
     group: str | None,
     priority: int,
@@ -154,7 +154,7 @@ def command(
         body=b"",
         attributes=dict(map(attribute_of, attribute)),
         delay=delay,
-        deliver_at=None if deliver_at is None else datetime.fromtimestamp(deliver_at, UTC),
+        deliver_at=deliver_at,
         group=group or "",
         priority=priority,
     )

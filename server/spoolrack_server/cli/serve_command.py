@@ -42,10 +42,8 @@ COMPATIBLE: Final[Mapping[str, Mapping[str, Any]]] = {
 class _AddressOrOff(Address):
     name = "host:port|off"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[str, int] | None:
-        return None if value == OFF else super().convert(value, parameter, context)
+    def read(self, value: Any) -> tuple[str, int] | None:
+        return None if value == OFF else super().read(value)
 
 
 @click.command()
