@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import islice
 from os.path import abspath
@@ -61,6 +61,8 @@ class Connection:
     """The folder, if there is no server."""
     routing: Routing | None = None
     """How a proxy routes calls to shards."""
+    http_url: str | None = None
+    """The server's HTTP port."""
     credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
     def client(self) -> Client:
@@ -81,10 +83,10 @@ class Connection:
         except InvalidUrl as error:
             raise Failed(f"--url: {error}", USAGE) from error
 
-    def http(self, url: str | None) -> HttpBodies:
+    def http(self) -> HttpBodies:
         """Return a client of the server's HTTP port, for bodies that are too large for gRPC; raise
         `Failed` without one."""
-        if url is None:
+        if self.http_url is None:
             raise Failed(
                 "a body of more than 64 MiB goes over HTTP, or into a folder on this machine: give "
                 "--http-url http://HOST:PORT, or --root DIR",
@@ -93,7 +95,7 @@ class Connection:
         # aiohttp takes longer to import than most commands to run.
         from .http_bodies import HttpBodies
 
-        return HttpBodies(url, self.credentials)
+        return HttpBodies(self.http_url, self.credentials)
 
     def check_queue(self, queue: str) -> QueueInfo:
         """Check that the queue exists, before long work on it begins."""
@@ -208,6 +210,7 @@ def connects_to_queues(
         certificate: str | None,
         key: str | None,
         insecure: bool,
+        http_url: str | None = None,
         **options: Any,
     ) -> Any:
         is_at_rest = None
@@ -226,7 +229,7 @@ def connects_to_queues(
                 logging.getLogger("spoolrack_store.files.mounts").setLevel(logging.ERROR)
                 # All clients of the command share the store, which is opened with the first call.
                 stack.enter_context(connect(url))
-            connection = Connection(url, timeout, root)
+            connection = Connection(url, timeout, root, http_url=http_url)
             if root is None:
                 credentials = CredentialOptions(
                     token=_token(token_file),
@@ -235,7 +238,7 @@ def connects_to_queues(
                     key=key,
                     insecure=insecure,
                 )
-                connection = Connection(url, timeout, None, routing, credentials)
+                connection = replace(connection, routing=routing, credentials=credentials)
             try:
                 result = command(connection, *arguments, **options)
             except QueueNotFound as error:

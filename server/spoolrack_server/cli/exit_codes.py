@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from spoolrack import SpoolrackError, errors
 from spoolrack_store.model import errors as store
 from spoolrack_store.model.terminal_text import printable
+
+from .signals import Terminated
 
 OK: Final = os.EX_OK
 NOTHING: Final = 1
@@ -109,6 +111,22 @@ def code_of(error: Exception) -> int | None:
     if _is_of_a_closed_stream(error):
         return USAGE
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+
+
+def outcome_of(run: Callable[[], object]) -> tuple[int, str]:
+    """Run a long work; return its exit code, and why it ended early."""
+    try:
+        run()
+    except Terminated:
+        return TERMINATED, "stopped"
+    except KeyboardInterrupt:
+        return INTERRUPTED, "interrupted"
+    except Exception as error:
+        code = code_of(error)
+        if code is None:
+            raise
+        return code, line_of(error)
+    return OK, ""
 
 
 def _is_of_a_closed_stream(error: Exception) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
@@ -14,10 +14,9 @@ from spoolrack import RetryPolicy
 
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues
-from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
+from .exit_codes import BAD_CONTENT, OK, USAGE, outcome_of
 from .output import announce_stdin, print_status
 from .progress import progress_bar
-from .signals import Terminated
 from .transfer.archive_format import ExportArchive
 from .transfer.folders import mq_source, unfinished_in, vsqs_source
 from .transfer.importer import Importer
@@ -107,7 +106,7 @@ def command(
                 settle=settle,
                 advance=advance,
             )
-            code, why = _outcome(importer.run)
+            code, why = outcome_of(importer.run)
     _print_report(importer, quiet)
     if code is not OK:
         # A fault of the command line, or the archive, doesn't pass.
@@ -120,22 +119,6 @@ def command(
             f"left alone: {plural(unfinished, 'file')} in {source} whose writing was never finished"
         )
     return BAD_CONTENT if importer.refused else OK
-
-
-def _outcome(run: Callable[[], None]) -> tuple[int, str]:
-    """Return the exit code and the words of an import's end."""
-    try:
-        run()
-    except Terminated:
-        return TERMINATED, "stopped"
-    except KeyboardInterrupt:
-        return INTERRUPTED, "interrupted"
-    except Exception as error:
-        code = code_of(error)
-        if code is None:
-            raise
-        return code, line_of(error)
-    return OK, ""
 
 
 def _print_report(importer: Importer, quiet: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import click
@@ -93,15 +93,23 @@ def command(
         )
         if is_table:
             return print_table(list(found))
-        output = Output()
-        seen = 0
-        for message in found:
-            seen += 1
-            if json:
-                output.write(message_line(message, queue))
-            else:
-                output.write_body(message.body, is_only=len(ids) == 1)
-    return OK if seen else NOTHING
+        return print_each(found, json=json, queue=queue, is_only=len(ids) == 1)
+
+
+def print_each(
+    messages: Iterable[MessageFacts], *, json: bool, queue: str | None = None, is_only: bool = False
+) -> int:
+    """Print the messages as lines of JSON, or their bodies; return the exit code. The body of one that
+    `is_only` is printed as it is."""
+    output = Output()
+    code = NOTHING
+    for message in messages:
+        code = OK
+        if json:
+            output.write(message_line(message, queue))
+        else:
+            output.write_body(message.body, is_only=is_only)
+    return code
 
 
 def print_table(messages: Sequence[MessageFacts]) -> int:

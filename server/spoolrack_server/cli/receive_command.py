@@ -93,7 +93,6 @@ def command(
     raw: bool,
     json: bool,
     to: str | None,
-    http_url: str | None,
     visibility_timeout: float | None,
 ) -> int:
     """Receive messages of the queue QUEUE and print their bodies.
@@ -146,11 +145,11 @@ def command(
             return _batches(client.queue(queues[0]), most, size, for_ever, wait, visibility_timeout)
 
         if exec is not None:
-            runner = Runner(exec, visibility, lambda: connection.http(http_url))
+            runner = Runner(exec, visibility, connection.http)
             return _run_each(batches(1), runner, follow, holds=not are_several)
 
         output = Output()
-        folder = None if to is None else BodyFolder(to, visibility, lambda: connection.http(http_url))
+        folder = None if to is None else BodyFolder(to, visibility, connection.http)
 
         def show(message: Message) -> None:
             if folder is not None:

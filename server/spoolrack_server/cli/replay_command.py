@@ -45,7 +45,6 @@ def command(
     into: str | None,
     archive: str | None,
     dry_run: bool,
-    http_url: str | None,
 ) -> int:
     """Send messages that have left QUEUE again, from its archive, in the order of the first sends.
 
@@ -81,7 +80,7 @@ def command(
             count = sum(1 for _ in messages)
         else:
             with connection.patient_client() as client:
-                count = _Replay(connection, client, target, http_url, problem).send(messages)
+                count = _Replay(connection, client, target, problem).send(messages)
     except FileNotFoundError as error:
         raise Failed(f"{error.filename}: there is no archive of this queue", NO_INPUT) from error
     print_results(f"{plural(count, 'message')} {'would be sent' if dry_run else 'sent'} to {target}.")
@@ -102,13 +101,11 @@ class _Replay:
         connection: Connection,
         client: Client,
         target: str,
-        http_url: str | None,
         problem: Callable[[str, str], None],
     ) -> None:
         self._connection = connection
         self._client = client
         self._target = target
-        self._http_url = http_url
         self._problem = problem
         self._count = 0
         self._begun: Millis | None = None
@@ -128,7 +125,7 @@ class _Replay:
         return self._count
 
     def _can_be_sent(self, message: ArchivedMessage) -> bool:
-        if not _is_large(message) or self._connection.root or self._http_url:
+        if not _is_large(message) or self._connection.root or self._connection.http_url:
             return True
         self._problem(message.id, "its body has more than 64 MiB: give --http-url http://HOST:PORT")
         return False
@@ -164,7 +161,7 @@ class _Replay:
                 group=message.group,
                 priority=message.priority,
             )
-            http = self._connection.http(self._http_url)
+            http = self._connection.http()
             http.send(
                 self._target,
                 message.body_path,

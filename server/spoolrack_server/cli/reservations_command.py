@@ -12,9 +12,8 @@ from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
-from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, print_list, print_status, record_json
-from .peek_command import print_table
+from .output import columns, print_list, print_status, record_json
+from .peek_command import print_each, print_table
 from .units import COUNT, STREAM, size_text, span_text
 
 
@@ -93,15 +92,7 @@ def show(
         found = islice(client.reservations.read(stream, sequence_number), max or None)
         if not raw and not json:
             return print_table(list(found))
-        output = Output()
-        seen = 0
-        for message in found:
-            seen += 1
-            if json:
-                output.write(message_line(message))
-            else:
-                output.write_body(message.body, is_only=False)
-    return OK if seen else NOTHING
+        return print_each(found, json=json)
 
 
 @command.command()

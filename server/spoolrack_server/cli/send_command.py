@@ -23,12 +23,11 @@ from spoolrack_store.model.stage_requests import MAX_EPOCH
 from .batch_send import LineBatch
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, http_url
-from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
+from .exit_codes import BAD_CONTENT, OK, Failed, outcome_of
 from .line_reader import LARGEST, Lines
 from .line_sender import LineSender
 from .output import announce_stdin, print_results, print_status
 from .progress import Advance, progress_bar
-from .signals import Terminated
 from .units import DELAY, WRITER, FilePath, Moment, Text, plural
 
 STDIN = 0
@@ -130,7 +129,6 @@ def command(
     epoch: int | None,
     no_publish: bool,
     quiet: bool,
-    http_url: str | None,
 ) -> int:
     """Send BODY to QUEUE, and print the message's id.
 
@@ -172,7 +170,7 @@ def command(
     if deduplication_id is not None:
         message = replace(message, deduplication_id=deduplication_id)
     with connection.client() as client, progress_bar(f"Sending to {queue}", None, quiet) as advance:
-        send = _sender(connection, client.queue(queue), message, body, file, link, http_url, advance)
+        send = _sender(connection, client.queue(queue), message, body, file, link, advance)
         try:
             id = send()
         except (QueueNotFound, RootUnusable):
@@ -207,7 +205,6 @@ def _sender(
     body: str | None,
     file: str | None,
     link: str | None,
-    http_url: str | None,
     advance: Advance,
 ) -> Callable[[], str]:
     """Return what sends the message, and returns its id."""
@@ -226,8 +223,9 @@ def _sender(
     if file is not None and file != "-" and os.path.getsize(file) > LARGEST:
         if connection.root is not None:
             return partial(queue.send_file, file, **sent)
-        http = connection.http(http_url)
-        return partial(http.send, queue.name, file, message, advance, wait=connection.timeout)
+        return partial(
+            connection.http().send, queue.name, file, message, advance, wait=connection.timeout
+        )
     return partial(queue.send, _content(body, file), **sent)
 
 
@@ -293,18 +291,7 @@ def _send_lines(
             retry_timeout=connection.timeout,
             advance=advance,
         )
-        code, why = OK, ""
-        try:
-            sender.send(Lines(file))
-        except Terminated:
-            code, why = TERMINATED, "stopped"
-        except KeyboardInterrupt:
-            code, why = INTERRUPTED, "interrupted"
-        except Exception as error:
-            found = code_of(error)
-            if found is None:
-                raise
-            code, why = found, line_of(error)
+        code, why = outcome_of(partial(sender.send, Lines(file)))
     for number, refusal in sorted(sender.refused):
         print_status(f"line {number} is not sent: {refusal}")
     if code is not OK:
