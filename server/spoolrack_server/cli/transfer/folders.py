@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -18,7 +18,7 @@ from spoolrack.vsqs import FileState, stored_messages
 
 from ..exit_codes import USAGE, Failed
 from ..line_reader import LARGEST
-from .sources import ArchivedSchedule, Item
+from .sources import Item, SourceQueue
 
 _NEW: Final = "new"
 _QUEUES: Final = "queues"
@@ -43,14 +43,14 @@ class Folders:
         largest = dict.fromkeys(queues, _DEFAULT_SIZE)
         for item in self._items:
             largest[item.queue] = max(largest[item.queue], item.length)
-        self.queues: Mapping[str, Settings] = {
-            queue: Settings()
-            if size == _DEFAULT_SIZE
-            else Settings(max_message_size=min(size, LARGEST))
+        self.queues = {
+            queue: SourceQueue(
+                settings=Settings()
+                if size == _DEFAULT_SIZE
+                else Settings(max_message_size=min(size, LARGEST))
+            )
             for queue, size in largest.items()
         }
-        self.labels: Mapping[str, Mapping[str, str]] = {}
-        self.schedules: Mapping[str, Sequence[ArchivedSchedule]] = {}
 
     def items(self) -> Iterator[Item]:
         return iter(self._items)

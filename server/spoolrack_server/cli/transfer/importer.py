@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from spoolrack import Client, Outgoing, Settings, SpoolrackError, errors
+from spoolrack import Client, Outgoing, SpoolrackError, errors
 from spoolrack._outgoing import chunks_of, size_of
 from spoolrack.errors import (
     QueueExists,
@@ -28,7 +28,7 @@ from ..exit_codes import line_of
 from ..line_reader import LARGEST
 from ..output import print_status
 from .journal import Journal
-from .sources import ArchivedSchedule, Item, Source, mark_of
+from .sources import ArchivedSchedule, Item, Source, SourceQueue, mark_of
 
 ORIGIN: Final = "imported-from"
 """The attribute that says where a message came from."""
@@ -81,7 +81,7 @@ class Importer:
     def run(self) -> None:
         """Send everything. Raises the error that ends it early; a later run continues."""
         for name in _targets_first(self._source.queues):
-            self._open_queue(name, self._source.queues[name])
+            self._open_queue(name)
         self._resolve_doubt()
         # A call gives ids to messages of one delay after the other. Those that have one go by
         # themselves, so that each keeps its place.
@@ -89,13 +89,15 @@ class Importer:
             for chunk in chunks_of(pairs, lambda pair: size_of(pair[1])):
                 self._send(queue, chunk)
         self._source.check()
-        for queue, schedules in self._source.schedules.items():
-            for schedule in schedules:
-                self._create_schedule(queue, schedule)
+        for name, queue in self._source.queues.items():
+            for schedule in queue.schedules:
+                self._create_schedule(name, schedule)
         if not self._keep and self._source.remove_rest(self._journal.done):
             self._journal.remove()
 
-    def _open_queue(self, name: str, settings: Settings) -> None:
+    def _open_queue(self, name: str) -> None:
+        queue = self._source.queues[name]
+        settings = queue.settings
         try:
             info = self._client.queue(name).info()
         except (QueueNotFound, RootUnusable):
@@ -104,8 +106,7 @@ class Importer:
                 print_status(f"{name} is made without a dead-letter queue: there is no {target}")
                 settings = {**settings, "dead_letter_queue": None, "max_receives": None}
             try:
-                labels = self._source.labels.get(name, {})
-                info = self._client.create_queue(name, labels=labels, **settings).info()
+                info = self._client.create_queue(name, labels=queue.labels, **settings).info()
             except QueueExists:  # Another caller was quicker.
                 info = self._client.queue(name).info()
         else:
@@ -277,7 +278,7 @@ def _delay(item: Item) -> float:
     return min(MAX_DELAY, max(0.0, item.visible_at / 1_000 - time.time()))
 
 
-def _targets_first(queues: Mapping[str, Settings]) -> list[str]:
+def _targets_first(queues: Mapping[str, SourceQueue]) -> list[str]:
     """Return the queues in the order of their creation: a dead-letter queue before those that need
     it."""
     ordered: list[str] = []
@@ -286,6 +287,6 @@ def _targets_first(queues: Mapping[str, Settings]) -> list[str]:
         following = name
         while following in queues and following not in ordered and following not in chain:
             chain.append(following)
-            following = queues[following].get("dead_letter_queue") or ""
+            following = queues[following].settings.get("dead_letter_queue") or ""
         ordered += reversed(chain)
     return ordered
