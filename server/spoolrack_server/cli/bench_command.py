@@ -69,12 +69,9 @@ class Row:
     "--seconds",
     type=Span(0.1, DAY),
     default="60s",
-    show_default=True,
     help="About how long the measurement takes.",
 )
-@option(
-    "--size", type=Size(0, LARGEST), default="1k", show_default=True, help="Size of a message's body."
-)
+@option("--size", type=Size(0, LARGEST), default="1k", help="Size of a message's body.")
 @option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
 @connects_to_queues
 def command(connection: Connection, disk: str | None, seconds: float, size: int, as_json: bool) -> int:

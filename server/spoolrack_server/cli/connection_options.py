@@ -22,7 +22,7 @@ from click.core import ParameterSource
 from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, SpoolrackError, connect
 from spoolrack.errors import InvalidUrl, QueueFull, QueueNotFound
 
-from .command_base import option
+from .command_base import shared_option
 from .exit_codes import NOTHING, TRY_AGAIN, USAGE, Failed
 from .output import print_status
 from .units import FolderPath, Span
@@ -103,10 +103,9 @@ class Connection:
             return client.queue(queue).info()
 
 
-http_url = option(
+http_url = shared_option(
     "--http-url",
     metavar="URL",
-    envvar="SPOOLRACK_HTTP_URL",
     help="The server's HTTP port, http://HOST:PORT, by which a body of more than 64 MiB goes.",
 )
 
@@ -128,73 +127,61 @@ def connects_to_queues(
 ) -> Callable[..., Any]:
     """Add the connection options to a command, whose first argument is a `Connection`."""
 
-    @option(
+    @shared_option(
         "--url",
-        envvar="SPOOLRACK_URL",
         default="127.0.0.1:50051",
-        show_default=True,
         help="The server: HOST:PORT or grpc://HOST:PORT, with TLS grpcs://HOST:PORT. Of shards all, in "
         "order, with commas.",
     )
-    @option(
+    @shared_option(
         "--routing",
         type=click.Choice(["header"]),
-        envvar="SPOOLRACK_ROUTING",
         help="header: the URL is a proxy that routes calls to shards, by the queue in a header.",
     )
-    @option(
+    @shared_option(
         "--token-file",
         metavar="FILE",
         type=_A_FILE,
-        envvar="SPOOLRACK_TOKEN_FILE",
         help="The token, for a server that requires one; or put it into SPOOLRACK_TOKEN.",
     )
-    @option(
+    @shared_option(
         "--ca",
         metavar="FILE",
         type=_A_FILE,
-        envvar="SPOOLRACK_CA",
         help="With grpcs://: the CAs that may have signed the server's certificate.",
     )
-    @option(
+    @shared_option(
         "--certificate",
         metavar="FILE",
         type=_A_FILE,
-        envvar="SPOOLRACK_CERTIFICATE",
         help="With grpcs://: this client's own certificate, for a server that asks for one.",
     )
-    @option(
+    @shared_option(
         "--key",
         metavar="FILE",
         type=_A_FILE,
-        envvar="SPOOLRACK_KEY",
         help="The key of the certificate.",
     )
-    @option(
+    @shared_option(
         "--insecure",
-        envvar="SPOOLRACK_INSECURE",
         is_flag=True,
         help="Send the token to other machines without TLS, too.",
     )
-    @option(
+    @shared_option(
         "--root",
         metavar="DIR",
         type=FolderPath(),
-        envvar="SPOOLRACK_ROOT",
         help="Work on the queues of the folder DIR, without a server, beside other processes.",
     )
-    @option(
+    @shared_option(
         "--group-access",
-        envvar="SPOOLRACK_GROUP_ACCESS",
         is_flag=True,
         help="With --root: make a new root accessible to all processes of its group.",
     )
-    @option(
+    @shared_option(
         "--timeout",
-        envvar="SPOOLRACK_TIMEOUT",
         type=Span(0.001),
         default="30s",
-        show_default=True,
         help="Time for a call, with all its retries.",
     )
     @wraps(command)

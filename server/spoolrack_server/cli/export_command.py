@@ -43,7 +43,6 @@ Write = Callable[[bytes], None]
     metavar="FILE",
     type=FilePath(),
     default="-",
-    show_default=True,
     help="New file; -: standard output.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")

@@ -38,7 +38,6 @@ STATE_ENDING: Final = ".import"
     envvar="SPOOLRACK_IMPORT_FROM",
     type=click.Choice([ARCHIVE, VSQS, MQ]),
     default=ARCHIVE,
-    show_default=True,
     help="Kind of FILE or DIR: an archive of export, the folder of a queue of vsqs, a root of "
     "softlayer/mq.",
 )
@@ -55,14 +54,12 @@ STATE_ENDING: Final = ".import"
     "--mover-delay",
     type=Span(),
     default="10s",
-    show_default=True,
     help="For mq: the time that its mover leaves messages in ROOT/delay.",
 )
 @option(
     "--settle",
     type=Span(),
     default="5s",
-    show_default=True,
     help="After an interruption: time before the second search for messages in doubt.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")

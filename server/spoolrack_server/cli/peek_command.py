@@ -27,7 +27,6 @@ SHOWN = 60
     "-n",
     type=COUNT,
     default=10,
-    show_default=True,
     help="Most messages; 0: all.",
 )
 @option(

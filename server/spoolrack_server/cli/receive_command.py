@@ -44,7 +44,6 @@ LAST_WORDS: Final = 5.0
     "-w",
     type=Span(0, LONGEST_WAIT),
     default="0s",
-    show_default=True,
     help="Longest wait for a message.",
 )
 @option(
@@ -54,7 +53,6 @@ LAST_WORDS: Final = 5.0
     "--order",
     type=click.Choice(["fair", "strict"]),
     default="fair",
-    show_default=True,
     help="With several queues: a message of each in turn, or of the first that has one.",
 )
 @option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")

@@ -73,7 +73,6 @@ def _state(reservation: Reservation, now: datetime) -> str:
     "-n",
     type=COUNT,
     default=10,
-    show_default=True,
     help="Most messages; 0: all.",
 )
 @option("--raw", is_flag=True, help="Print the bodies only, a line each.")

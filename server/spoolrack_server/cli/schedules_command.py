@@ -29,7 +29,6 @@ def command() -> None:
     metavar="ZONE",
     type=Text(),
     default="UTC",
-    show_default=True,
     help="The time zone of CRON, such as Europe/Berlin.",
 )
 @option(

@@ -82,7 +82,6 @@ STDIN = 0
     "--priority",
     type=click.IntRange(0, 9),
     default=0,
-    show_default=True,
     help="Ready messages of a higher priority are received first.",
 )
 @option("--create", is_flag=True, help="Create the queue if it doesn't exist.")
@@ -90,7 +89,6 @@ STDIN = 0
     "--in-flight",
     type=click.IntRange(1, 64),
     default=1,
-    show_default=True,
     help="With --lines: calls at one time, each of up to 1,000 lines. More are faster, and the lines' "
     "order is then kept only roughly.",
 )

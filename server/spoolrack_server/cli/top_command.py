@@ -27,9 +27,7 @@ _NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
 
 @click.command()
 @argument("prefix", default="", type=Text(may_be_empty=True))
-@option(
-    "--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Time between two tables."
-)
+@option("--interval", "-i", type=Span(0.1), default="1s", help="Time between two tables.")
 @option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
 @connects_to_queues
 def command(connection: Connection, prefix: str, interval: float, once: bool) -> int:
