@@ -7,10 +7,10 @@ same with it and without it. Without tracing, it costs two looks at the clock, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 from spoolrack_store.model.clock import stopwatch
@@ -19,6 +19,9 @@ from ..system.logs import make_log
 from ..system.request_ids import HEADER, REQUEST_ID, RequestIds
 from .call_metrics import CallMetrics
 from .error_log import ErrorLog
+
+if TYPE_CHECKING:
+    from aiohttp.web import BaseRequest  # A server without HTTP doesn't load it.
 
 Metadata = Iterable[tuple[str, str | bytes]]
 Asked = Callable[[Any], None]
@@ -37,28 +40,12 @@ class TraceSpan(Protocol):
         """End the span with gRPC's name of a code, or HTTP's number."""
 
 
-class HttpRequest(Protocol):
-    """What is read of a request over HTTP."""
-
-    @property
-    def method(self) -> str: ...
-
-    @property
-    def scheme(self) -> str: ...
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-
 class Traces(Protocol):
     """A maker of spans for calls to this server."""
 
     def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> TraceSpan: ...
 
-    def http(self, request: HttpRequest, route: str, request_id: str) -> TraceSpan: ...
+    def http(self, request: BaseRequest, route: str, request_id: str) -> TraceSpan: ...
 
     def close(self) -> None:
         """Export the remaining spans, for a few seconds at most."""
@@ -166,7 +153,7 @@ class Instrumentation:
 
     async def http(
         self,
-        request: HttpRequest,
+        request: BaseRequest,
         route: str,
         answer: Callable[[], Awaitable[Any]],
         operation: str | None = None,

@@ -19,6 +19,7 @@ from spoolrack_store.model.operations import Queue
 from spoolrack_store.store_metrics import StoreMetrics
 
 from ..app.health import Health
+from ..app.memory import MemoryLimiter
 from ..system.cgroup import machine_memory, memory_limit
 from .call_metrics import CallMetrics
 from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
@@ -60,21 +61,6 @@ class SingleProcess:
         return {}
 
 
-class Credit(Protocol):
-    def credits(self) -> tuple[int, int]:
-        """Return the number of messages that all consumers may hold, and that they hold."""
-
-
-class WatermarkState(Protocol):
-    watermark: int | None
-
-    @property
-    def is_over(self) -> bool: ...
-
-    @property
-    def used(self) -> int: ...
-
-
 class Observer:
     """The observer of one server. Lives in one event loop."""
 
@@ -99,8 +85,8 @@ class Observer:
         self._tally: StoreMetrics | None = None
         self._describe: Callable[[str], Queue] | None = None
         self._counter: FolderCounter | None = None
-        self._credit: Credit | None = None
-        self._memory: WatermarkState | None = None
+        self._credits: Callable[[], tuple[int, int]] | None = None
+        self._memory: MemoryLimiter | None = None
         self._is_over = False
         self._gathering = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "spoolrack-metrics")
@@ -121,14 +107,15 @@ class Observer:
         )
         self._sampling = asyncio.create_task(self._sample_on())
 
-    def observe_flow(self, credit: Credit, memory: WatermarkState | None = None) -> None:
-        """Observe the consumers' credits and the memory's watermark, too."""
-        self._credit = credit
+    def observe_flow(self, credits: Callable[[], tuple[int, int]], memory: MemoryLimiter) -> None:
+        """Observe the memory's watermark, too, and the number of messages that all consumers may hold,
+        and that they hold."""
+        self._credits = credits
         self._memory = memory
 
     async def end(self) -> None:
         """Stop observing, before the store closes."""
-        self._tally = self._credit = self._describe = None
+        self._tally = self._credits = self._describe = None
         self._is_over = True
         if self._sampling is not None:
             self._sampling.cancel()
@@ -297,8 +284,8 @@ class Observer:
             yield "spoolrack_memory_used_bytes", [], self._memory.used
             yield "spoolrack_memory_refuses_sends", [], int(self._memory.is_over)
         yield from self.operations.rows()
-        if self._credit is not None:
-            limit, held = self._credit.credits()
+        if self._credits is not None:
+            limit, held = self._credits()
             yield "spoolrack_credits", [], limit
             yield "spoolrack_credits_in_use", [], held
 

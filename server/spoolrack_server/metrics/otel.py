@@ -17,9 +17,10 @@ from ..app.trace_context import TRACEPARENT, context_in, is_traceparent
 from ..system.addresses import names_loopback
 from ..system.request_ids import HEADER
 from ..wire.contract import SERVED_METHODS
-from .instrumentation import HttpRequest, Metadata
+from .instrumentation import Metadata
 
 if TYPE_CHECKING:
+    from aiohttp.web import BaseRequest
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
@@ -104,7 +105,7 @@ class OtelTraces:
             attributes[MESSAGES] = len(messages)
         return RpcSpan(self._span(full_name, attributes, context_in(metadata), messages or ()))
 
-    def http(self, request: HttpRequest, route: str, request_id: str) -> HttpSpan:
+    def http(self, request: BaseRequest, route: str, request_id: str) -> HttpSpan:
         attributes: dict[str, AttributeValue] = {
             "http.request.method": request.method,
             "url.path": request.path,

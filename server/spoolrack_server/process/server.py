@@ -302,7 +302,7 @@ class Server:
             store, self._clock, self._log, self._workers, self.observer.with_consumers
         )
         self._services = Services(self._app, self._clock, self._memory.responses, self._watch)
-        self.observer.observe_flow(self._services, self._memory)
+        self.observer.observe_flow(self._services.credits, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*limits.grpc_options(), port))
