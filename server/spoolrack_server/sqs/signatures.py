@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -44,7 +45,7 @@ _MUST_BE_SIGNED: Final = ("host", "x-amz-date", "x-amz-target", "x-amz-security-
 _FIELDS: Final = ("Credential", "SignedHeaders", "Signature")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Signature:
     """The signature of a request, and what it says of itself."""
 
@@ -173,56 +174,17 @@ def _signature_of(request: web.Request) -> _Signature:
     headers = request.headers.getall("Authorization", [])
     if len(headers) > 1:
         raise sqs_errors.incomplete_signature("There are two Authorization headers.")
-    if not headers:
-        if "X-Amz-Signature" not in request.query:
-            raise sqs_errors.missing_token(
-                "Request is missing Authentication Token: sign it, with an access key of this server."
-            )
-        query = request.query
-        if query.get("X-Amz-Algorithm") != ALGORITHM:
-            raise _incomplete(f"X-Amz-Algorithm must be {ALGORITHM}")
-        lifetime = query.get("X-Amz-Expires", "")
-        if not re.fullmatch(r"\d{1,6}", lifetime, re.ASCII) or int(lifetime) > LONGEST_PRESIGNED:
-            raise _incomplete(f"X-Amz-Expires must be from 0 to {LONGEST_PRESIGNED}")
-        return _signature(
-            query.get("X-Amz-Credential", ""),
-            query.get("X-Amz-Date", ""),
-            query.get("X-Amz-SignedHeaders", ""),
-            query["X-Amz-Signature"],
-            int(lifetime),
-            request,
-        )
-    scheme, _, rest = headers[0].strip().partition(" ")
-    if scheme != ALGORITHM:
-        raise _incomplete(f"the Authorization header must begin with {ALGORITHM}")
-    fields: dict[str, str] = {}
-    for part in rest.split(","):
-        name, _, value = part.strip().partition("=")
-        fields[name] = value
-    missing = [name for name in _FIELDS if not fields.get(name)]
-    if missing:
-        raise _incomplete(f"the Authorization header lacks {', '.join(missing)}")
-    return _signature(
-        fields["Credential"],
-        request.headers.get("X-Amz-Date", ""),
-        fields["SignedHeaders"],
-        fields["Signature"],
-        None,
-        request,
-    )
-
-
-def _signature(
-    credential: str, time: str, signed: str, signature: str, lifetime: int | None, request: web.Request
-) -> _Signature:
-    found = _CREDENTIAL.fullmatch(credential)
+    lifetime = None if headers else _lifetime_of(request)
+    fields = _fields_of(headers[0]) if headers else _fields_in(request.query)
+    time = (request.headers if headers else request.query).get("X-Amz-Date", "")
+    found = _CREDENTIAL.fullmatch(fields["Credential"])
     if found is None:
         raise _incomplete("the Credential must be KEY/DATE/REGION/sqs/aws4_request")
     if not time:
         raise _incomplete("the X-Amz-Date is missing")
-    if not re.fullmatch(r"[0-9a-f]{64}", signature):
+    if not re.fullmatch(r"[0-9a-f]{64}", fields["Signature"]):
         raise _incomplete("the Signature must be 64 hexadecimal digits")
-    names = tuple(signed.lower().split(";"))
+    names = tuple(fields["SignedHeaders"].lower().split(";"))
     for name in _MUST_BE_SIGNED:
         if (name in request.headers or name == "host") and name not in names:
             raise _incomplete(f"the header {name} must be among the SignedHeaders")
@@ -230,16 +192,43 @@ def _signature(
         if name not in request.headers:
             raise _incomplete(f"the header {name[:60]!r} is among the SignedHeaders, and isn't there")
     return _Signature(
-        found["key"],
-        found["date"],
-        found["region"],
-        found["service"],
-        found["end"],
-        time,
-        names,
-        signature,
-        lifetime,
+        **found.groupdict(),
+        time=time,
+        signed=names,
+        signature=fields["Signature"],
+        lifetime=lifetime,
     )
+
+
+def _lifetime_of(request: web.Request) -> int:
+    """Return the seconds for which a presigned URL is valid; raise the error of an unsigned request."""
+    query = request.query
+    if "X-Amz-Signature" not in query:
+        raise sqs_errors.missing_token(
+            "Request is missing Authentication Token: sign it, with an access key of this server."
+        )
+    if query.get("X-Amz-Algorithm") != ALGORITHM:
+        raise _incomplete(f"X-Amz-Algorithm must be {ALGORITHM}")
+    lifetime = query.get("X-Amz-Expires", "")
+    if not re.fullmatch(r"\d{1,6}", lifetime, re.ASCII) or int(lifetime) > LONGEST_PRESIGNED:
+        raise _incomplete(f"X-Amz-Expires must be from 0 to {LONGEST_PRESIGNED}")
+    return int(lifetime)
+
+
+def _fields_in(query: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: query.get(f"X-Amz-{name}", "") for name in _FIELDS}
+
+
+def _fields_of(authorization: str) -> Mapping[str, str]:
+    scheme, _, rest = authorization.strip().partition(" ")
+    if scheme != ALGORITHM:
+        raise _incomplete(f"the Authorization header must begin with {ALGORITHM}")
+    parts = (part.strip().partition("=") for part in rest.split(","))
+    fields = {name: value for name, _, value in parts}
+    missing = [name for name in _FIELDS if not fields.get(name)]
+    if missing:
+        raise _incomplete(f"the Authorization header lacks {', '.join(missing)}")
+    return fields
 
 
 def _incomplete(why: str) -> SqsError:

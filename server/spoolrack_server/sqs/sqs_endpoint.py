@@ -328,13 +328,8 @@ def _operation_in_head(request: web.Request) -> str:
 
 
 def _verified(request: web.Request, claim: Claim, body: bytes) -> _SqsRequest:
-    """Return what a request asks for, once its signature is verified. Any thread."""
+    """Return what a request asks for, in either protocol, once its signature is verified. Any thread."""
     claim.verify(request, body)
-    return _parsed(request, claim, body)
-
-
-def _parsed(request: web.Request, claim: Claim, body: bytes) -> _SqsRequest:
-    """Return what a request asks for, in either protocol."""
     target = request.headers.get(json_protocol.TARGET)
     if target is not None:
         operation = json_protocol.operation_in(target)
