@@ -328,7 +328,8 @@ def _operation_in_head(request: web.Request) -> str:
 
 
 def _verified(request: web.Request, claim: Claim, body: bytes) -> _SqsRequest:
-    """Return what a request asks for, in either protocol, once its signature is verified. Any thread."""
+    """Return what a request asks for, in either protocol, once its signature is verified. In any
+    thread."""
     claim.verify(request, body)
     target = request.headers.get(json_protocol.TARGET)
     if target is not None:
