@@ -84,19 +84,19 @@ def command(
     """
     if kind == MQ and queue is not None:
         raise click.UsageError("mq has queues of its own: leave --queue out.")
-    with _opened(kind, source, queue, mover_delay) as found:
-        default = found.name.partition(":")[2] if source == "-" else os.path.abspath(source)
+    with _opened(kind, source, queue, mover_delay) as origin:
+        default = origin.name.partition(":")[2] if source == "-" else os.path.abspath(source)
         with (
-            Journal(state or default + STATE_ENDING, found.name, numbered=kind == ARCHIVE) as journal,
+            Journal(state or default + STATE_ENDING, origin.name, numbered=kind == ARCHIVE) as journal,
             connection.patient_client() as client,
             # It must be known what became of a send before it is made again.
             connection.patient_client(RetryPolicy(attempts=1)) as sender,
-            progress_bar("Importing", found.length, quiet) as advance,
+            progress_bar("Importing", origin.length, quiet) as advance,
         ):
             importer = Importer(
                 client=client,
                 sender=sender,
-                source=found,
+                source=origin,
                 journal=journal,
                 keep=keep or kind == ARCHIVE,
                 retry_timeout=connection.timeout,
@@ -121,10 +121,10 @@ def command(
 def _print_report(importer: Importer, quiet: bool) -> None:
     for key, reason in importer.refused:
         print_status(f"message {key} is not imported: {reason}")
-    if importer.taken:
+    if importer.taken_count:
         print_status(
-            f"other programs have taken {plural(importer.taken, 'message')} of the source meanwhile, "
-            "which may be worked on twice"
+            f"other programs have taken {plural(importer.taken_count, 'message')} of the source "
+            "meanwhile, which may be worked on twice"
         )
     if quiet:
         return
@@ -150,7 +150,7 @@ def _opened(kind: str, name: str, queue: str | None, mover_delay: float) -> Iter
             yield _archive(file, name, queue)
 
 
-def _archive(file: BinaryIO, shown: str, queue: str | None) -> ExportArchive:
+def _archive(file: BinaryIO, name: str, queue: str | None) -> ExportArchive:
     facts = os.fstat(file.fileno())
     length = facts.st_size if stat.S_ISREG(facts.st_mode) else None
-    return ExportArchive(file, shown, length=length, queue=queue)
+    return ExportArchive(file, name, length=length, queue=queue)

@@ -48,7 +48,7 @@ class LineSender:
         self._noting = threading.Lock()
         self.acknowledged = 0
         """Messages that are on stable media."""
-        self.done = Ranges()
+        self.done_lines = Ranges()
         """The lines that are acknowledged, and those that are among the refused."""
         self.refused: Refusals = []
         """Lines that can never be sent, with the reason."""
@@ -96,16 +96,16 @@ class LineSender:
     def _send(self, first: int, lines: list[bytes]) -> int:
         """Send lines, of which the `first` has that number; answers how many can never be sent."""
         refused = 0
-        left = [(first + at, line) for at, line in enumerate(lines)]
+        unsent = [(first + at, line) for at, line in enumerate(lines)]
         end = time.monotonic() + self._retry_timeout
         while True:
-            messages = [replace(self._like, body=line) for _, line in left]
+            messages = [replace(self._like, body=line) for _, line in unsent]
             later: list[tuple[int, bytes]] = []
             pause = _PAUSE
             error: SpoolrackError | None = None
             stored: list[int] = []
             never: Refusals = []
-            for numbered, result in zip(left, self._queue.send_many(messages), strict=True):
+            for numbered, result in zip(unsent, self._queue.send_many(messages), strict=True):
                 if result.error is None:
                     stored.append(numbered[0])
                 elif not result.error.retryable:
@@ -120,16 +120,16 @@ class LineSender:
             if error is None:
                 return refused
             now = time.monotonic()
-            if len(later) < len(left):
+            if len(later) < len(unsent):
                 end = now + self._retry_timeout
             if now + pause > end:
                 raise error
             time.sleep(pause)
-            left = later
+            unsent = later
 
-    def _note(self, stored: Sequence[int], refused: Refusals) -> None:
+    def _note(self, stored: Sequence[int], refusals: Refusals) -> None:
         """Take down at once what has become of some lines of a call, whatever becomes of the others."""
         with self._noting:
             self.acknowledged += len(stored)
-            self.refused += refused
-            self.done.add(sorted([*stored, *(number for number, _ in refused)]))
+            self.refused += refusals
+            self.done_lines.add(sorted([*stored, *(number for number, _ in refusals)]))

@@ -77,7 +77,7 @@ def command(
     is_table = not raw and not json
     with connection.client() as client:
         looked_at = client.queue(queue)
-        found = (
+        messages = (
             (looked_at.get(id) for id in ids)
             if ids
             else looked_at.peek(
@@ -91,8 +91,8 @@ def command(
             )
         )
         if is_table:
-            return print_table(list(found))
-        return print_each(found, json=json, queue=queue, is_only=len(ids) == 1)
+            return print_table(list(messages))
+        return print_each(messages, json=json, queue=queue, is_only=len(ids) == 1)
 
 
 def print_each(

@@ -138,7 +138,7 @@ def value_text(setting: Setting, value: Any) -> str:
     return str(value)
 
 
-def table_of(found: Sequence[QueueInfo]) -> list[str]:
+def table_of(queues: Sequence[QueueInfo]) -> list[str]:
     rows = [
         (
             info.name,
@@ -149,7 +149,7 @@ def table_of(found: Sequence[QueueInfo]) -> list[str]:
             oldest_text(info),
             _mark(info),
         )
-        for info in found
+        for info in queues
     ]
     headers = ("QUEUE", "READY", "LEASED", "DELAYED", "BYTES", "OLDEST", "")
     return columns(headers, rows, right=frozenset({1, 2, 3, 4, 5}))
@@ -182,7 +182,7 @@ def show(connection: Connection, name: str, json: bool) -> None:
         print_results(*queue_json(info, indent=2).splitlines())
         return
     counts = info.counts
-    shown = {
+    rows = {
         "ready": f"{counts.ready_count:,}",
         "leased": f"{counts.leased_count:,}",
         "delayed": f"{counts.delayed_count:,}",
@@ -197,7 +197,7 @@ def show(connection: Connection, name: str, json: bool) -> None:
         },
     }
     print_results(info.name)
-    for title, value in shown.items():
+    for title, value in rows.items():
         print_results(f"  {title:<22}{value}".rstrip())
     for label, text in sorted(info.labels.items()):
         print_results(f"  {'label':<22}{label}={text}")

@@ -39,10 +39,10 @@ class Ranges:
 
     def missing(self) -> list[tuple[int, int | None]]:
         """Return the ranges from 1 on that are not in it, in order; the last one has no end."""
-        found: list[tuple[int, int | None]] = []
+        gaps: list[tuple[int, int | None]] = []
         next = 1
         for first, last in zip(self._firsts, self._lasts, strict=True):
             if next < first:
-                found.append((next, first - 1))
+                gaps.append((next, first - 1))
             next = last + 1
-        return [*found, (next, None)]
+        return [*gaps, (next, None)]

@@ -285,7 +285,7 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, follow: bool, *,
     Else it is delayed: a leased one would take the place of others of its stream.
     """
     received = failed = 0
-    held: list[Message] = []
+    failures: list[Message] = []
     """Those that the command has failed on, or was stopped on. They stay leased to the end, so that
     the others have their turn."""
     put_off: dict[str, tuple[float, Message]] = {}
@@ -293,26 +293,26 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, follow: bool, *,
     try:
         for message in _singly(batches):
             received += 1
-            held.append(message)
+            failures.append(message)
             if runner.run(message):
                 _finish(message, message.delete, "is done, and is not deleted")
-                held.pop()
+                failures.pop()
                 continue
             failed += 1
             if follow:
                 pause = min(60.0, 2.0 ** min(max(0, message.receive_count - 1), 6))
                 if not holds:
                     _finish(message, lambda: message.release(delay=pause), "can't be put off")  # noqa: B023
-                    held.pop()
+                    failures.pop()
                     continue
                 now = monotonic()
                 put_off = {id: late for id, late in put_off.items() if late[0] > now}
                 put_off[message.id] = now + pause, message
                 _finish(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
-                held.pop()
+                failures.pop()
     finally:
         with signals.deferred():
-            _give_back([*held, *(message for _, message in put_off.values())])
+            _give_back([*failures, *(message for _, message in put_off.values())])
     if failed:
         print_status(f"the command failed on {plural(failed, 'message')} of {received:,}")
     return OK if received and not failed else NOTHING

@@ -108,7 +108,7 @@ class _Replay:
         self._target = target
         self._problem = problem
         self._count = 0
-        self._begun: Millis | None = None
+        self._step_start: Millis | None = None
         """When the first message of the last step was sent at first."""
 
     def send(self, messages: Iterable[ArchivedMessage]) -> int:
@@ -117,9 +117,9 @@ class _Replay:
             for is_large, run in groupby(filter(self._can_be_sent, messages), _is_large):
                 (self._send_files if is_large else self._send_batch)(run)
         except BaseException:
-            if self._count and self._begun is not None:
+            if self._count and self._step_start is not None:
                 sent = f"{plural(self._count, 'message')} sent to {self._target}"
-                since = datetime.fromtimestamp(self._begun / 1_000, UTC)
+                since = datetime.fromtimestamp(self._step_start / 1_000, UTC)
                 print_status(f"{sent}; go on with --since {since.isoformat(timespec='milliseconds')}")
             raise
         return self._count
@@ -134,7 +134,7 @@ class _Replay:
         count = 0
         with self._client.batch() as batch:
             for message in messages:
-                self._begun = message.sent_at if not count else self._begun
+                self._step_start = message.sent_at if not count else self._step_start
                 batch.send_to(
                     self._target,
                     message.body,
@@ -147,7 +147,7 @@ class _Replay:
 
     def _send_files(self, messages: Iterable[ArchivedMessage]) -> None:
         for message in messages:
-            self._begun = message.sent_at
+            self._step_start = message.sent_at
             self._send_file(message)
             self._count += 1
 

@@ -40,7 +40,7 @@ def list_(connection: Connection, queue: str | None, stream: str | None, json: b
         )
 
 
-def _table(found: Sequence[Reservation]) -> list[str]:
+def _table(reservations: Sequence[Reservation]) -> list[str]:
     now = datetime.now(UTC)
     rows = [
         (
@@ -52,7 +52,7 @@ def _table(found: Sequence[Reservation]) -> list[str]:
             f"{each.read_count:,}",
             _state(each, now),
         )
-        for each in found
+        for each in reservations
     ]
     headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
     return columns(headers, rows, right=frozenset({1, 3, 4, 5}))

@@ -303,7 +303,7 @@ def _send_lines(
 def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
     """Return how to continue, without a repeated or a missing line."""
     sent = f"{plural(sender.acknowledged, 'message')} acknowledged"
-    missing = sender.done.missing()
+    missing = sender.done_lines.missing()
     ((first, _), *others) = missing
     if others:
         sent += f"; lines {_ranges_text(missing)} are not"

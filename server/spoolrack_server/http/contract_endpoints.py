@@ -59,11 +59,11 @@ class ContractEndpoints:
         return endpoint
 
     async def _answer(
-        self, caller: Caller, name: str, asked: Contract, *, status: int = 200
+        self, caller: Caller, name: str, contract_request: Contract, *, status: int = 200
     ) -> web.Response:
         call = self._calls.find(name)
         assert call is not None
-        content = _shown(caller, await call(caller, asked))
+        content = _shown(caller, await call(caller, contract_request))
         return answer(content, status=status) if content else web.Response(status=204)
 
     # Schedules.
@@ -101,16 +101,16 @@ class ContractEndpoints:
     # Reservations.
 
     async def reserve(self, request: web.Request) -> web.StreamResponse:
-        asked = await self._context.asked(request, reservation_rpc.ReserveRequest)
+        call = await self._context.asked(request, reservation_rpc.ReserveRequest)
         made = await self._app.reservations.reserve(
             request[CALLER],
-            asked.queue,
-            stream=asked.stream,
-            sequence_number=asked.sequence_number,
-            max_messages=asked.max_messages,
-            max_bytes=asked.max_bytes,
-            visibility_timeout=convert.optional_span(asked, "visibility_timeout", None),
-            wait=convert.millis(asked.wait, "wait", most=convert.MAX_WAIT),
+            call.queue,
+            stream=call.stream,
+            sequence_number=call.sequence_number,
+            max_messages=call.max_messages,
+            max_bytes=call.max_bytes,
+            visibility_timeout=convert.optional_span(call, "visibility_timeout", None),
+            wait=convert.millis(call.wait, "wait", most=convert.MAX_WAIT),
         )
         if made is None:
             return web.Response(status=204)
@@ -125,17 +125,17 @@ class ContractEndpoints:
 
     async def read_reservation(self, request: web.Request) -> web.StreamResponse:
         """Return a page of the messages, and the index of the next."""
-        asked = await self._context.asked(
+        call = await self._context.asked(
             request, reservation_rpc.ReadReservationRequest, without=("by_column",)
         )
         pages = self._app.reservations.read(
             request[CALLER],
-            asked.stream,
-            asked.sequence_number,
-            queue=asked.queue,
-            begin=asked.begin_index,
-            end=asked.end_index,
-            mark_read=asked.mark_read,
+            call.stream,
+            call.sequence_number,
+            queue=call.queue,
+            begin=call.begin_index,
+            end=call.end_index,
+            mark_read=call.mark_read,
         )
         page = await anext(pages, None)
         if page is None:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from aiohttp.web import BaseRequest  # A server without HTTP doesn't load it.
 
 Metadata = Iterable[tuple[str, str | bytes]]
-Asked = Callable[[Any], None]
+OnRequest = Callable[[Any], None]
 """Called with the request of a call, once it is read; None: it has many requests."""
-Method = Callable[[Asked, Any], Awaitable[Any]]
+Method = Callable[[OnRequest, Any], Awaitable[Any]]
 
 CANCELLED: Final = "CANCELLED"
 OK: Final = "OK"
@@ -106,7 +106,7 @@ class Instrumentation:
             context.set_trailing_metadata(((HEADER, id),))
             span: TraceSpan | None = None
 
-            def asked(request: Any) -> None:
+            def note_request(request: Any) -> None:
                 nonlocal began, span
                 began = stopwatch()
                 if self._traces is not None:
@@ -116,7 +116,7 @@ class Instrumentation:
             opened: AbstractContextManager[None] = operations.stream(name) if streams else nullcontext()
             try:
                 with opened:
-                    return await method(asked, context)
+                    return await method(note_request, context)
             except asyncio.CancelledError:
                 code = CANCELLED
                 raise
@@ -145,9 +145,9 @@ class Instrumentation:
 
     # HTTP.
 
-    def name(self, given: str | None) -> str:
+    def name(self, given_id: str | None) -> str:
         """Set the name of the request that begins in this task."""
-        id = self._ids.choose(given)
+        id = self._ids.choose(given_id)
         REQUEST_ID.set(id)
         return id
 

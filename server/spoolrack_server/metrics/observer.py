@@ -226,7 +226,7 @@ class Observer:
 
         A disk that doesn't answer for a second is left out, because probes wait for this.
         """
-        found: list[str] = []
+        resources: list[str] = []
         if self._tally is not None:
             try:
                 async with asyncio.timeout(PROBE_TIMEOUT):
@@ -234,10 +234,10 @@ class Observer:
             except TimeoutError:
                 space = None
             if space is not None and self._tally.refuses_sends(space):
-                found.append("disk")
+                resources.append("disk")
         if self._memory is not None and self._memory.is_over:
-            found.append("memory")
-        return found
+            resources.append("memory")
+        return resources
 
     # Scrapes.
 
@@ -265,9 +265,9 @@ class Observer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, look)
 
     def _written(
-        self, own: list[Row], processes: dict[int, list[Row]], accept: str
+        self, own_rows: list[Row], processes: dict[int, list[Row]], accept: str
     ) -> tuple[bytes, str]:
-        processes[self._processes.number] = [*own, *self._of_store()]
+        processes[self._processes.number] = [*own_rows, *self._of_store()]
         root: list[Row] = []
         if self._tally is not None:
             quarantined = None if self._counter is None else self._counter.quarantined

@@ -146,9 +146,9 @@ class OtelTraces:
 
 def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
     """Return the trace contexts of messages of the wire, each once."""
-    seen: set[str] = set()
+    parents: set[str] = set()
     for message in messages:
-        if len(seen) >= MAX_LINKS:
+        if len(parents) >= MAX_LINKS:
             return
         attributes = message.attributes
         # To look into a map with [] would put it there.
@@ -158,8 +158,8 @@ def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
             name: value.string_value for name, value in attributes.items() if name.startswith("trace")
         }
         parent = carrier[TRACEPARENT]
-        if parent not in seen and is_traceparent(parent):
-            seen.add(parent)
+        if parent not in parents and is_traceparent(parent):
+            parents.add(parent)
             yield carrier
 
 

@@ -214,15 +214,15 @@ class Server:
 
     def _limits_within(self) -> Limits:
         """Return the limits of the settings, as far as the system allows them."""
-        wanted = self._settings.connections
+        limit = self._settings.connections
         connections = connections_within(
-            wanted, has_http=self.http_port is not None, has_sqs=self.sqs_port is not None
+            limit, has_http=self.http_port is not None, has_sqs=self.sqs_port is not None
         )
-        if connections < wanted:
+        if connections < limit:
             self._log.warning(
                 "the limit of open files allows fewer connections at each port",
                 connections=connections,
-                wanted=wanted,
+                wanted=limit,
             )
         return Limits(connections=connections)
 

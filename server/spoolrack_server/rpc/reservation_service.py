@@ -33,7 +33,7 @@ class ReservationService:
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
-        made = await self._reservations.reserve(
+        reservation = await self._reservations.reserve(
             current_caller(),
             request.queue,
             stream=request.stream,
@@ -43,12 +43,12 @@ class ReservationService:
             visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
             wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
         )
-        found = None if made is None else convert.reservation(made, self._root_id)
+        found = None if reservation is None else convert.reservation(reservation, self._root_id)
         response = rpc.ReserveResponse(reservation=found)
         try:
             await write(context, response.SerializeToString())
         except CallIsOver:
-            self._reservations.undo(made)
+            self._reservations.undo(reservation)
             raise
 
     async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:

@@ -84,5 +84,5 @@ class Parameters:
         return [Parameters(each) for each in value]
 
 
-def _wrong_type(name: str, wanted: str) -> sqs_errors.SqsError:
-    return sqs_errors.unreadable(f"The parameter {name} must be {wanted}.")
+def _wrong_type(name: str, type_name: str) -> sqs_errors.SqsError:
+    return sqs_errors.unreadable(f"The parameter {name} must be {type_name}.")

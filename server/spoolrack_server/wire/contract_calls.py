@@ -48,11 +48,11 @@ class ContractCalls:
     async def CreateQueue(
         self, caller: Caller, request: queues.CreateQueueRequest
     ) -> queues.CreateQueueResponse:
-        wanted = request.queue
-        made = await self._app.queues.create(
-            caller, wanted.name, convert.settings(wanted.settings), dict(wanted.labels)
+        queue = request.queue
+        created = await self._app.queues.create(
+            caller, queue.name, convert.settings(queue.settings), dict(queue.labels)
         )
-        return queues.CreateQueueResponse(queue=convert.queue(made, self._clock.wall()))
+        return queues.CreateQueueResponse(queue=convert.queue(created, self._clock.wall()))
 
     async def GetQueue(
         self, caller: Caller, request: queues.GetQueueRequest
@@ -288,18 +288,18 @@ class ContractCalls:
     async def CreateSchedule(
         self, caller: Caller, request: schedules.CreateScheduleRequest
     ) -> schedules.CreateScheduleResponse:
-        wanted = request.schedule
-        made = await self._app.schedules.create(
+        schedule = request.schedule
+        queued = await self._app.schedules.create(
             caller,
-            wanted.queue,
-            wanted.name,
-            cron_text=wanted.cron,
-            time_zone=wanted.time_zone,
-            body=wanted.body,
-            attributes=convert.attributes(wanted.attributes),
-            group=wanted.group,
+            schedule.queue,
+            schedule.name,
+            cron_text=schedule.cron,
+            time_zone=schedule.time_zone,
+            body=schedule.body,
+            attributes=convert.attributes(schedule.attributes),
+            group=schedule.group,
         )
-        return schedules.CreateScheduleResponse(schedule=convert.schedule(made))
+        return schedules.CreateScheduleResponse(schedule=convert.schedule(queued))
 
     async def GetSchedule(
         self, caller: Caller, request: schedules.GetScheduleRequest
@@ -310,9 +310,9 @@ class ContractCalls:
     async def UpdateSchedule(
         self, caller: Caller, request: schedules.UpdateScheduleRequest
     ) -> schedules.UpdateScheduleResponse:
-        wanted = request.schedule
-        changes = convert.schedule_changes(wanted, request.update_mask)
-        updated = await self._app.schedules.update(caller, wanted.queue, wanted.name, changes)
+        schedule = request.schedule
+        changes = convert.schedule_changes(schedule, request.update_mask)
+        updated = await self._app.schedules.update(caller, schedule.queue, schedule.name, changes)
         return schedules.UpdateScheduleResponse(schedule=convert.schedule(updated))
 
     async def ListSchedules(

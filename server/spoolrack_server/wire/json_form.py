@@ -70,22 +70,22 @@ def _rounded_up(seconds: Decimal) -> Millis:
 
 
 def _object(message: Message, without: Collection[str], *, is_part: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for name, is_optional, render in _fields(message.DESCRIPTOR):
         if name in without:
             continue
         if is_optional and not message.HasField(name):
             if is_part:
-                found[name] = None
+                content[name] = None
             continue
         value = getattr(message, name)
         if name == "attributes":
-            found |= _attributes(value)
+            content |= _attributes(value)
         elif name == "body":
-            found |= _body(value)
+            content |= _body(value)
         else:
-            found[name] = value if render is None else render(value)
-    return found
+            content[name] = value if render is None else render(value)
+    return content
 
 
 @cache
@@ -146,7 +146,7 @@ def parsed(
     """Return the request that JSON or a query states, `without` some of its fields; raise
     `InvalidRequest`, which names the field."""
     readers = {name: each for name, each in _readers(kind.DESCRIPTOR).items() if name not in without}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in content.items():
         if name not in readers:
             rule = f"must be one of {', '.join(sorted(readers))}"
@@ -157,32 +157,32 @@ def parsed(
             kind(**{field: meant})  # Protobuf knows the bounds of its numbers.
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InvalidRequest(what=name, value=str(value), rule=rule) from error
-        before = found.get(field)
+        before = fields.get(field)
         if before is None:
-            found[field] = meant
+            fields[field] = meant
         elif isinstance(before, dict) and before.keys().isdisjoint(meant):
-            found[field] = before | meant
+            fields[field] = before | meant
         else:
             raise InvalidRequest(what=name, value="twice", rule=f"goes without its like in {field}")
-    return kind(**found)
+    return kind(**fields)
 
 
 @cache
 def _readers(kind: Any) -> Mapping[str, tuple[str, Callable[[Any], Any], str]]:
     """Return by its name in JSON each field that a request sets, how its value is read, and the rule
     for that."""
-    found: dict[str, tuple[str, Callable[[Any], Any], str]] = {}
+    readers: dict[str, tuple[str, Callable[[Any], Any], str]] = {}
     for field in kind.fields:
         behavior = field.GetOptions().Extensions[field_behavior_pb2.field_behavior]
         if field_behavior_pb2.OUTPUT_ONLY in behavior:
             continue
-        found[field.name] = (field.name, *_reader(field))
+        readers[field.name] = (field.name, *_reader(field))
         if field.name == "body":
-            found["binary_body"] = "body", _bytes, "must be base64"
+            readers["binary_body"] = "body", _bytes, "must be base64"
         elif field.name == "attributes":
             rule = "must be an object of texts in base64"
-            found["binary_attributes"] = "attributes", _binary_attributes, rule
-    return found
+            readers["binary_attributes"] = "attributes", _binary_attributes, rule
+    return readers
 
 
 def _reader(field: Any) -> tuple[Callable[[Any], Any], str]:

@@ -36,8 +36,8 @@ class Columns:
 
 def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     """Return the store's columns of the valid messages, and the errors of the others."""
-    made = Columns([], {}, {}, {}, {}, {}, {}, {})
-    bodies = made.bodies
+    by_column = Columns([], {}, {}, {}, {}, {}, {}, {})
+    bodies = by_column.bodies
     for position, message in enumerate(messages):
         body = message.body
         # Protobuf serializes a message to know its size, with a million attributes too.
@@ -60,23 +60,23 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
                 else None
             )
         except StoreError as error:
-            made.refused[position] = error
+            by_column.refused[position] = error
             continue
         place = len(bodies)
         if attributes:
-            made.attributes[place] = attributes
+            by_column.attributes[place] = attributes
         if id:
-            made.deduplication_ids[place] = id
+            by_column.deduplication_ids[place] = id
         if delay is not None:
-            made.delays[place] = delay
+            by_column.delays[place] = delay
         if moment is not None:
-            made.deliver_at[place] = moment
+            by_column.deliver_at[place] = moment
         if message.group:
-            made.groups[place] = message.group
+            by_column.groups[place] = message.group
         if message.priority:
-            made.priorities[place] = message.priority
+            by_column.priorities[place] = message.priority
         bodies.append(body)
-    return made
+    return by_column
 
 
 @lru_cache(maxsize=1_024)
@@ -90,13 +90,13 @@ def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMess
     if not trace:
         return
     for message in messages:
-        held = message.attributes
-        if len(held) >= MAX_ATTRIBUTES:
+        attributes = message.attributes
+        if len(attributes) >= MAX_ATTRIBUTES:
             continue
-        size = sum(len(name) + each.ByteSize() for name, each in held.items())
-        if TRACEPARENT not in held and size + ROOM <= MAX_ATTRIBUTES_SIZE:
+        size = sum(len(name) + each.ByteSize() for name, each in attributes.items())
+        if TRACEPARENT not in attributes and size + ROOM <= MAX_ATTRIBUTES_SIZE:
             for name, value in trace.items():
-                held[name].string_value = value
+                attributes[name].string_value = value
 
 
 def send_of(
@@ -104,19 +104,19 @@ def send_of(
 ) -> tuple[Send, Mapping[int, StoreError]]:
     """Return the send of the valid messages, and the errors of the others by position."""
     convert.check_count(len(messages), "messages")
-    made = columns(messages)
+    messages_by_column = columns(messages)
     # Also with none that is valid: the store knows whether there is such a queue.
     send = Send(
         queue=queue,
-        bodies=made.bodies,
-        attributes=made.attributes,
-        deduplication_ids=made.deduplication_ids,
-        delays=made.delays,
-        groups=made.groups,
-        priorities=made.priorities,
-        deliver_at=made.deliver_at,
+        bodies=messages_by_column.bodies,
+        attributes=messages_by_column.attributes,
+        deduplication_ids=messages_by_column.deduplication_ids,
+        delays=messages_by_column.delays,
+        groups=messages_by_column.groups,
+        priorities=messages_by_column.priorities,
+        deliver_at=messages_by_column.deliver_at,
     )
-    return send, made.refused
+    return send, messages_by_column.refused
 
 
 # Chunks of stages, which are stored whole or not at all: one invalid message fails the request.
@@ -142,40 +142,40 @@ def _with_columns(stage: Stage, request: StageRequest) -> Stage:
             value=f"{len(request.messages)} messages",
             rule="must be empty with columns",
         )
-    given = request.columns
-    convert.check_count(len(given.body_sizes), "columns")
+    by_column = request.columns
+    convert.check_count(len(by_column.body_sizes), "columns")
     return replace(
         stage,
-        bodies=convert.bodies(given),
+        bodies=convert.bodies(by_column),
         attributes={
-            place: convert.attributes(found.by_name) for place, found in given.attributes.items()
+            place: convert.attributes(found.by_name) for place, found in by_column.attributes.items()
         },
-        groups=dict(given.groups),
+        groups=dict(by_column.groups),
     )
 
 
 def _with_messages(stage: Stage, request: StageRequest) -> Stage:
     convert.check_count(len(request.messages), "messages")
-    made = columns(request.messages)
-    for position, error in made.refused.items():
+    by_column = columns(request.messages)
+    for position, error in by_column.refused.items():
         raise _refused(position, error) from error
-    delays = [made.delays.get(place) for place in range(len(made.bodies))]
+    delays = [by_column.delays.get(place) for place in range(len(by_column.bodies))]
     for position, delay in enumerate(delays):
         if delay != delays[0]:
             raise _refused(position, "its delay is not that of the first message of its chunk")
-    priority = made.priorities.get(0, 0)
-    for position in range(len(made.bodies)):
-        if made.priorities.get(position, 0) != priority:
+    priority = by_column.priorities.get(0, 0)
+    for position in range(len(by_column.bodies)):
+        if by_column.priorities.get(position, 0) != priority:
             raise _refused(position, "its priority is not that of the first message of its chunk")
-    for position in made.deliver_at:
+    for position in by_column.deliver_at:
         raise _refused(position, "it has a deliver_time, and in a stage messages have delays only")
-    for position in made.deduplication_ids:
+    for position in by_column.deduplication_ids:
         raise _refused(position, "it has a deduplication id, and in a stage none can have one")
     return replace(
         stage,
-        bodies=made.bodies,
-        attributes=made.attributes,
-        groups=made.groups,
+        bodies=by_column.bodies,
+        attributes=by_column.attributes,
+        groups=by_column.groups,
         delay=delays[0],
         priority=priority,
     )

@@ -144,11 +144,11 @@ def _text64(content: bytes) -> str:
 class ExportArchive:
     """An archive as a source: read once, from its beginning to its end."""
 
-    def __init__(self, file: BinaryIO, shown: str, *, length: int | None, queue: str | None) -> None:
-        """Read as far as the first message. `shown` names the file in errors, and `queue` is another
+    def __init__(self, file: BinaryIO, label: str, *, length: int | None, queue: str | None) -> None:
+        """Read as far as the first message. `label` names the file in errors, and `queue` is another
         name for its queue, if there is but one. Raises `Failed` if it is no archive."""
         self._file = file
-        self._shown = shown
+        self._label = label
         self.length = length
         self._lines = 0
         self._line_length = 0
@@ -192,7 +192,7 @@ class ExportArchive:
     def remove(self, items: Sequence[Item]) -> int:
         return 0
 
-    def remove_rest(self, done: Collection[str]) -> bool:
+    def remove_rest(self, done_keys: Collection[str]) -> bool:
         return False
 
     def _rename(self, queue: str | None) -> dict[str, str]:
@@ -254,7 +254,7 @@ class ExportArchive:
 
     def _broken(self, what: str) -> Failed:
         after = f", after {plural(self._read, 'whole message')}" if self._read else ""
-        return Failed(f"{self._shown} {what}{after}", BAD_CONTENT)
+        return Failed(f"{self._label} {what}{after}", BAD_CONTENT)
 
     def _mismatch(self) -> Failed:
         return self._broken(f"line {self._lines} is not what an archive says")

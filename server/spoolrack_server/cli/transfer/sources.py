@@ -80,7 +80,7 @@ class Source(Protocol):
         """Remove imported messages; return how many of them had another state, because other programs
         use the source."""
 
-    def remove_rest(self, done: Collection[str]) -> bool:
+    def remove_rest(self, done_keys: Collection[str]) -> bool:
         """Remove the rest of messages with these keys, and make all removals durable. Return whether
         the source can do so."""
 
