@@ -21,7 +21,7 @@ from spoolrack.errors import QueueFull, Unreachable
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.connection_options import _FEW
 from spoolrack_server.cli.line_reader import LARGEST, Lines
-from spoolrack_server.cli.ranges import Ranges
+from spoolrack_server.cli.line_sender import Ranges
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support.waiting import until

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from spoolrack_store.model.clock import stopwatch
@@ -23,6 +23,8 @@ from .error_log import ErrorLog
 if TYPE_CHECKING:
     from aiohttp.web import BaseRequest  # A server without HTTP doesn't load it.
 
+    from .otel import OtelTraces, RpcSpan
+
 Metadata = Iterable[tuple[str, str | bytes]]
 OnRequest = Callable[[Any], None]
 """Called with the request of a call, once it is read; None: it has many requests."""
@@ -33,24 +35,6 @@ OK: Final = "OK"
 _CODES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
-class TraceSpan(Protocol):
-    """A span of a call or request."""
-
-    def end(self, code: str) -> None:
-        """End the span with gRPC's name of a code, or HTTP's number."""
-
-
-class Traces(Protocol):
-    """A maker of spans for calls to this server."""
-
-    def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> TraceSpan: ...
-
-    def http(self, request: BaseRequest, route: str, request_id: str) -> TraceSpan: ...
-
-    def close(self) -> None:
-        """Export the remaining spans, for a few seconds at most."""
-
-
 @dataclass(frozen=True, slots=True)
 class ObservedRequest:
     """A request of a stream, in flight."""
@@ -58,7 +42,7 @@ class ObservedRequest:
     operation: str
     began: float
     operations: CallMetrics
-    span: TraceSpan | None
+    span: RpcSpan | None
     refusals: ErrorLog
 
     def end(self) -> None:
@@ -83,7 +67,7 @@ class Instrumentation:
     def __init__(
         self,
         operations: CallMetrics | None = None,
-        traces: Traces | None = None,
+        traces: OtelTraces | None = None,
         ids: RequestIds | None = None,
         refusals: ErrorLog | None = None,
     ) -> None:
@@ -104,7 +88,7 @@ class Instrumentation:
             id = self._ids.choose(next((value for key, value in metadata if key == HEADER), None))
             REQUEST_ID.set(id)  # The task is this call's alone.
             context.set_trailing_metadata(((HEADER, id),))
-            span: TraceSpan | None = None
+            span: RpcSpan | None = None
 
             def note_request(request: Any) -> None:
                 nonlocal began, span

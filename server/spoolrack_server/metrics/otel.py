@@ -49,6 +49,7 @@ class RpcSpan:
         self._span = span
 
     def end(self, code: str) -> None:
+        """End the span with gRPC's name of a code."""
         _end(self._span, "rpc.response.status_code", code, is_error=code in RPC_ERRORS)
 
 
@@ -59,6 +60,7 @@ class HttpSpan:
         self._span = span
 
     def end(self, code: str) -> None:
+        """End the span with HTTP's number of a status, or gRPC's name of a cancellation."""
         if code.isdigit():
             _end(self._span, "http.response.status_code", int(code), is_error=code.startswith("5"))
         else:
@@ -118,6 +120,7 @@ class OtelTraces:
         return HttpSpan(self._span(name, attributes, context_in(request.headers.items()), ()))
 
     def close(self) -> None:
+        """Export the remaining spans, for a few seconds at most."""
         if self._owned is not None:
             self._owned.force_flush(FLUSH_TIMEOUT)
             self._owned.shutdown()

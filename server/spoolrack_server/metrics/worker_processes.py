@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ..system.control_channel import ControlChannel
 from .metrics import Row, rows_from_json
+
+if TYPE_CHECKING:
+    from .observer import Observer
 
 METRIC_ROWS: Final = "metric_rows"
 PROCESS: Final = "process"
@@ -25,31 +28,20 @@ ANSWER_TIMEOUT: Final = 3.0
 """Seconds that one process has for an answer. Prometheus gives a scrape ten."""
 
 
-class WorkerReport(Protocol):
-    """The facts that a worker process reports."""
-
-    @property
-    def state(self) -> str: ...
-
-    async def answer(self, what: str) -> Any:
-        """Return `METRIC_ROWS`, `PROCESS`, or the `HISTORY` or `CONSUMERS` of a queue to the other
-        processes."""
-
-
 class WorkerProcess:
     """One worker process: it answers its supervisor, and requests the others' answers from it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._line: ControlChannel | None = None
-        self._watched: WorkerReport | None = None
+        self._observer: Observer | None = None
 
     def begin(self, line: ControlChannel) -> None:
         self._line = line
 
-    def join(self, watched: WorkerReport) -> None:
+    def join(self, observer: Observer) -> None:
         """Start answering the supervisor."""
-        self._watched = watched
+        self._observer = observer
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return the answer of each other process; None: it didn't answer in time."""
@@ -65,8 +57,8 @@ class WorkerProcess:
     async def answer(self, what: str) -> Any:
         """Answer the supervisor."""
         if what == STATE:
-            return "starting" if self._watched is None else self._watched.state
-        return [] if self._watched is None else await self._watched.answer(what)
+            return "starting" if self._observer is None else self._observer.state
+        return [] if self._observer is None else await self._observer.answer(what)
 
 
 class WorkerProcesses:

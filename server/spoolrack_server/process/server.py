@@ -25,12 +25,12 @@ from spoolrack_store.store import Store
 
 from ..access.security import LoadedSecurity, Security
 from ..app.application import Application
-from ..app.concurrency import ConcurrencyLimit
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
 from ..app.scheduler import Scheduler
+from ..app.store_access import ConcurrencyLimit
 from ..metrics.error_log import ErrorLog
-from ..metrics.instrumentation import Instrumentation, Traces
+from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer, Processes
 from ..rpc.authorized_calls import AuthorizedCalls
 from ..rpc.calls import ServerCalls
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ..http.gateway import Gateway
     from ..http.probes import Probes
     from ..http.request_bodies import HttpLimits
+    from ..metrics.otel import OtelTraces
     from ..sqs.sqs_endpoint import SqsEndpoint
 
 
@@ -71,7 +72,7 @@ class Server:
         http_limits: HttpLimits | None = None,
         background: BackgroundWork | None = None,
         processes: Processes | None = None,
-        traces: Traces | None = None,
+        traces: OtelTraces | None = None,
         security: Security | None = None,
         limits: Limits | None = None,
     ) -> None:
