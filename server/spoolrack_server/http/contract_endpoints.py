@@ -6,7 +6,7 @@ all queues of the resource. A reservation whose response the client did not take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from ..wire.json_form import parsed, rendered
 from . import request_bodies
 from .context import HttpContext, answer
 from .request_checks import CALLER
-from .route import Endpoint
+from .route import Endpoint, Route
 
 _SCHEDULE_NAMES: Final = ("queue", "name", "schedule")
 """Of a schedule, which its path tells."""
@@ -48,15 +48,30 @@ class ContractEndpoints:
         self._calls = calls
         self._app = context.app
 
-    def call(self, name: str, *, status: int = 200) -> Endpoint:
-        """Return the endpoint of a call of the contract, whose request is in path, query and body."""
+    def route(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        use_case: Callable[..., Any],
+        *,
+        status: int = 200,
+        parameters: Collection[str] = (),
+        is_page: bool = False,
+    ) -> Route:
+        """Return the route of a call of the contract, whose request is in the path and the body, or
+        without a body in path and query."""
         kind = GetMessageClass(METHODS[name].input_type)
+        if method in ("GET", "DELETE"):
+            parameters = [
+                field for field in kind.DESCRIPTOR.fields_by_name if f"{{{field}}}" not in path
+            ]
 
         async def endpoint(request: web.Request) -> web.StreamResponse:
             asked = await self._context.asked(request, kind)
             return await self._answer(request[CALLER], name, asked, status=status)
 
-        return endpoint
+        return Route(method, path, endpoint, use_case, is_page=is_page, parameters=parameters)
 
     async def _answer(
         self, caller: Caller, name: str, contract_request: Contract, *, status: int = 200

@@ -30,7 +30,6 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
     queues, monitoring = QueueEndpoints(context), MonitoringEndpoints(context, health, observer)
     messages = MessageEndpoints(context)
     contract = ContractEndpoints(context, ContractCalls(context.app, context.clock))
-    call, schedule_call = contract.call, contract.schedule_call
     queue = "/-/queues/{queue}"
     schedule = f"{queue}/schedules/{{schedule}}"
     reservation = "/-/reservations/{stream}/{sequence_number}"
@@ -133,32 +132,18 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
         ),
         # Schedules, stages, reservations and redrives.
         Route("GET", f"{queue}/schedules", contract.list_schedules, Schedules.list, is_page=True),
-        Route("GET", schedule, schedule_call("GetSchedule"), Schedules.get, is_page=True),
+        Route("GET", schedule, contract.schedule_call("GetSchedule"), Schedules.get, is_page=True),
         Route("PUT", schedule, contract.put_schedule, Schedules.create),
         Route("PATCH", schedule, contract.patch_schedule, Schedules.update),
-        Route("DELETE", schedule, schedule_call("DeleteSchedule"), Schedules.delete),
-        Route("POST", f"{schedule}/pause", schedule_call("PauseSchedule"), Schedules.pause),
-        Route("POST", f"{schedule}/resume", schedule_call("ResumeSchedule"), Schedules.pause),
-        Route(
-            "GET",
-            "/-/stages",
-            call("ListStages"),
-            Stages.list,
-            is_page=True,
-            parameters=("queue", *PAGE),
-        ),
-        Route("POST", "/-/publish", call("Publish"), Stages.publish),
-        Route("DELETE", "/-/stages/{stage}", call("AbortStage"), Stages.abort, parameters=("queue",)),
-        Route(
-            "GET",
-            "/-/reservations",
-            call("ListReservations"),
-            Reservations.list,
-            is_page=True,
-            parameters=("queue", "stream", *PAGE),
-        ),
+        Route("DELETE", schedule, contract.schedule_call("DeleteSchedule"), Schedules.delete),
+        Route("POST", f"{schedule}/pause", contract.schedule_call("PauseSchedule"), Schedules.pause),
+        Route("POST", f"{schedule}/resume", contract.schedule_call("ResumeSchedule"), Schedules.pause),
+        contract.route("GET", "/-/stages", "ListStages", Stages.list, is_page=True),
+        contract.route("POST", "/-/publish", "Publish", Stages.publish),
+        contract.route("DELETE", "/-/stages/{stage}", "AbortStage", Stages.abort),
+        contract.route("GET", "/-/reservations", "ListReservations", Reservations.list, is_page=True),
         Route("POST", f"{queue}/reservations", contract.reserve, Reservations.reserve, leases=True),
-        Route("POST", f"{reservation}/extend", call("ExtendReservation"), Reservations.extend),
+        contract.route("POST", f"{reservation}/extend", "ExtendReservation", Reservations.extend),
         Route(
             "GET",
             f"{reservation}/messages",
@@ -166,16 +151,10 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             Reservations.read,
             parameters=("begin_index", "end_index", "mark_read", "queue"),
         ),
-        Route(
-            "POST", "/-/reservations/{stream}/commit", call("CommitReservations"), Reservations.commit
+        contract.route(
+            "POST", "/-/reservations/{stream}/commit", "CommitReservations", Reservations.commit
         ),
-        Route(
-            "DELETE",
-            reservation,
-            call("ReleaseReservation"),
-            Reservations.release,
-            parameters=("queue",),
-        ),
+        contract.route("DELETE", reservation, "ReleaseReservation", Reservations.release),
         Route(
             "GET",
             "/-/redrives",
@@ -184,21 +163,10 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             is_page=True,
             parameters=("queue", "last", *PAGE),
         ),
-        Route("POST", f"{queue}/redrives", call("StartRedrive", status=201), Redrives.start),
-        Route(
-            "GET",
-            "/-/redrives/{id}",
-            call("GetRedrive"),
-            Redrives.get,
-            is_page=True,
-            parameters=("queue",),
-        ),
-        Route(
-            "POST",
-            "/-/redrives/{id}/cancel",
-            call("CancelRedrive"),
-            Redrives.cancel,
-            parameters=("queue",),
+        contract.route("POST", f"{queue}/redrives", "StartRedrive", Redrives.start, status=201),
+        contract.route("GET", "/-/redrives/{id}", "GetRedrive", Redrives.get, is_page=True),
+        contract.route(
+            "POST", "/-/redrives/{id}/cancel", "CancelRedrive", Redrives.cancel, parameters=("queue",)
         ),
         # Measurements.
         Route("GET", "/-/server", monitoring.server, is_page=True),

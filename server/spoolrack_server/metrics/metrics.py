@@ -7,7 +7,7 @@ nothing of the sources.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from spoolrack_store.model.statistics import SECONDS, SIZES, Histogram
@@ -30,15 +30,8 @@ class Metric:
     """Whether each process has its own; the others are of the root, and any process can report them."""
 
 
-def _process_metric(
-    name: str, kind: Kind, help: str, labels: tuple[str, ...] = (), bounds: tuple[float, ...] = ()
-) -> Metric:
-    return Metric(name, kind, help, labels, bounds, is_of_process=True)
-
-
-_ALL: Final = (
+_OF_ROOT: Final = (
     Metric("spoolrack_build", "info", "Version of the server and of Python.", ("version", "python")),
-    # The root.
     Metric("spoolrack_root", "info", "Identity of the root, which its copies have, too.", ("id",)),
     Metric("spoolrack_shard", "info", "Which shard the root is, if it is one.", ("shard", "shards")),
     Metric("spoolrack_queues", "gauge", "Queues."),
@@ -72,11 +65,7 @@ _ALL: Final = (
         "gauge",
         "How long ago the first lease or delay has ended whose message isn't brought back.",
     ),
-    Metric(
-        "spoolrack_quarantine_items",
-        "gauge",
-        "Files in quarantine/, counted every half minute.",
-    ),
+    Metric("spoolrack_quarantine_items", "gauge", "Files in quarantine/, counted every half minute."),
     Metric("spoolrack_disk_size_bytes", "gauge", "Size of the root's file system."),
     Metric("spoolrack_disk_free_bytes", "gauge", "Free bytes of it for this process's user."),
     Metric("spoolrack_disk_refuses_sends", "gauge", "1 while sends are refused for its free room."),
@@ -84,87 +73,71 @@ _ALL: Final = (
         "spoolrack_disk_inodes", "gauge", "How many files the file system can have; absent: no limit."
     ),
     Metric("spoolrack_disk_inodes_free", "gauge", "How many more it can have; absent: no limit."),
-    # Each process.
-    _process_metric(
-        "spoolrack_serving",
-        "gauge",
-        "1 while it serves; 0 if it starts, drains or has failed.",
-    ),
-    _process_metric("spoolrack_draining", "gauge", "1 while the process drains."),
-    _process_metric(
+)
+_OF_PROCESS: Final = (
+    Metric("spoolrack_serving", "gauge", "1 while it serves; 0 if it starts, drains or has failed."),
+    Metric("spoolrack_draining", "gauge", "1 while the process drains."),
+    Metric(
         "spoolrack_memory_watermark_bytes", "gauge", "Memory past which sends are refused; 0: no bound."
     ),
-    _process_metric(
+    Metric(
         "spoolrack_memory_used_bytes",
         "gauge",
         "Memory that is compared with it: anonymous memory, without the mapped files of libraries.",
     ),
-    _process_metric("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
-    _process_metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
-    _process_metric(
+    Metric("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
+    Metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
+    Metric(
         "spoolrack_operation_duration_seconds",
         "histogram",
         "Calls and requests, by what they asked for and how they ended.",
         ("operation", "code"),
         SECONDS,
     ),
-    _process_metric("spoolrack_streams", "gauge", "Streaming calls that are open.", ("operation",)),
-    _process_metric(
+    Metric("spoolrack_streams", "gauge", "Streaming calls that are open.", ("operation",)),
+    Metric(
         "spoolrack_streams_ended",
         "counter",
         "Streaming calls that have ended, and how.",
         ("operation", "code"),
     ),
-    _process_metric(
-        "spoolrack_credits", "gauge", "Messages that the streams of receives may hold together."
-    ),
-    _process_metric("spoolrack_credits_in_use", "gauge", "Messages that they hold."),
-    _process_metric("spoolrack_waiting_receives", "gauge", "Receives that wait for a message."),
-    _process_metric("spoolrack_redrives", "gauge", "Redrives that the process drives."),
-    _process_metric(
+    Metric("spoolrack_credits", "gauge", "Messages that the streams of receives may hold together."),
+    Metric("spoolrack_credits_in_use", "gauge", "Messages that they hold."),
+    Metric("spoolrack_waiting_receives", "gauge", "Receives that wait for a message."),
+    Metric("spoolrack_redrives", "gauge", "Redrives that the process drives."),
+    Metric(
         "spoolrack_messages",
         "counter",
         "Messages, by queue and what was done to them.",
         ("queue", "operation"),
     ),
-    _process_metric(
+    Metric(
         "spoolrack_commit_duration_seconds",
         "histogram",
         "From a commit's first change to its answers.",
         (),
         SECONDS,
     ),
-    _process_metric(
-        "spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES
-    ),
-    _process_metric(
-        "spoolrack_sync_duration_seconds", "histogram", "Syncs that succeeded.", (), SECONDS
-    ),
-    _process_metric(
-        "spoolrack_sync_failures", "counter", "Failed syncs: the first one stops the process."
-    ),
-    _process_metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
-    _process_metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
-    _process_metric(
-        "spoolrack_reaper_waiting",
-        "gauge",
-        "Deleted files and folders that wait to be unlinked.",
-    ),
-    _process_metric(
-        "spoolrack_log_lines_dropped", "counter", "Lines of the log that could not be written."
-    ),
-    _process_metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
-    _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
-    _process_metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
-    _process_metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
-    _process_metric("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
-    _process_metric("spoolrack_process_max_fds", "gauge", "How many it may have."),
-    _process_metric(
-        "spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."
-    ),
+    Metric("spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES),
+    Metric("spoolrack_sync_duration_seconds", "histogram", "Syncs that succeeded.", (), SECONDS),
+    Metric("spoolrack_sync_failures", "counter", "Failed syncs: the first one stops the process."),
+    Metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
+    Metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
+    Metric("spoolrack_reaper_waiting", "gauge", "Deleted files and folders that wait to be unlinked."),
+    Metric("spoolrack_log_lines_dropped", "counter", "Lines of the log that could not be written."),
+    Metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
+    Metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
+    Metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
+    Metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
+    Metric("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
+    Metric("spoolrack_process_max_fds", "gauge", "How many it may have."),
+    Metric("spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."),
 )
 
-METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
+METRICS: Final[Mapping[str, Metric]] = {
+    metric.name: metric
+    for metric in (*_OF_ROOT, *(replace(metric, is_of_process=True) for metric in _OF_PROCESS))
+}
 """By name, in the order in which they are shown."""
 
 
