@@ -19,23 +19,21 @@ SHOWN = 60
 """Characters of a body in a table."""
 
 
-@click.command()
-@argument("queue")
-@argument("ids", nargs=-1, metavar="[ID]...")
-@option(
-    "--max",
-    "-n",
-    type=COUNT,
-    default=10,
-    help="Most messages; 0: all.",
-)
-@option(
+max_option = option("--max", "-n", type=COUNT, default=10, help="Most messages; 0: all.")
+state_option = option(
     "--state",
     "-s",
     type=click.Choice([state.value for state in MessageState]),
     multiple=True,
     help="Only messages in this state. May be repeated.",
 )
+
+
+@click.command()
+@argument("queue")
+@argument("ids", nargs=-1, metavar="[ID]...")
+@max_option
+@state_option
 @option(
     "--sent-since",
     metavar="TIME",

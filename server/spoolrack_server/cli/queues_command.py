@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
-from spoolrack import MessageState, QueueInfo
+from spoolrack import QueueInfo
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import apply_command
@@ -16,6 +16,7 @@ from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, Failed
 from .output import columns, print_list, print_results, print_status, queue_json
+from .peek_command import state_option
 from .units import (
     SETTING_TYPES,
     Label,
@@ -90,12 +91,11 @@ def zero_text(setting: Setting) -> str:
     return f""" {'""' if setting.kind is SettingKind.QUEUE else "0"}: {setting.zero}."""
 
 
-def _if_version(function: Callable[..., Any]) -> Callable[..., Any]:
-    return option(
-        "--if-version",
-        type=click.IntRange(1, MAX_VERSION),
-        help="Only if the queue has this version, as `show` prints it.",
-    )(function)
+_if_version = option(
+    "--if-version",
+    type=click.IntRange(1, MAX_VERSION),
+    help="Only if the queue has this version, as `show` prints it.",
+)
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
@@ -257,13 +257,7 @@ def delete(connection: Connection, name: str, yes: bool, if_version: int | None)
     type=Moment(),
     help="Only messages sent before TIME: 2026-11-23T10:00Z, or 7d for seven days ago.",
 )
-@option(
-    "--state",
-    "-s",
-    type=click.Choice([state.value for state in MessageState]),
-    multiple=True,
-    help="Only messages in this state. May be repeated.",
-)
+@state_option
 @option("--yes", "-y", is_flag=True, help="Skip the question.")
 @option("--quiet", "-q", is_flag=True, help="Don't print the number of deleted messages.")
 @connects_to_queues
@@ -326,16 +320,8 @@ def _ahead(later: datetime | None, earlier: datetime | None) -> float:
     return max(0.0, (later - earlier).total_seconds())
 
 
-_pauses_one = (
-    option("--sending", is_flag=True, help="Only sends and publications."),
-    option("--receiving", is_flag=True, help="Only receives and reservations."),
-)
-
-
-def _has_directions(function: Callable[..., Any]) -> Callable[..., Any]:
-    for add in reversed(_pauses_one):
-        function = add(function)
-    return function
+_sending = option("--sending", is_flag=True, help="Only sends and publications.")
+_receiving = option("--receiving", is_flag=True, help="Only receives and reservations.")
 
 
 def _set_flow(connection: Connection, name: str, flow: str, *, sending: bool, receiving: bool) -> None:
@@ -352,7 +338,8 @@ def _set_flow(connection: Connection, name: str, flow: str, *, sending: bool, re
 
 @command.command()
 @argument("name")
-@_has_directions
+@_sending
+@_receiving
 @connects_to_queues
 def pause(connection: Connection, name: str, sending: bool, receiving: bool) -> None:
     """Refuse sends to the queue NAME, and hand out none of its messages, until `resume`."""
@@ -361,7 +348,8 @@ def pause(connection: Connection, name: str, sending: bool, receiving: bool) -> 
 
 @command.command()
 @argument("name")
-@_has_directions
+@_sending
+@_receiving
 @connects_to_queues
 def resume(connection: Connection, name: str, sending: bool, receiving: bool) -> None:
     """Take sends to the queue NAME again, and hand out its messages."""

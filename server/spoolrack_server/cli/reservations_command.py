@@ -13,8 +13,8 @@ from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_status, record_json
-from .peek_command import print_each, print_table
-from .units import COUNT, STREAM, size_text, span_text
+from .peek_command import max_option, print_each, print_table
+from .units import STREAM, size_text, span_text
 
 
 @click.group()
@@ -68,13 +68,7 @@ def _state(reservation: Reservation, now: datetime) -> str:
 @command.command()
 @argument("stream", type=STREAM)
 @argument("sequence_number", type=click.IntRange(0, MAX_SEQUENCE_NUMBER))
-@option(
-    "--max",
-    "-n",
-    type=COUNT,
-    default=10,
-    help="Most messages; 0: all.",
-)
+@max_option
 @option("--raw", is_flag=True, help="Print the bodies only, a line each.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @connects_to_queues
