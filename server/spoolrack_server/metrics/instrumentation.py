@@ -68,13 +68,12 @@ class Instrumentation:
         self,
         operations: CallMetrics | None = None,
         traces: OtelTraces | None = None,
-        ids: RequestIds | None = None,
         refusals: ErrorLog | None = None,
     ) -> None:
         self.operations = operations or CallMetrics()
         self.refusals = refusals or ErrorLog(make_log())
         self._traces = traces
-        self._ids = ids or RequestIds()
+        self._ids = RequestIds()
 
     # gRPC.
 

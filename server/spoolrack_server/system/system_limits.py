@@ -53,11 +53,9 @@ def connections_within(limit: int, *, has_http: bool, has_sqs: bool) -> int:
     return min(limit, fitting)
 
 
-def require_threads(count: int | None = None) -> None:
-    """Raise `SystemLimit` unless `count` more threads can be started, by default as many as a server
-    has."""
-    if count is None:
-        count = _THREADS + min(_POOLS, 2 * (os.cpu_count() or 1) + 4)
+def require_threads() -> None:
+    """Raise `SystemLimit` unless as many more threads can be started as a server has."""
+    count = _THREADS + min(_POOLS, 2 * (os.cpu_count() or 1) + 4)
     ending = threading.Event()
     started: list[threading.Thread] = []
     try:
