@@ -117,24 +117,14 @@ class ContractEndpoints:
 
     async def reserve(self, request: web.Request) -> web.StreamResponse:
         call = await self._context.asked(request, reservation_rpc.ReserveRequest)
-        made = await self._app.reservations.reserve(
-            request[CALLER],
-            call.queue,
-            stream=call.stream,
-            sequence_number=call.sequence_number,
-            max_messages=call.max_messages,
-            max_bytes=call.max_bytes,
-            visibility_timeout=convert.optional_span(call, "visibility_timeout", None),
-            wait=convert.millis(call.wait, "wait", most=convert.MAX_WAIT),
-        )
-        if made is None:
+        reservation = await self._calls.reserve(request[CALLER], call)
+        if reservation is None:
             return web.Response(status=204)
-        reservation = convert.reservation(made, self._app.access.store.root_id)
-        response = answer(_resource(request[CALLER], reservation))
+        response = answer(_resource(request[CALLER], self._calls.reservation(reservation)))
         try:
             await request_bodies.write(request, response, self._context.http_limits)
         except BaseException:
-            self._app.reservations.undo(made)
+            self._app.reservations.undo(reservation)
             raise
         return response
 
@@ -143,16 +133,7 @@ class ContractEndpoints:
         call = await self._context.asked(
             request, reservation_rpc.ReadReservationRequest, without=("by_column",)
         )
-        pages = self._app.reservations.read(
-            request[CALLER],
-            call.stream,
-            call.sequence_number,
-            queue=call.queue,
-            begin=call.begin_index,
-            end=call.end_index,
-            mark_read=call.mark_read,
-        )
-        page = await anext(pages, None)
+        page = await anext(self._calls.reserved_pages(request[CALLER], call), None)
         if page is None:
             return answer({"messages": [], "next_index": None})
         shown = await self._app.access.read(partial(_messages, page.messages))

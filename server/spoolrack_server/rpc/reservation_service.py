@@ -15,6 +15,7 @@ from spoolrack_store.model.errors import Draining
 from ..app.memory import Budget
 from ..app.reservations import Reservations
 from ..wire import convert
+from ..wire.contract_calls import ContractCalls
 from .authorized_calls import Context, current_caller
 from .calls import CallIsOver, put, write
 
@@ -22,10 +23,10 @@ from .calls import CallIsOver, put, write
 class ReservationService:
     """The handlers of the two. Lives in one event loop."""
 
-    def __init__(self, reservations: Reservations, responses: Budget, root_id: str) -> None:
+    def __init__(self, calls: ContractCalls, reservations: Reservations, responses: Budget) -> None:
+        self._calls = calls
         self._reservations = reservations
         self._responses = responses
-        self._root_id = root_id
         self._draining = False
 
     def drain(self) -> None:
@@ -33,18 +34,10 @@ class ReservationService:
         self._draining = True
 
     async def Reserve(self, request: rpc.ReserveRequest, context: Context) -> None:
-        reservation = await self._reservations.reserve(
-            current_caller(),
-            request.queue,
-            stream=request.stream,
-            sequence_number=request.sequence_number,
-            max_messages=request.max_messages,
-            max_bytes=request.max_bytes,
-            visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
-            wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+        reservation = await self._calls.reserve(current_caller(), request)
+        response = rpc.ReserveResponse(
+            reservation=None if reservation is None else self._calls.reservation(reservation)
         )
-        found = None if reservation is None else convert.reservation(reservation, self._root_id)
-        response = rpc.ReserveResponse(reservation=found)
         try:
             await write(context, response.SerializeToString())
         except CallIsOver:
@@ -52,16 +45,7 @@ class ReservationService:
             raise
 
     async def ReadReservation(self, request: rpc.ReadReservationRequest, context: Context) -> None:
-        pages = self._reservations.read(
-            current_caller(),
-            request.stream,
-            request.sequence_number,
-            queue=request.queue,
-            begin=request.begin_index,
-            end=request.end_index,
-            mark_read=request.mark_read,
-        )
-        async for page in pages:
+        async for page in self._calls.reserved_pages(current_caller(), request):
             if self._draining:
                 raise Draining
             response = rpc.ReadReservationResponse(next_index=page.following)

@@ -119,7 +119,8 @@ class Services:
         self._streams = Streams(watch)
         requests = MessageRequests(app)
         self._receive_streams = ReceiveStreams(app.leases, requests, receives, self._streams, clock)
-        self._reservations = ReservationService(app.reservations, responses, app.access.store.root_id)
+        self._calls = ContractCalls(app, clock)
+        self._reservations = ReservationService(self._calls, app.reservations, responses)
         self._scaler = ExternalScaler(app.queues, clock)
         self._servicers: Mapping[str, object] = {
             "QueueService": QueueService(
@@ -128,7 +129,6 @@ class Services:
             "ReservationService": self._reservations,
             "ExternalScaler": self._scaler,
         }
-        self._calls = ContractCalls(app, clock)
 
     def credits(self) -> tuple[int, int]:
         """Return the number of messages that all receive streams may hold, and that they hold."""

@@ -9,7 +9,7 @@ the fronts' own.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from spoolrack.v1 import queue_service_pb2 as queues
@@ -18,6 +18,7 @@ from spoolrack.v1 import reservation_service_pb2 as reservations
 from spoolrack.v1 import schedule_service_pb2 as schedules
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.reservation_requests import Page, Reservation
 
 from ..app.application import Application
 from ..app.caller import Caller
@@ -182,6 +183,38 @@ class ContractCalls:
 
     # Reservations.
 
+    async def reserve(self, caller: Caller, request: reservations.ReserveRequest) -> Reservation | None:
+        """Reserve messages; None if none is ready in time. The front gives a reservation that no
+        transport took to `Reservations.undo`."""
+        return await self._app.reservations.reserve(
+            caller,
+            request.queue,
+            stream=request.stream,
+            sequence_number=request.sequence_number,
+            max_messages=request.max_messages,
+            max_bytes=request.max_bytes,
+            visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
+            wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+        )
+
+    def reserved_pages(
+        self, caller: Caller, request: reservations.ReadReservationRequest
+    ) -> AsyncIterator[Page]:
+        """Yield the messages of a reservation by pages, one of them in memory."""
+        return self._app.reservations.read(
+            caller,
+            request.stream,
+            request.sequence_number,
+            queue=request.queue,
+            begin=request.begin_index,
+            end=request.end_index,
+            mark_read=request.mark_read,
+        )
+
+    def reservation(self, reservation: Reservation) -> reservations.Reservation:
+        """Return a reservation as the contract has it."""
+        return convert.reservation(reservation, self._root_id)
+
     async def ExtendReservation(
         self, caller: Caller, request: reservations.ExtendReservationRequest
     ) -> reservations.ExtendReservationResponse:
@@ -192,9 +225,7 @@ class ContractCalls:
             queue=request.queue,
             visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
         )
-        return reservations.ExtendReservationResponse(
-            reservation=convert.reservation(extended, self._root_id)
-        )
+        return reservations.ExtendReservationResponse(reservation=self.reservation(extended))
 
     async def CommitReservations(
         self, caller: Caller, request: reservations.CommitReservationsRequest
@@ -224,9 +255,7 @@ class ContractCalls:
         found = await self._app.reservations.get(
             caller, request.stream, request.sequence_number, queue=request.queue
         )
-        return reservations.GetReservationResponse(
-            reservation=convert.reservation(found, self._root_id)
-        )
+        return reservations.GetReservationResponse(reservation=self.reservation(found))
 
     async def ListReservations(
         self, caller: Caller, request: reservations.ListReservationsRequest
@@ -239,7 +268,7 @@ class ContractCalls:
             page_token=request.page_token,
         )
         return reservations.ListReservationsResponse(
-            reservations=[convert.reservation(each, self._root_id) for each in page.items],
+            reservations=map(self.reservation, page.items),
             next_page_token=page.next_token,
         )
 
