@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
@@ -140,11 +139,17 @@ class LeasedMessages:
         queue: str,
         deliveries: list[Delivery],
     ) -> None:
+        self._budget = budget
         self._leases = leases
+        self._peer = peer
+        self._reserved_bytes = reserved_bytes
         self._queue = queue
-        self.free = partial(budget.free, peer, reserved_bytes)
         self.deliveries = deliveries
         self.receipts = receipts_of(deliveries)
+
+    def free(self) -> None:
+        """Free the memory, once the transport has the messages, or they go back."""
+        self._budget.free(self._peer, self._reserved_bytes)
 
     def give_back(self) -> None:
         """Undo the leases, which no transport took."""

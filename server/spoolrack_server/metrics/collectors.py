@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -153,16 +154,10 @@ class FolderCounter:
     hundredth of the time. Lives in one event loop, where it counts in a thread until it is stopped.
     """
 
-    def __init__(
-        self,
-        tally: StoreMetrics,
-        in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
-        *,
-        reaps: bool,
-    ) -> None:
-        """`in_thread` calls a function in a thread. Unless this process `reaps`, count remove/, too."""
+    def __init__(self, tally: StoreMetrics, thread: ThreadPoolExecutor, *, reaps: bool) -> None:
+        """Unless this process `reaps`, count remove/, too."""
         self._tally = tally
-        self._in_thread = in_thread
+        self._thread = thread
         self._reaps = reaps
         self.quarantined: int | None = None
         self.removed: int | None = None
@@ -181,5 +176,5 @@ class FolderCounter:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            await self._in_thread(self.count)
+            await loop.run_in_executor(self._thread, self.count)
             await asyncio.sleep(max(COUNT_INTERVAL, COUNT_SHARE * (loop.time() - began)))

@@ -99,12 +99,9 @@ class Observer:
         describe: Callable[[str], Queue] | None = None,
     ) -> None:
         """Start observing an open store; `describe` returns a queue with its oldest leases."""
-        loop = asyncio.get_running_loop()
         self._describe = describe
         self._tally = tally
-        self._counter = FolderCounter(
-            tally, lambda count: loop.run_in_executor(self._thread, count), reaps=reaps
-        )
+        self._counter = FolderCounter(tally, self._thread, reaps=reaps)
         self._sampling = asyncio.create_task(self._sample_on())
 
     def observe_flow(self, credits: Callable[[], tuple[int, int]], memory: MemoryLimiter) -> None:
