@@ -119,8 +119,8 @@ class Server:
         self._app: Application | None = None
         self._services: Services | None = None
         self._grpc: grpc.aio.Server | None = None
-        self._gateway: Gateway | None = None
-        self._sqs: SqsEndpoint | None = None
+        self._fronts: list[Gateway | SqsEndpoint] = []
+        """Those over HTTP."""
 
     def _make_probes(self, address: tuple[str, int] | None) -> Probes | None:
         if address is None:
@@ -264,10 +264,8 @@ class Server:
             watching.cancel()
         self._health.finish("The server is shutting down.")
         self._calls.refuse()
-        if self._gateway is not None:
-            self._gateway.refuse()
-        if self._sqs is not None:
-            self._sqs.refuse()
+        for front in self._fronts:
+            front.refuse()
         await asyncio.to_thread(store.drain)
         if self._services is not None:
             self._services.drain()
@@ -277,14 +275,13 @@ class Server:
             await self._calls.ended()
         if self._app is not None:
             await self._app.close()
-        if self._gateway is not None:
-            await self._gateway.stop(max(0.0, end - loop.time()))
-        if self._sqs is not None:
-            await self._sqs.stop(max(0.0, end - loop.time()))
+        for front in self._fronts:
+            await front.stop(max(0.0, end - loop.time()))
         await self.observer.end()
         await asyncio.to_thread(store.close)
         await self._close_last()
-        self._services = self._grpc = self._gateway = self._sqs = None
+        self._services = self._grpc = None
+        self._fronts.clear()
         self._log.info("stopped", root=self.root)
 
     async def _close_last(self) -> None:
@@ -329,10 +326,8 @@ class Server:
     def _recheck_permissions(self) -> None:
         """Take in changed permissions."""
         self._calls.recheck_permissions()
-        if self._gateway is not None:
-            self._gateway.recheck_permissions()
-        if self._sqs is not None:
-            self._sqs.recheck_permissions()
+        for front in self._fronts:
+            front.recheck_permissions()
 
     async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
@@ -340,7 +335,7 @@ class Server:
         from ..dashboard.assets import dashboard_routes
         from ..http.gateway import Gateway
 
-        self._gateway = Gateway(
+        gateway = Gateway(
             Application(store, self._clock, self._log, self._workers, self.observer.with_consumers),
             self._health,
             self._clock,
@@ -352,7 +347,7 @@ class Server:
             self._memory,
             dashboard_routes(),
         )
-        self.http_port = await self._listen(self._gateway, self.http_host, self.http_port, access_files)
+        self.http_port = await self._listen(gateway, self.http_host, self.http_port, access_files)
 
     async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.sqs_port is None:
@@ -360,7 +355,7 @@ class Server:
         from ..sqs.signatures import Authenticator
         from ..sqs.sqs_endpoint import SqsEndpoint
 
-        self._sqs = SqsEndpoint(
+        sqs = SqsEndpoint(
             Application(store, self._clock, self._log, self._workers),
             self._clock,
             self._log,
@@ -371,12 +366,13 @@ class Server:
             Authenticator(access_files.sqs_keys, self._clock),
             self._settings.sqs_url,
         )
-        self.sqs_port = await self._listen(self._sqs, self.sqs_host, self.sqs_port, access_files)
+        self.sqs_port = await self._listen(sqs, self.sqs_host, self.sqs_port, access_files)
 
     async def _listen(
         self, front: Gateway | SqsEndpoint, host: str, port: int, access_files: LoadedSecurity
     ) -> int:
         """Start to serve HTTP at an address; return the port."""
+        self._fronts.append(front)
         try:
             return await front.start(
                 host,
