@@ -88,7 +88,8 @@ class ContractEndpoints:
         kind = GetMessageClass(METHODS[name].input_type)
 
         async def endpoint(request: web.Request) -> web.StreamResponse:
-            return await self._answer(request[CALLER], name, kind(**_names_of(request)))
+            queue, schedule = _names_of(request)
+            return await self._answer(request[CALLER], name, kind(queue=queue, name=schedule))
 
         return endpoint
 
@@ -100,7 +101,7 @@ class ContractEndpoints:
 
     async def put_schedule(self, request: web.Request) -> web.StreamResponse:
         wanted = await self._context.asked(request, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
-        wanted.MergeFrom(schedule_rpc.Schedule(**_names_of(request)))
+        wanted.queue, wanted.name = _names_of(request)
         asked = schedule_rpc.CreateScheduleRequest(schedule=wanted)
         return await self._answer(request[CALLER], "CreateSchedule", asked, status=201)
 
@@ -108,7 +109,7 @@ class ContractEndpoints:
         """Change the fields that are named; attributes are replaced as a whole."""
         content = await self._context.json(request)
         wanted = parsed(content, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
-        wanted.MergeFrom(schedule_rpc.Schedule(**_names_of(request)))
+        wanted.queue, wanted.name = _names_of(request)
         mask = FieldMask(paths={name.removeprefix("binary_") for name in content})
         asked = schedule_rpc.UpdateScheduleRequest(schedule=wanted, update_mask=mask)
         return await self._answer(request[CALLER], "UpdateSchedule", asked)
@@ -152,12 +153,12 @@ class ContractEndpoints:
         return answer({"redrives": shown, "next_page_token": ""})
 
 
-def _names_of(request: web.Request) -> dict[str, str]:
+def _names_of(request: web.Request) -> tuple[str, str]:
     """Return the queue and the name of the schedule in a path; raise `InvalidRequest`."""
     names = request.match_info
     queue_and_name = {"queue": names["queue"], "name": names["schedule"]}
     asked = parsed(queue_and_name, schedule_rpc.GetScheduleRequest)
-    return {"queue": asked.queue, "name": asked.name}
+    return asked.queue, asked.name
 
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ same with it and without it. Without tracing, it costs two looks at the clock, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from .otel import OtelTraces, RpcSpan
 
-Metadata = Iterable[tuple[str, str | bytes]]
 OnRequest = Callable[[Any], None]
 """Called with the request of a call, once it is read; None: it has many requests."""
 Method = Callable[[OnRequest, Any], Awaitable[Any]]

@@ -17,7 +17,6 @@ from ..app.trace_context import TRACEPARENT, context_in, is_traceparent
 from ..system.addresses import names_loopback
 from ..system.request_ids import HEADER
 from ..wire.contract import SERVED_METHODS
-from .instrumentation import Metadata
 
 if TYPE_CHECKING:
     from aiohttp.web import BaseRequest
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
     from opentelemetry.trace import TracerProvider as AnyProvider
     from opentelemetry.util.types import AttributeValue
+
+Metadata = Iterable[tuple[str, str | bytes]]
 
 RPC_ERRORS: Final = frozenset(
     {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ..system.control_channel import ControlChannel
 from .metrics import Row, rows_from_json
-
-if TYPE_CHECKING:
-    from .observer import Observer
 
 METRIC_ROWS: Final = "metric_rows"
 PROCESS: Final = "process"
@@ -28,20 +25,31 @@ ANSWER_TIMEOUT: Final = 3.0
 """Seconds that one process has for an answer. Prometheus gives a scrape ten."""
 
 
+class WorkerReport(Protocol):
+    """The facts that a worker process reports."""
+
+    @property
+    def state(self) -> str: ...
+
+    async def answer(self, what: str) -> Any:
+        """Return `METRIC_ROWS`, `PROCESS`, or the `HISTORY` or `CONSUMERS` of a queue to the other
+        processes."""
+
+
 class WorkerProcess:
     """One worker process: it answers its supervisor, and requests the others' answers from it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self._line: ControlChannel | None = None
-        self._observer: Observer | None = None
+        self._report: WorkerReport | None = None
 
     def begin(self, line: ControlChannel) -> None:
         self._line = line
 
-    def join(self, observer: Observer) -> None:
+    def join(self, report: WorkerReport) -> None:
         """Start answering the supervisor."""
-        self._observer = observer
+        self._report = report
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return the answer of each other process; None: it didn't answer in time."""
@@ -57,8 +65,8 @@ class WorkerProcess:
     async def answer(self, what: str) -> Any:
         """Answer the supervisor."""
         if what == STATE:
-            return "starting" if self._observer is None else self._observer.state
-        return [] if self._observer is None else await self._observer.answer(what)
+            return "starting" if self._report is None else self._report.state
+        return [] if self._report is None else await self._report.answer(what)
 
 
 class WorkerProcesses:

@@ -89,8 +89,8 @@ class Importer:
             for chunk in chunks_of(pairs, lambda pair: size_of(pair[1])):
                 self._send(queue, chunk)
         self._source.check()
-        for name, queue in self._source.queues.items():
-            for schedule in queue.schedules:
+        for name, source_queue in self._source.queues.items():
+            for schedule in source_queue.schedules:
                 self._create_schedule(name, schedule)
         if not self._keep and self._source.remove_rest(self._journal.done_keys):
             self._journal.remove()
