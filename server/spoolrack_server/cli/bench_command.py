@@ -17,7 +17,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -212,38 +211,45 @@ def _measure(what: str, steps: Sequence[Step], seconds: float) -> Row:
     Raises what the first one raised.
     """
     waits: list[float] = []
-    began = time.monotonic()
+    errors: list[Exception] = []
+    counts = [0] * len(steps)
     stop = threading.Event()
+    began = time.monotonic()
 
-    def repeat(step: Step) -> int:
-        # Once at least: on a busy machine the time may be over before the first step.
-        count = 0
-        while not count or (not stop.is_set() and time.monotonic() - began < seconds):
-            before = time.monotonic()
-            count += step()
-            waits.append(time.monotonic() - before)
-        return count
-
-    with ThreadPoolExecutor(len(steps)) as pool:
-        loads = [pool.submit(repeat, step) for step in steps]
+    def repeat(at: int) -> None:
         try:
-            # A signal that arrives just before an unbounded wait would be seen after it only.
-            while wait(loads, _LOOK, FIRST_EXCEPTION).not_done and not any(map(_has_failed, loads)):
-                pass
-        finally:
+            # Once at least: on a busy machine the time may be over before the first step.
+            while not stop.is_set():
+                before = time.monotonic()
+                counts[at] += steps[at]()
+                waits.append(time.monotonic() - before)
+                if time.monotonic() - began >= seconds:
+                    break
+        except Exception as error:  # noqa: BLE001  # raised again below, by the thread that waits
+            errors.append(error)
             stop.set()
-    total = sum(load.result() for load in loads)
+
+    threads = [threading.Thread(target=repeat, args=(at,), daemon=True) for at in range(len(steps))]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            # A signal that arrives just before an unbounded wait would be seen after it only.
+            while thread.is_alive():
+                thread.join(_LOOK)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if errors:
+        raise errors[0]
     waits.sort()
     return Row(
         what=what,
-        per_second=total / (time.monotonic() - began),
+        per_second=sum(counts) / (time.monotonic() - began),
         p50_ms=1_000 * waits[len(waits) // 2],
         p99_ms=1_000 * waits[math.ceil(0.99 * len(waits)) - 1],
     )
-
-
-def _has_failed(load: Future[int]) -> bool:
-    return load.done() and load.exception() is not None
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
