@@ -205,8 +205,8 @@ def text_of(results: Results) -> str:
     rounds = 1 + max(each.round for each in results.rounds)
     lines += [
         "",
-        f"{rounds} rounds. Noise, half the distance between the best and the worst round, median of all "
-        f"file systems: {', '.join(noise)}. Smaller differences mean nothing.",
+        f"{rounds} rounds. Noise, half the distance between the best and the worst round, median of "
+        f"all file systems: {', '.join(noise)}. Smaller differences mean nothing.",
         "",
     ]
     lines += [f"- **{each.name}**: {each.title}." for each in used]
