@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as redrives
@@ -108,6 +108,17 @@ PERMISSIONS: Final[Mapping[str, MethodPermission]] = {
 """The permissions of all methods of the contract, by name."""
 
 
+class Paging(TypedDict):
+    """The page that a list asks for, as all lists name it."""
+
+    page_size: int
+    page_token: str
+
+
+def paging(request: Any) -> Paging:
+    return Paging(page_size=request.page_size, page_token=request.page_token)
+
+
 class ContractCalls:
     """The calls by their names in the contract. Lives in one event loop."""
 
@@ -145,12 +156,7 @@ class ContractCalls:
     async def ListQueues(
         self, caller: Caller, request: queues.ListQueuesRequest
     ) -> queues.ListQueuesResponse:
-        page = await self._app.queues.list(
-            caller,
-            prefix=request.prefix,
-            page_size=request.page_size,
-            page_token=request.page_token,
-        )
+        page = await self._app.queues.list(caller, prefix=request.prefix, **paging(request))
         now = self._clock.wall()
         return queues.ListQueuesResponse(
             queues=[convert.queue(queue, now) for queue in page.items],
@@ -198,8 +204,7 @@ class ContractCalls:
             caller,
             request.queue,
             convert.message_filter(request),
-            page_size=request.page_size,
-            page_token=request.page_token,
+            **paging(request),
             skip=request.skip,
             max_body_bytes=convert.body_bytes(request),
         )
@@ -250,12 +255,7 @@ class ContractCalls:
     async def ListStages(
         self, caller: Caller, request: staging.ListStagesRequest
     ) -> staging.ListStagesResponse:
-        page = await self._app.stages.list(
-            caller,
-            queue=request.queue,
-            page_size=request.page_size,
-            page_token=request.page_token,
-        )
+        page = await self._app.stages.list(caller, queue=request.queue, **paging(request))
         return staging.ListStagesResponse(
             stages=map(convert.stage, page.items), next_page_token=page.next_token
         )
@@ -340,11 +340,7 @@ class ContractCalls:
         self, caller: Caller, request: reservations.ListReservationsRequest
     ) -> reservations.ListReservationsResponse:
         page = await self._app.reservations.list(
-            caller,
-            queue=request.queue,
-            stream=request.stream,
-            page_size=request.page_size,
-            page_token=request.page_token,
+            caller, queue=request.queue, stream=request.stream, **paging(request)
         )
         return reservations.ListReservationsResponse(
             reservations=map(self.reservation, page.items),
@@ -375,12 +371,7 @@ class ContractCalls:
     async def ListRedrives(
         self, caller: Caller, request: redrives.ListRedrivesRequest
     ) -> redrives.ListRedrivesResponse:
-        page = await self._app.redrives.list(
-            caller,
-            queue=request.queue,
-            page_size=request.page_size,
-            page_token=request.page_token,
-        )
+        page = await self._app.redrives.list(caller, queue=request.queue, **paging(request))
         return redrives.ListRedrivesResponse(
             redrives=map(convert.redrive, page.items), next_page_token=page.next_token
         )
@@ -426,12 +417,7 @@ class ContractCalls:
     async def ListSchedules(
         self, caller: Caller, request: schedules.ListSchedulesRequest
     ) -> schedules.ListSchedulesResponse:
-        page = await self._app.schedules.list(
-            caller,
-            queue=request.queue,
-            page_size=request.page_size,
-            page_token=request.page_token,
-        )
+        page = await self._app.schedules.list(caller, queue=request.queue, **paging(request))
         return schedules.ListSchedulesResponse(
             schedules=map(convert.schedule, page.items), next_page_token=page.next_token
         )
