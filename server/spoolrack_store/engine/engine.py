@@ -9,7 +9,7 @@ clock, randomness and disk are arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice
 from random import Random
@@ -88,10 +88,9 @@ class Work:
     number: int
     commit: Commit | None
     """Changes to sync; None: no answer waits for a sync."""
-    assigned: list[Entry]
-    """Entries that were leased as they were sent."""
-    ordered: list[Entry]
-    """Entries to be published before the answers: messages of strict groups."""
+    unpublished: list[Entry]
+    """Entries to be published before the answers: what was leased as it was sent, and messages of
+    strict groups."""
     changed: bool = False
     """Whether something was done."""
 
@@ -257,16 +256,15 @@ class Engine:
         has_reaped = bool(self.index.over or self.index.untold) and self.reaper.hand_over()
         self.moves.asked.left = self.moves.asked.files
         outcomes = run_in(self._turns, requests, self.moves.asked) if requests else []
-        assigned, self._leaser.assigned = self._leaser.assigned, []
-        ordered, self._sender.ordered = self._sender.ordered, []
+        unpublished, self.moves.unpublished = self.moves.unpublished, []
         if not self._needs_sync(requests, outcomes):
             if self.index.touched:
                 self.publish()
-            return Work(outcomes, 0, None, assigned, ordered)
+            return Work(outcomes, 0, None, unpublished)
         changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
-        return Work(outcomes, number, commit, assigned, ordered, changed)
+        return Work(outcomes, number, commit, unpublished, changed)
 
     def _needs_sync(self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]) -> bool:
         """Return whether an answer promises what isn't durable yet, or the engine's own work waits for
@@ -301,29 +299,36 @@ class Engine:
         """
         if work.commit is not None:
             self.moves.end_sync(work.number)
-        if work.assigned or work.ordered:
+        if work.unpublished:
             try:
                 if not self.sharing.enter():
                     return None
             except StoreError as error:
-                log.warning("durable messages can't be moved out of new/ for now: %s", error)
-                refused, unpublished = work.assigned, work.ordered
+                refused = dict.fromkeys(work.unpublished, error)
             else:
                 try:
-                    refused = self._leaser.hand_out(work.assigned)
-                    unpublished = self._sender.publish(work.ordered)
+                    refused = self._sender.publish(work.unpublished)
                 finally:
                     self.sharing.leave()
             if refused:
-                self._sender.publish_later(refused)
-                _withhold(work.outcomes, {entry.batch.stem.id for entry in refused})
-            if unpublished:
-                _leave_open(work.outcomes, {entry.batch.stem.id for entry in unpublished})
-            work.assigned, work.ordered = [], []
+                self._leave_unpublished(work.outcomes, refused)
+            work.unpublished = []
         if self.index.touched:
-            self.index.publish(self._sender.in_new, self.moves.synced)
+            self.publish()
         self._has_answers_to_move = bool(self._ends_of_stages or self._ends_of_sets)
         return work.outcomes
+
+    def _leave_unpublished(
+        self, outcomes: Sequence[Outcome], refused: Mapping[Entry, StoreError]
+    ) -> None:
+        """Let no consumer hear of messages that the disk keeps in `new/`, and no sender be sure."""
+        entry, error = next(iter(refused.items()))
+        log.warning("%d files have to wait in new/, %s first: %s", len(refused), entry.name.path, error)
+        leased = [entry for entry in refused if entry.name.token]
+        self._leaser.withhold(leased)
+        self._sender.publish_later(leased)
+        _withhold(outcomes, {entry.batch.stem.id for entry in leased})
+        _leave_open(outcomes, {entry.batch.stem.id for entry in refused.keys() - set(leased)})
 
     def publish(self) -> None:
         """Publish the counts of the queues as the index has them."""

@@ -46,7 +46,7 @@ from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters
 from .entries import Entry, Groups, LeaseShare
 from .index import Index
-from .moves import Moves, NameVanished, begin_lease, deliver
+from .moves import Moves, NameVanished, begin_lease
 from .part import DUE_NOW, RETRY, Part
 from .reader import Reader, told_records
 
@@ -119,8 +119,6 @@ class Leaser(Part):
         self._looked = ""
         """The next tick looks for those above this name."""
         self.pending = (moves.index.hidden, moves.index.grouped, reader.refused, self._expiring)
-        self.assigned: list[Entry] = []
-        """Entries that the commit has written and leased."""
         self._held_up: set[str] = set()
         """Queues in which this commit has met more dead or old messages than may move at a time."""
 
@@ -281,23 +279,12 @@ class Leaser(Part):
             if members:
                 yield entry, members
 
-    def hand_out(self, leased: Sequence[Entry]) -> list[Entry]:
-        """Move leases from `new/` to `delay/`, where all processes find them; they are durable.
-
-        Return what the disk refused to move: no consumer may hear of it. It is published later, and
-        comes back when its lease ends.
-        """
-        refused: list[Entry] = []
+    def withhold(self, leased: Iterable[Entry]) -> None:
+        """Let no consumer hold leases that the disk keeps in `new/`, where no other process finds them.
+        They are published later, and come back when they end."""
         for entry in leased:
-            if entry.held:
-                try:
-                    deliver(self._moves, entry)
-                except StoreError as error:
-                    log.warning("%s can't be handed out: %s", entry.name.path, error)
-                    _undeliver(entry, entry.held)
-                    self._index.end_shares(entry)
-                    refused.append(entry)
-        return refused
+            _undeliver(entry, entry.held)
+            self._index.end_shares(entry)
 
     def tick(self) -> None:
         if not self._background.brings_back:
@@ -407,7 +394,7 @@ class Leaser(Part):
             log.warning("%s can't be leased for now: %s", old.path, error)
             lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
         if old.state is State.SENT:
-            self.assigned += lease.leased
+            self._moves.unpublished += lease.leased
 
     def _deliver(self, share: _Share) -> None:
         delivered = 0

@@ -103,6 +103,9 @@ class Moves:
         """The free room below which nothing is stored."""
         self.removed = Removed(disk)
         """Names that the reaper may unlink: room on a full disk, too."""
+        self.unpublished: list[Entry] = []
+        """Entries in `new/` that must be where other processes look before this commit is answered:
+        leases, and messages of strict groups, as what is sent after the answer comes after them."""
         self.foreign: dict[str, str] = {}
         """Paths of what was found in the folders and is none of ours, and why."""
         self.quarantined = 0

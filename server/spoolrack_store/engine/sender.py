@@ -107,9 +107,6 @@ class Sender(Part):
         self.in_new: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
         self.pending = (self.in_new,)
-        self.ordered: list[Entry] = []
-        """Entries that must be in their queue before this commit is answered: messages sent after the
-        answer, to whichever process, come after them."""
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._wall = Millis(0)
 
@@ -136,30 +133,20 @@ class Sender(Part):
         return outcomes
 
     def advance(self) -> None:
-        """Move durable files from `new/` to their queues, or to `delay/`."""
-        waiting: list[tuple[int, Entry]] = []
-        for commit, entry in self.in_new:
-            if commit > self._moves.synced:
-                waiting.append((commit, entry))
-            elif entry.held:
-                try:
-                    publish(self._moves, entry)
-                except StoreError:
-                    waiting.append((commit, entry))  # It is sent; the next commit tries again.
-        self.in_new[:] = waiting
+        """Publish durable files; the next commit tries again what the disk refuses."""
+        self.publish([entry for commit, entry in self.in_new if commit <= self._moves.synced])
 
-    def publish(self, ordered: Iterable[Entry]) -> list[Entry]:
-        """Move durable files from `new/` to their queues; return those that the disk refuses to
-        move."""
-        refused: list[Entry] = []
-        for entry in ordered:
+    def publish(self, entries: Iterable[Entry]) -> dict[Entry, StoreError]:
+        """Move durable files from `new/` to their queues, or to `delay/`; return those that the disk
+        refuses to move, and why."""
+        refused: dict[Entry, StoreError] = {}
+        for entry in entries:
             if entry.held:
                 try:
                     publish(self._moves, entry)
                 except StoreError as error:
-                    log.warning("%s can't be published for now: %s", entry.name.path, error)
-                    refused.append(entry)
-        self.in_new[:] = [(commit, entry) for commit, entry in self.in_new if entry.held]
+                    refused[entry] = error
+        self.in_new[:] = [each for each in self.in_new if each[1].held]
         return refused
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
@@ -338,7 +325,7 @@ class Sender(Part):
         if found is None:
             names = [name for name in self._moves.names_sent_by_others() if name.stem.holds(id)]
             entries = [appear(self._moves, name) for name in names]
-        self.ordered += [
+        self._moves.unpublished += [
             entry for entry in entries if entry.name.state is State.SENT and entry.batch.stem.is_grouped
         ]
 
@@ -419,7 +406,7 @@ class Sender(Part):
         self.in_new.append((self._moves.commit, entry))
         self._moves.index.touched[file.queue] = None
         if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
-            self.ordered.append(entry)
+            self._moves.unpublished.append(entry)
         self._moves.statistics.count(file.queue, "send", count)
         at, moment = 0, sent_at(stem.id)
         for stored, first, run in file.places:
