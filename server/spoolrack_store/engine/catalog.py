@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -51,7 +51,7 @@ from ..model.settings import (
 )
 from ..model.shards import Shard, shard_of, tag_of
 from .entries import Entry
-from .index import SortedNames
+from .index import Index, SortedNames
 from .moves import Moves
 from .part import Part
 
@@ -76,12 +76,40 @@ class QueueRecord:
         if self.settings.sending == "paused":
             raise SendingPaused(queue=self.name)
 
-    def require_room(self, held: tuple[int, int], more: tuple[int, int]) -> None:
-        """Raise `QueueFull` if `more` messages and bytes don't fit beside those that are `held`."""
-        limits = self.settings.max_messages, self.settings.max_bytes
-        for limit, has, adds, unit in zip(limits, held, more, ("messages", "bytes"), strict=True):
-            if limit and has + adds > limit:
-                raise QueueFull(queue=self.name, held=has, limit=limit, unit=unit)
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.settings.max_messages or self.settings.max_bytes)
+
+
+class QueueRoom:
+    """The room of queues, less what one commit brings there."""
+
+    def __init__(self, index: Index, coming: Callable[[str], tuple[int, int]]) -> None:
+        """`coming` returns the messages and bytes that were on their way to a queue before."""
+        self._index = index
+        self._coming_before = coming
+        self._coming: dict[str, tuple[int, int]] = {}
+
+    def coming(self, queue: str) -> tuple[int, int]:
+        """Return the messages and bytes that are on their way to a queue; from now on what this commit
+        brings counts."""
+        if queue not in self._coming:
+            self._coming[queue] = self._coming_before(queue)
+        return self._coming[queue]
+
+    def take(self, record: QueueRecord, count: int, size: int) -> None:
+        """Take the room for so many messages and bytes; raise `QueueFull` if there is less."""
+        if not record.is_limited:
+            return
+        settings, queue = record.settings, self._index.queue(record.name)
+        messages, bytes = self.coming(record.name)
+        for limit, there, more, unit in (
+            (settings.max_messages, queue.total + messages, count, "messages"),
+            (settings.max_bytes, queue.bytes + bytes, size, "bytes"),
+        ):
+            if limit and there + more > limit:
+                raise QueueFull(queue=record.name, held=there, limit=limit, unit=unit)
+        self._coming[record.name] = messages + count, bytes + size
 
 
 @dataclass(slots=True)

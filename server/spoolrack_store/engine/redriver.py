@@ -54,7 +54,7 @@ from ..model.redrive_requests import (
     StartRedrive,
 )
 from ..model.transitions import State
-from .catalog import Catalog, QueueRecord
+from .catalog import Catalog, QueueRecord, QueueRoom
 from .dead_letters import DeadLetters
 from .entries import Entry
 from .moves import Moves
@@ -139,34 +139,6 @@ class _Drive:
 
     def begin_pass(self) -> None:
         self.after, self.at, self.failed, self.waiting, self.failure = "", 0, 0, 0, None
-
-
-class _Room:
-    """Room of the queues, less the messages that one commit has moved there."""
-
-    def __init__(self, moves: Moves, sender: Sender) -> None:
-        self._moves = moves
-        self._sender = sender
-        self._taken: dict[str, tuple[int, int]] = {}
-
-    def reserve(self, record: QueueRecord, entry: Entry, members: int) -> int:
-        """Take the room for the first of `members`; return those that it is enough for."""
-        settings, queue = record.settings, self._moves.index.queue(record.name)
-        if not settings.max_messages and not settings.max_bytes:
-            return members
-        if record.name not in self._taken:
-            self._taken[record.name] = self._sender.written(record.name)
-        count, bytes = self._taken[record.name]
-        fitting = 0
-        for index in indexes(members):
-            size = entry.batch.counted_bytes_of(1 << index)
-            try:
-                record.require_room((queue.total + count, queue.bytes + bytes), (1, size))
-            except QueueFull:
-                break
-            count, bytes, fitting = count + 1, bytes + size, fitting | 1 << index
-        self._taken[record.name] = count, bytes
-        return fitting
 
 
 class Redriver(Part):
@@ -470,7 +442,7 @@ class Redriver(Part):
     ) -> tuple[int, Mapping[tuple[Entry, str], int], bool]:
         """Look at up to `most` messages; return how many, where up to `allowed` of them go, and
         whether these were the last."""
-        room = _Room(self._moves, self._sender)
+        room = QueueRoom(self._moves.index, self._sender.written)
         picks: dict[tuple[Entry, str], int] = {}
         looked = 0
         for entry, members, at, after in self._candidates(drive):
@@ -483,7 +455,7 @@ class Redriver(Part):
                 if not allowed:
                     return looked, picks, False
                 now = first_of(now, allowed)
-                fitting = room.reserve(verdict, entry, now)
+                fitting = _fitting(room, verdict, entry, now)
                 drive.waiting += (now & ~fitting).bit_count()
                 allowed -= fitting.bit_count()
                 if fitting:
@@ -546,6 +518,18 @@ class Redriver(Part):
         if record.settings.retention and sent_at(stem.id) + record.settings.retention <= wall:
             return MoveFailure(Stays.TOO_OLD, destination)
         return record
+
+
+def _fitting(room: QueueRoom, record: QueueRecord, entry: Entry, members: int) -> int:
+    """Take the room for the first of `members`; return those that it is enough for."""
+    fitting = 0
+    for index in indexes(members) if record.is_limited else ():
+        try:
+            room.take(record, 1, entry.batch.counted_bytes_of(1 << index))
+        except QueueFull:
+            return fitting
+        fitting |= 1 << index
+    return members
 
 
 def _is_due(drive: _Drive, now: Millis, synced: int) -> bool:

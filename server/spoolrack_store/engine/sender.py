@@ -30,7 +30,7 @@ from ..model.message_ids import FileIds, sent_at
 from ..model.operations import UNFINISHED, Send, SendResults, Unfinished, WrittenBody
 from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
-from .catalog import Catalog, QueueRecord
+from .catalog import Catalog, QueueRecord, QueueRoom
 from .deduplication import Deduplication
 from .entries import Entry
 from .moves import Moves, publish
@@ -117,10 +117,10 @@ class Sender(Part):
         files: list[_File] = []
         # Once: messages of one delivery time have one delay, and share a file.
         self._wall = self._moves.clock.wall()
-        entering: dict[str, tuple[int, int]] = {}
+        room = QueueRoom(self._moves.index, self.written)
         for request in requests:
             try:
-                outcomes.append(self._admit(request, files, entering))
+                outcomes.append(self._admit(request, files, room))
             except StoreError as error:
                 outcomes.append(error)
         self._room.refresh()
@@ -188,9 +188,7 @@ class Sender(Part):
         """Whether a file in `new/` waits only for a commit."""
         return any(commit <= self._moves.synced for commit, _ in self.in_new)
 
-    def _admit(
-        self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]
-    ) -> SendResults | Unfinished:
+    def _admit(self, request: Send, files: list[_File], room: QueueRoom) -> SendResults | Unfinished:
         """Find a file for each valid message of a request, or for as many as the commit may write."""
         begun = self._begun.get(request.queue)
         if begun is not None and begun[0] is not request:
@@ -198,11 +196,11 @@ class Sender(Part):
         keys: dict[int, str] = {}
         if begun is not None:
             _, stored, together = begun
-            entering[request.queue] = self.written(request.queue)
+            room.coming(request.queue)
             del self._begun[request.queue]
         record = self._catalog.require_open(request.queue)
         if begun is None:
-            stored, together = self._check(request, record, entering, keys)
+            stored, together = self._check(request, record, room, keys)
         sizes = list(map(len, request.bodies)) if request.written is None else [request.written.size]
         most = record.settings.messages_per_file or MOST
         for place, (kind, positions) in enumerate(together):
@@ -220,7 +218,7 @@ class Sender(Part):
         self,
         request: Send,
         record: QueueRecord,
-        entering: dict[str, tuple[int, int]],
+        room: QueueRoom,
         keys: dict[int, str],
     ) -> tuple[SendResults, _Together]:
         """Return the answer so far, of the invalid messages, and the valid ones; add their `keys`."""
@@ -236,7 +234,7 @@ class Sender(Part):
                 what="the number of messages", value=len(bodies), rule="must be 1 with a written body"
             )
         stored = SendResults(results=[""] * len(bodies), sent_at=Millis(0))
-        is_limited = settings.max_messages or settings.max_bytes
+        is_limited = record.is_limited
         together: _Together = []
         last: dict[_Kind, list[int]] = {}
         """Of each kind what the next message may share a file with: a large body divides."""
@@ -264,7 +262,7 @@ class Sender(Part):
                     if self._is_repeated(record, key, stored, position):
                         continue
                 if is_limited:
-                    self._require_room(record, _counted(request, position), entering)
+                    room.take(record, 1, _counted(request, position))
                 if key is not None:
                     self._coming.setdefault(record.name, {})[key] = stored, position
                     keys[position] = key
@@ -337,16 +335,6 @@ class Sender(Part):
                 stored.duplicates.add(position)
         self._coming.clear()
         self._repeated.clear()
-
-    def _require_room(
-        self, record: QueueRecord, size: int, entering: dict[str, tuple[int, int]]
-    ) -> None:
-        queue = self._moves.index.queue(record.name)
-        if record.name not in entering:
-            entering[record.name] = self.written(record.name)  # No more before all have found room.
-        messages, bytes = entering[record.name]
-        record.require_room((queue.total + messages, queue.bytes + bytes), (1, size))
-        entering[record.name] = messages + 1, bytes + size
 
     def _place(
         self,

@@ -20,9 +20,9 @@ and goes to quarantine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 
 from ..files.disk import DiskRoom, FileKind, explained
@@ -78,7 +78,7 @@ from ..model.stage_requests import (
     StageInfo,
 )
 from ..model.transitions import State
-from .catalog import Catalog, QueueRecord
+from .catalog import Catalog, QueueRecord, QueueRoom
 from .index import SortedNames
 from .moves import Moves
 from .part import DUE_NOW, RETRY, Part
@@ -211,7 +211,7 @@ class Stages(Part):
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
             record.require_sending()
-            self._require_room(record, chunks)
+            QueueRoom(self._moves.index, self._coming).take(record, *_sum_of(chunks, record.name))
         self._sync(stages)
         manifest = Manifest(
             stages={str(stage.life): stage.first for stage in stages},
@@ -351,21 +351,10 @@ class Stages(Part):
         self._moves.create_file(chunk.path, content)
         return self._add_chunk(chunk), chunk
 
-    def _require_room(self, record: QueueRecord, chunks: Sequence[Chunk]) -> None:
-        """Raise `QueueFull` if the chunks don't fit beside what the queue has, and what is on its way
-        there."""
-        settings, queue = record.settings, self._moves.index.queue(record.name)
-        if not settings.max_messages and not settings.max_bytes:
-            return
-        coming, coming_bytes = _sum_of(self._published(), record.name)
-        held = queue.total + coming, queue.bytes + coming_bytes
-        record.require_room(held, _sum_of(chunks, record.name))
-
-    def _published(self) -> Iterator[Chunk]:
-        """Yield what is on its way to its queue."""
-        for end in self._unfinished:
-            if end.manifest is not None and not end.unlinked:
-                yield from self._chunks_of(end)
+    def _coming(self, queue: str) -> tuple[int, int]:
+        """Return the messages and bytes of what is published, and not in its queue yet."""
+        ends = [end for end in self._unfinished if end.manifest is not None and not end.unlinked]
+        return _sum_of(chain.from_iterable(map(self._chunks_of, ends)), queue)
 
     def make_durable(self, names: Sequence[str]) -> None:
         """Sync stages that are to be published in this commit, all at once."""
