@@ -76,19 +76,10 @@ class _Lease:
     """Why the disk leased none of them, or not all."""
 
 
-@dataclass(slots=True, eq=False)
-class _Share:
-    """The part of a lease that one receive gets."""
-
-    answer: list[Delivery]
-    lease: _Lease
-    members: int
-    request: Receive
-
-
+_Share = tuple[_Lease, int]
+"""A lease, and the members of it that one receive gets."""
 _Places = list[tuple[int, int]]
 """Of messages of one entry their indexes in the file, and the positions of their receipts."""
-_LEASE_OF: Final = attrgetter("lease")
 _QUEUE_OF: Final = attrgetter("queue")
 
 
@@ -132,35 +123,40 @@ class Leaser(Part):
         The answers hold once the commit is synced, and `hand_out` has moved what it has written. One
         that waits for no message is unfinished where dead messages have to move first.
         """
-        outcomes: list[list[Delivery] | StoreError | Unfinished] = []
         self._written = written
         self._held_up.clear()
-        shares: list[_Share] = []
+        choices: list[list[_Share] | StoreError] = []
+        leases: list[_Lease] = []
         chosen: dict[Entry, int] = {}
         for queue in dict.fromkeys(map(_QUEUE_OF, requests)):
             if queue in self._catalog.records:
                 self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
         for request in requests:
             try:
-                outcomes.append(self._choose(request, shares, chosen))
+                choices.append(self._choose(request, leases, chosen))
             except StoreError as error:
-                outcomes.append(error)
-        for lease in dict.fromkeys(map(_LEASE_OF, shares)):
+                choices.append(error)
+        for lease in leases:
             self._lease(lease)
-        for share in shares:
-            self._deliver(share)
+        return [
+            choice if isinstance(choice, StoreError) else self._answer(request, choice)
+            for request, choice in zip(requests, choices, strict=True)
+        ]
+
+    def _answer(
+        self, request: Receive, shares: Sequence[_Share]
+    ) -> list[Delivery] | StoreError | Unfinished:
+        answer: list[Delivery] = []
+        refused: StoreError | None = None
+        for lease, members in shares:
+            self._deliver(request, lease, members, answer)
+            refused = lease.refused or refused
+        if answer:
+            return answer
         # An empty answer says that nothing is ready.
-        refused: dict[int, StoreError] = {}
-        for share in shares:
-            if not share.answer and share.lease.refused is not None:
-                refused[id(share.answer)] = share.lease.refused
-        for place, request in enumerate(requests):
-            if outcomes[place] == []:
-                if request.wait == 0 and request.queue in self._held_up:
-                    outcomes[place] = UNFINISHED
-                elif refused:
-                    outcomes[place] = refused.get(id(outcomes[place]), outcomes[place])
-        return outcomes
+        if request.wait == 0 and request.queue in self._held_up:
+            return UNFINISHED
+        return answer if refused is None else refused
 
     def check(self, request: Receive) -> tuple[QueueRecord, Millis]:
         """Return the queue and the visibility timeout of a receive; raise its `StoreError`."""
@@ -173,9 +169,7 @@ class Leaser(Part):
             check_number("max_messages", request.max_messages, 1)
         return record, visibility
 
-    def _choose(
-        self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
-    ) -> list[Delivery]:
+    def _choose(self, request: Receive, leases: list[_Lease], chosen: dict[Entry, int]) -> list[_Share]:
         """Decide what a request gets. Nothing moves before all requests have chosen."""
         record, visibility = self.check(request)
         room = request.max_messages
@@ -183,15 +177,15 @@ class Leaser(Part):
         if request.credits is not None:
             room = min(room, request.credits.free)
             max_bytes = min(max_bytes, request.credits.free_bytes)
-        answer: list[Delivery] = []
+        shares: list[_Share] = []
         count = 0
         written = self._just_written(record.name, chosen)
         for entry, members in self.pick(record, room, max_bytes, chosen, written):
             count += members.bit_count()
-            self._share(shares, entry, visibility, members, answer, request)
+            shares += _shares(entry, visibility, members, request, leases)
         if request.credits is not None:
             request.credits.charge(count)
-        return answer
+        return shares
 
     def pick(
         self,
@@ -352,32 +346,6 @@ class Leaser(Part):
             bytes_left -= size
         return fitting
 
-    def _share(
-        self,
-        shares: list[_Share],
-        entry: Entry,
-        visibility: Millis,
-        members: int,
-        answer: list[Delivery],
-        request: Receive,
-    ) -> None:
-        """Give `members` to a receive, by a lease that other receives of the commit share."""
-        is_prefetch = request.credits is not None and request.credits.concurrency > 0
-        if entry.name.receives >= WHOLE_LEASES:
-            for index in indexes(members):
-                lease = _Lease(entry, visibility, 1 << index, is_prefetch)
-                shares.append(_Share(answer, lease, 1 << index, request))
-            return
-        for share in reversed(shares):
-            lease = share.lease
-            if lease.entry is entry and lease.visibility == visibility:
-                lease.members |= members
-                lease.is_prefetch |= is_prefetch
-                break
-        else:
-            lease = _Lease(entry, visibility, members, is_prefetch)
-        shares.append(_Share(answer, lease, members, request))
-
     def _lease(self, lease: _Lease) -> None:
         old = lease.entry.name
         wall = lease.since = self._clock.wall()
@@ -396,18 +364,21 @@ class Leaser(Part):
         if old.state is State.SENT:
             self._moves.unpublished += lease.leased
 
-    def _deliver(self, share: _Share) -> None:
+    def _deliver(self, request: Receive, lease: _Lease, members: int, answer: list[Delivery]) -> None:
+        """Add `members` of a lease to the answer of a receive."""
         delivered = 0
-        for entry in share.lease.leased:
-            if members := share.members & entry.held:
-                delivered |= self._deliver_of(entry, members, share)
-        missing = (share.members & ~delivered).bit_count()
-        if missing and share.request.credits is not None:
-            share.request.credits.give_back(missing, is_answer=False)
+        for entry in lease.leased:
+            if there := members & entry.held:
+                delivered |= self._deliver_of(entry, there, request, lease.since, answer)
+        missing = (members & ~delivered).bit_count()
+        if missing and request.credits is not None:
+            request.credits.give_back(missing, is_answer=False)
 
-    def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
-        """Add messages of a lease to an answer; return those that can be read. The others go to
-        quarantine."""
+    def _deliver_of(
+        self, entry: Entry, members: int, request: Receive, since: Millis, answer: list[Delivery]
+    ) -> int:
+        """Add messages of an entry, leased since then, to an answer; return those that can be read. The
+        others go to quarantine."""
         name, stem = entry.name, entry.batch.stem
         assert name.due is not None
         found: Sequence[tuple[int, bytes | Damaged]]
@@ -435,17 +406,15 @@ class Leaser(Part):
         if stem.attributes:
             named = self._reader.line(entry).attributes
             attributes = {at: named[index] for at, index in enumerate(where) if index in named}
-        credits, consumer = share.request.credits, share.request.consumer
+        credits, consumer = request.credits, request.consumer
         if credits is not None or consumer:
             size = number = 0
             if credits is not None:
                 size = entry.batch.counted_bytes_of(members)
                 credits.charge(0, size)
                 number = credits.deliver(len(where))
-            entry.shares += (
-                LeaseShare(members, size, credits, consumer, share.lease.since, number, members),
-            )
-        share.answer.append(
+            entry.shares += (LeaseShare(members, size, credits, consumer, since, number, members),)
+        answer.append(
             Delivery(
                 queue=name.queue,
                 sent_at=sent_at(stem.id),
@@ -731,6 +700,24 @@ class Leaser(Part):
                 grouped[batch] = grouped.pop(batch)  # Behind the others.
         if refused is not None:
             raise refused
+
+
+def _shares(
+    entry: Entry, visibility: Millis, members: int, request: Receive, leases: list[_Lease]
+) -> list[_Share]:
+    """Return the shares by which a receive gets `members`, of leases that other receives of the commit
+    share."""
+    is_prefetch = request.credits is not None and request.credits.concurrency > 0
+    is_alone = entry.name.receives >= WHOLE_LEASES
+    for lease in () if is_alone else reversed(leases):
+        if lease.entry is entry and lease.visibility == visibility:
+            lease.members |= members
+            lease.is_prefetch |= is_prefetch
+            return [(lease, members)]
+    parts = [1 << index for index in indexes(members)] if is_alone else [members]
+    made = [_Lease(entry, visibility, part, is_prefetch) for part in parts]
+    leases += made
+    return list(zip(made, parts, strict=True))
 
 
 def _members(places: _Places) -> int:
