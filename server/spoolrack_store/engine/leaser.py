@@ -78,9 +78,35 @@ class _Lease:
 
 _Share = tuple[_Lease, int]
 """A lease, and the members of it that one receive gets."""
-_Places = list[tuple[int, int]]
-"""Of messages of one entry their indexes in the file, and the positions of their receipts."""
 _QUEUE_OF: Final = attrgetter("queue")
+
+
+class Targets:
+    """Messages that requests name, by the entries that hold them: those of one name move together."""
+
+    def __init__(self) -> None:
+        self.members: dict[Entry, int] = {}
+        self.places: dict[Entry, list[tuple[int, Any, list[Any], int]]] = {}
+        """By entry the indexes of its messages, the request for each, the results of that, and the
+        position in them."""
+
+    def add(self, found: tuple[Entry, int], request: Any, results: list[Any], position: int) -> None:
+        entry, index = found
+        self.members[entry] = self.members.get(entry, 0) | 1 << index
+        self.places.setdefault(entry, []).append((index, request, results, position))
+
+    def answer(self, entry: Entry, result: object) -> None:
+        for _, _, results, position in self.places[entry]:
+            results[position] = result
+
+    def refuse(self, entry: Entry, error: StoreError) -> None:
+        """Note why messages of an entry didn't move."""
+        for index, _, results, position in self.places[entry]:
+            if isinstance(error, NameVanished):
+                results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
+            # Of a list that is divided over several names a part may have moved.
+            elif entry.held >> index & 1:
+                results[position] = error
 
 
 class Leaser(Part):
@@ -471,16 +497,12 @@ class Leaser(Part):
         check_span("visibility", visibility, 0, MAX_VISIBILITY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         is_strict = record.settings.group_order == "strict"
-        together = self._find_all(
-            record.name, request.receipts, results, {} if is_strict else request.last_receives
-        )
+        targets = self._find_all(request, results, {} if is_strict else request.last_receives)
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         result = Millis(wall + visibility if visibility else 0)
         until = result, monotonic + visibility
-        for entry, places in together.items():
-            members = _members(places)
-            for _, position in places:
-                results[position] = result
+        for entry, members in targets.members.items():
+            targets.answer(entry, result)
             try:
                 if visibility:
                     # A message whose lease is over is leased again, with a token of its own.
@@ -489,28 +511,27 @@ class Leaser(Part):
                 elif entry.name.state is not State.READY:
                     self.bring_back(entry, members)
             except StoreError as error:
-                _refuse(results, entry, places, error)
+                targets.refuse(entry, error)
         return results
 
     def _find_all(
         self,
-        queue: str,
-        texts: Sequence[str],
+        request: ChangeVisibility | ReleaseMessages | RejectMessages | GiveBack,
         results: list[Any],
         last_receives: Mapping[int, LastReceive] = MappingProxyType({}),
-    ) -> dict[Entry, _Places]:
-        """Return by its entry the index and the position of each message that a receipt is of; those
-        that are gone, or another consumer's, have errors in `results`."""
-        together: dict[Entry, _Places] = {}
-        for position, text in enumerate(texts):
+    ) -> Targets:
+        """Return the messages of the request's receipts; those that are gone, or another consumer's,
+        have errors in `results`."""
+        targets = Targets()
+        for position, text in enumerate(request.receipts):
             try:
-                found = self.find(queue, text, last_receives.get(position))
+                found = self.find(request.queue, text, last_receives.get(position))
                 if found is None:
-                    raise StaleReceipt(id=receipts.parse(queue, text).id)
-                together.setdefault(found[0], []).append((found[1], position))
+                    raise StaleReceipt(id=receipts.parse(request.queue, text).id)
+                targets.add(found, request, results, position)
             except StoreError as error:
                 results[position] = error
-        return together
+        return targets
 
     def release(self, request: ReleaseMessages) -> list[Millis | StoreError]:
         """End leases, and hide the messages for the delay of the request or the queue's back-off.
@@ -520,15 +541,13 @@ class Leaser(Part):
         if request.delay is not None:
             check_span("delay", request.delay, 0, MAX_DELAY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
-        together = self._find_all(record.name, request.receipts, results)
+        targets = self._find_all(request, results)
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
-        for entry, places in together.items():
-            members = _members(places)
+        for entry, members in targets.members.items():
             delay = request.delay
             if delay is None:
                 delay = self._back_off(record, entry)
-            for _, position in places:
-                results[position] = Millis(wall + delay)
+            targets.answer(entry, Millis(wall + delay))
             is_dead = not request.is_uncounted and self._dead_letters.dies_with_lease(entry)
             try:
                 if is_dead:
@@ -543,7 +562,7 @@ class Leaser(Part):
                         count = max(0, count - 1)
                     self._postpone(entry, members, (Millis(wall + delay), monotonic + delay), count)
             except StoreError as error:
-                _refuse(results, entry, places, error)
+                targets.refuse(entry, error)
         return results
 
     def _back_off(self, record: QueueRecord, entry: Entry) -> Millis:
@@ -566,23 +585,21 @@ class Leaser(Part):
         if record.settings.dead_letter_queue not in self._catalog.records:
             raise NoDeadLetterQueue(queue=record.name)
         results: list[StoreError | None] = [None] * len(request.receipts)
-        together = self._find_all(record.name, request.receipts, results)
-        wanted = [(entry, _members(places)) for entry, places in together.items()]
+        targets = self._find_all(request, results)
+        wanted = list(targets.members.items())
         refused = self._dead_letters.bury(wanted, reason=REJECTED, explanation=request.explanation)
-        for (entry, places), error in zip(together.items(), refused, strict=True):
+        for entry, error in zip(targets.members, refused, strict=True):
             if error is not None:
-                _refuse(results, entry, places, error)
+                targets.refuse(entry, error)
         return results
 
     def give_back(self, request: GiveBack) -> None:
         """Undo leases that no consumer has seen; an expired one is a success."""
-        record = self._catalog.require(request.queue)
+        self._catalog.require(request.queue)
         expired: list[Any] = [None] * len(request.receipts)
-        together = self._find_all(record.name, request.receipts, expired)
         self._index.is_answer = False
         try:
-            for entry, places in together.items():
-                members = _members(places)
+            for entry, members in self._find_all(request, expired).members.items():
                 _undeliver(entry, members)
                 self._uncount(entry, members)
         finally:
@@ -718,23 +735,6 @@ def _shares(
     made = [_Lease(entry, visibility, part, is_prefetch) for part in parts]
     leases += made
     return list(zip(made, parts, strict=True))
-
-
-def _members(places: _Places) -> int:
-    members = 0
-    for index, _ in places:
-        members |= 1 << index
-    return members
-
-
-def _refuse(results: list[Any], entry: Entry, places: _Places, error: StoreError) -> None:
-    """Note why messages of an entry didn't move."""
-    for index, position in places:
-        if isinstance(error, NameVanished):
-            results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
-        # Of a list that is divided over several names a part may have moved.
-        elif entry.held >> index & 1:
-            results[position] = error
 
 
 def _undeliver(entry: Entry, members: int) -> None:
