@@ -5,14 +5,14 @@ The first that came is served first.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .model.clock import Millis
+from .model.deadlines import Deadlines
 from .model.operations import Receive, Request, Send
 from .model.reservation_requests import Reserve
 
@@ -63,8 +63,8 @@ class Parking:
         """By queue and place; places rise."""
         self._hopeful: dict[str, None] = {}
         """Queues with waiting requests that could give something at the last look."""
-        self._deadlines: list[tuple[Millis, int, str]] = []
-        """A heap of deadlines, places and queues; some of those wait no more."""
+        self._deadlines = Deadlines[tuple[int, str]]()
+        """When waits are over, by place and queue."""
         self._place = count()
         self.waiting = 0
         """How many wait."""
@@ -79,10 +79,7 @@ class Parking:
         self._changed[queue] = None
         self.waiting += 1
         if deadline is not None:
-            heapq.heappush(self._deadlines, (deadline, waiter.place, queue))
-            if len(self._deadlines) > 2 * self.waiting + _FEW:
-                self._deadlines = [each for each in self._deadlines if self._waits(*each)]
-                heapq.heapify(self._deadlines)
+            self._deadlines.set((waiter.place, queue), deadline)
         return waiter.place
 
     def leave(self, queue: str, place: int) -> None:
@@ -92,6 +89,7 @@ class Parking:
         if waiter is not None:
             self.waiting -= 1
             waiter.place = None
+            self._deadlines.discard((place, queue))
         if not waiting:
             self._queues.pop(queue, None)
             self._hopeful.pop(queue, None)
@@ -136,19 +134,12 @@ class Parking:
 
     def next_deadline(self) -> Millis | None:
         """Return the monotonic time at which the first wait is over."""
-        while self._deadlines:
-            if self._waits(*self._deadlines[0]):
-                return self._deadlines[0][0]
-            heapq.heappop(self._deadlines)
-        return None
-
-    def _waits(self, _: Millis, place: int, queue: str) -> bool:
-        return place in self._queues.get(queue, ())
+        return self._deadlines.next()
 
     def pop_late(self, now: Millis) -> Iterator[QueuedRequest[Waiting]]:
         """Remove and return the requests whose wait is over."""
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            _, place, queue = heapq.heappop(self._deadlines)
+        while (late := self._deadlines.pop(now)) is not None:
+            place, queue = late
             waiter = self._queues[queue][place]
             self.leave(queue, place)
             yield waiter
@@ -161,9 +152,6 @@ class Parking:
         self._deadlines.clear()
         self.waiting = 0
         return waiters
-
-
-_FEW: Final = 64
 
 
 def _first_of(

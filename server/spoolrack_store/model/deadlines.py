@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from .clock import Millis
 
-Key = TypeVar("Key", str, tuple[str, int])
+Key = TypeVar("Key", str, tuple[str, int], tuple[int, str])
 
 _FEW: Final = 64
 
