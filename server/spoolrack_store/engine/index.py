@@ -36,14 +36,15 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain, islice
 from operator import itemgetter
 from sys import intern
-from typing import Any, Final
+from typing import Final
 
 from ..model.batch_file import Line
 from ..model.clock import Millis
+from ..model.deadlines import Deadlines
 from ..model.members import below, first_of, indexes, lowest
 from ..model.message_ids import ID_LENGTH, batch_of, index_of, sent_at
 from ..model.names import MAX_PRIORITY, PACKABLE, Name, dead_letter_path, parse
@@ -56,7 +57,6 @@ from .entries import BatchFile, Entry, Groups, LeaseShare
 _CHUNK: Final = 128
 _OPEN: Final = 8
 """Chunks of one list that are lists: those that were changed last."""
-_FEW: Final = 64
 UNPACKED: Final = 5_000
 """So many lone messages have their objects: those that go soon cost no packing."""
 _PACKS: Final = 1_000
@@ -731,14 +731,8 @@ class Index:
         and never changed, so that it is read in any thread."""
         self.changed: dict[str, None] = {}
         """Queues that may have become able to give something to those that wait: they take them out."""
-        self.hidden: list[tuple[Any, ...]] = []
-        """A heap of leases and delays: when they end, and the id of the file; a number and the entry,
-        unless it is a lone message with one file. Some hold nothing any more, half at most."""
-        self._dues: dict[str, int] = {}
-        """When the lease or delay ends of lone messages that the heap has by their ids alone."""
-        self._hiding = 0
-        """Entries that hold leased or delayed messages."""
-        self._pushed = 0
+        self.dues = Deadlines[str]()
+        """When leases and delays end: of a lone message by its id, of any other entry by its path."""
         self._listed = 0
         """The commit that makes durable what the last listing has packed."""
         self.leases_of: dict[str, dict[Entry, None]] = {}
@@ -860,7 +854,7 @@ class Index:
             if not name.stem.count:
                 self.to_be_packed.append(name.stem.id)
         if name.state in _WAITS:
-            self.put_back_due(entry, due)
+            self.schedule(entry, due)
         if name.state is State.REMOVED:
             if batch.is_over:
                 self.over[batch] = None
@@ -915,7 +909,7 @@ class Index:
             other.taken = commit
             self._count(other, other.held)
             if other.name.state in _WAITS:
-                self.put_back_due(other, other.due)
+                self.schedule(other, other.due)
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
@@ -968,7 +962,7 @@ class Index:
             name.state in COUNTED
             and bool(entry.held)
             and name.version == batch.top
-            and (name.state is State.READY or id in self._dues)
+            and (name.state is State.READY or id in self.dues.times)
             and not (name.token and is_set_token(name.token))
             and all(share.credits is None for share in entry.shares)
             and batch not in self.keyed
@@ -998,7 +992,7 @@ class Index:
             batch.groups = Groups({group: 1} if group else {}, 1)
         entry, _ = batch.add(name, self._listed)
         entry.counted = entry.held
-        entry.due = self._dues.get(id, 0)
+        entry.due = self.dues.times.get(id, 0)
         since, _, consumer = self._consumers.pop(id, "").partition(" ")
         if since:
             share = LeaseShare(1, name.stem.counted, None, consumer, Millis(int(since, 16)), 0, 1)
@@ -1034,9 +1028,7 @@ class Index:
             packed[id] = path
             state = State.READY if ready else State.LEASED if token else State.DELAYED
             if due:
-                self._dues[id] = when = due_of(int(due), token is not None)
-                heappush(self.hidden, (when, id))
-                self._hiding += 1
+                self.dues.set(id, Millis(due_of(int(due), token is not None)))
             ids, sizes = found[ready or hidden, state]
             ids.append(id)
             sizes.append(int(body) + int(attributes or 0))
@@ -1075,45 +1067,27 @@ class Index:
                 return
         self.untold[dead_letter_path(batch.stem.id, file)] = commit
 
-    def next_due(self) -> Millis | None:
-        """Return the monotonic time at which the next lease or delay ends."""
-        while self.hidden:
-            if self._is_scheduled(self.hidden[0]):
-                return Millis(self.hidden[0][0])
-            heappop(self.hidden)
-        return None
+    def due(self, now: Millis) -> Iterator[Entry]:
+        """Yield the entries whose lease or delay is over; the caller moves them, or schedules them
+        again."""
+        while (due := self.dues.next()) is not None and due <= now:
+            key = self.dues.pop(now) or ""
+            if key in self._packed:
+                self.unpack(key).due = due
+            named = self.entry_at(parse(key)) if "/" in key else None
+            for entry in self.entries_of(key) if named is None else (named,):
+                # Of a copied file the key may be that of the other one.
+                if entry.held and entry.name.state in _WAITS and entry.due <= now:
+                    yield entry
 
-    def _is_scheduled(self, found: tuple[Any, ...]) -> bool:
-        """Return whether a lease or delay of the heap goes on."""
-        return bool(found[3].held) if len(found) > 2 else self._dues.get(found[1]) == found[0]
+    def schedule(self, entry: Entry, due: int) -> None:
+        """Let the lease or delay of an entry end then."""
+        if entry.held:
+            self.dues.set(self._due_key(entry), Millis(due))
 
-    def pop_due(self, now: Millis, most: int) -> list[Entry]:
-        """Return up to `most` entries whose lease or delay is over; the caller moves them."""
-        taken: list[Entry] = []
-        while len(taken) < most and (due := self.next_due()) is not None and due <= now:
-            _, id, *rest = heappop(self.hidden)
-            if rest:
-                taken.append(rest[1])
-            elif id in self._packed:
-                taken.append(self.unpack(id))
-            else:
-                taken += [entry for entry in self._by_id[id].entries if entry.held]
-        return taken
-
-    def put_back_due(self, entry: Entry, due: int) -> None:
-        """Schedule an entry for `due`, or again, if the disk refused to move it."""
+    def _due_key(self, entry: Entry) -> str:
         stem = entry.batch.stem
-        if not entry.held:
-            return
-        if stem.count or stem.id in self._doubles:
-            self._pushed += 1
-            heappush(self.hidden, (due, stem.id, self._pushed, entry))
-        else:
-            self._dues[stem.id] = due
-            heappush(self.hidden, (due, stem.id))
-        if len(self.hidden) > 2 * self._hiding + _FEW:
-            self.hidden[:] = filter(self._is_scheduled, self.hidden)
-            heapify(self.hidden)
+        return entry.name.path if stem.count or stem.id in self._doubles else stem.id
 
     def end_shares(self, entry: Entry) -> None:
         """Let no consumer hold an entry any more, whose lease goes on for now."""
@@ -1195,10 +1169,8 @@ class Index:
             if not self.leases_of[name.token]:
                 del self.leases_of[name.token]
         queue.orders[name.state].change(entry, was, held)
-        if name.state in _WAITS:
-            self._hiding += bool(held) - bool(was)
-            if not held and self._by_id.get(stem.id) is entry.batch:
-                self._dues.pop(stem.id, None)
+        if name.state in _WAITS and not held:
+            self.dues.discard(self._due_key(entry))
         if name.state is State.READY or queue.groups is not None:
             self.changed[name.queue] = None
         if name.state is State.READY:

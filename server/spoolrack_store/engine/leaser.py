@@ -135,7 +135,7 @@ class Leaser(Part):
         """Queues that have messages older than their retention."""
         self._looked = ""
         """The next tick looks for those above this name."""
-        self.pending = (moves.index.hidden, moves.index.grouped, reader.refused, self._expiring)
+        self.pending = (moves.index.dues.times, moves.index.grouped, reader.refused, self._expiring)
         self._held_up: set[str] = set()
         """Queues in which this commit has met more dead or old messages than may move at a time."""
 
@@ -284,7 +284,7 @@ class Leaser(Part):
             if error is not None:
                 log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
                 if entry.held and entry.name.state is State.LEASED:
-                    self._index.put_back_due(entry, Millis(now + RETRY))
+                    self._index.schedule(entry, Millis(now + RETRY))
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
@@ -623,7 +623,7 @@ class Leaser(Part):
         if self._index.grouped or self._expiring:
             return DUE_NOW
         again = min(self._reader.refused.values()) if self._reader.refused else None
-        due = self._index.next_due()
+        due = self._index.dues.next()
         if due is None or not self._background.brings_back:
             return again
         if self._background.wait:
@@ -639,7 +639,8 @@ class Leaser(Part):
         dead: list[tuple[Entry, int]] = []
         self._index.is_answer = False
         try:
-            for entry in self._index.pop_due(Millis(now - self._background.wait), effort.share()):
+            over = self._index.due(Millis(now - self._background.wait))
+            for entry in list(islice(over, effort.share())):
                 effort.spend()
                 token = entry.name.token
                 if not entry.held or (token and is_set_token(token)):
@@ -651,7 +652,7 @@ class Leaser(Part):
                     if entry.name.state is State.LEASED:
                         self._moves.statistics.count(entry.name.queue, "requeue", count)
                 except StoreError:
-                    self._index.put_back_due(entry, Millis(now + RETRY))
+                    self._index.schedule(entry, Millis(now + RETRY))
             if dead:
                 self._bury(dead)
         finally:

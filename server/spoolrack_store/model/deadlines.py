@@ -45,6 +45,12 @@ class Deadlines(Generic[Key]):
         self.times.clear()
         self._heap.clear()
 
+    @property
+    def earliest(self) -> Millis | None:
+        """A time before or at that of the next key; None if there are no keys. In any thread."""
+        first = self._heap[:1]
+        return first[0][0] if first else None
+
     def next(self) -> Millis | None:
         """Return the time of the next key; None if there are no keys."""
         while self._heap:
