@@ -494,31 +494,22 @@ class Stages(Part):
         """Take in a file that may be there."""
         folder, _, text = path.partition("/")
         try:
-            if folder == PUBLISHED:
-                self._load_manifest(path, parse_published(text))
+            if path in self._ends:
+                if not self._moves.is_there(path):
+                    self._leave_end(self._ends[path])
+            elif folder == PUBLISHED:
+                by = parse_published(text)
+                manifest = self._moves.read_record(path, manifests.decode, "manifest")
+                if manifest is not None:
+                    self._add_manifest(by, manifest)
             elif _is_chunk(path):
                 self._load_chunk(parse_chunk(text), is_start=is_start)
             else:
-                self._load_drop(path, parse_stage_life(text))
+                life = replace(parse_stage_life(text), is_dropped=False)
+                if self._moves.is_there(path):
+                    self._add_end(_End(path, [str(life)], self._moves.commit))
         except NotAName:
             log.warning("%a is none of ours", path)
-
-    def _load_manifest(self, path: str, by: Publication) -> None:
-        if path in self._ends:
-            if not self._moves.is_there(path):
-                self._leave_end(self._ends[path])
-            return
-        manifest = self._moves.read_record(path, manifests.decode, "manifest")
-        if manifest is not None:
-            self._add_manifest(by, manifest)
-
-    def _load_drop(self, path: str, dropped: StageLife) -> None:
-        is_there = self._moves.is_there(path)
-        if is_there and path not in self._ends:
-            life = replace(dropped, is_dropped=False)
-            self._add_end(_End(path, [str(life)], self._moves.commit))
-        elif not is_there and path in self._ends:
-            self._leave_end(self._ends[path])
 
     def _load_chunk(self, chunk: Chunk, *, is_start: bool) -> None:
         size = self._moves.size_of(chunk.path)
