@@ -20,7 +20,7 @@ from operator import attrgetter
 from random import Random
 from typing import Any
 
-from ..files.disk import FileKind, explained
+from ..files.disk import FileKind, explained, explaining
 from ..files.layout import CONFIG
 from ..model.clock import Millis
 from ..model.errors import (
@@ -53,7 +53,7 @@ from ..model.shards import Shard, shard_of, tag_of
 from .entries import Entry
 from .index import Index, SortedNames
 from .moves import Moves
-from .part import Part
+from .part import Part, postponing
 
 log = logging.getLogger(__name__)
 
@@ -325,7 +325,7 @@ class Catalog(Part):
 
     def _make_folder(self, name: str) -> None:
         disk, path = self._moves.disk, f"queues/{name}"
-        try:
+        with explaining():
             try:
                 disk.make_folder(path)
             except FileExistsError:
@@ -333,8 +333,6 @@ class Catalog(Part):
                 if disk.facts(path).kind is not FileKind.FOLDER:
                     self._moves.quarantine(path, "it has the place of a queue's folder")
                     disk.make_folder(path)
-        except OSError as error:
-            raise explained(error) from error
         self._moves.syncer.folder_changed("queues")
 
     def broken_rule(self, name: str, other: str) -> str:
@@ -419,10 +417,8 @@ class Catalog(Part):
                 "are lost, and only a backup has them",
                 name,
             )
-            try:
+            with postponing(log, "queues/%s", name):
                 self._make_folder(name)
-            except StoreError as error:
-                log.warning("queues/%s has to wait: %s", name, error)
 
     def remove_unused_folders(self) -> None:
         """Remove the folders of queues that were never made: their processes died, or the disk refused
@@ -583,7 +579,8 @@ class Catalog(Part):
 
     def tick(self) -> None:
         """Check for settings files that were removed by hand."""
-        try:
+        there: set[str] = set()
+        with explaining(), suppress(FileNotFoundError):
             changed = self._moves.disk.facts(CONFIG).changed_ns
             # Twice: a change may follow within the same tick of the file system's clock.
             was, is_settled = self._looked
@@ -591,10 +588,6 @@ class Catalog(Part):
                 return
             self._looked = changed, changed == was
             there = {f"{CONFIG}/{each.name}" for each in self._moves.scan(CONFIG)}
-        except FileNotFoundError:
-            there = set()
-        except OSError as error:
-            raise explained(error) from error
         for record in self.records.values():
             if settings_path(record.name, record.version) not in there:
                 self._missed.add(record.name)
@@ -630,12 +623,9 @@ class Catalog(Part):
 
     def _unlink(self, name: str, version: int) -> None:
         path = settings_path(name, version)
-        try:
+        with postponing(log, "the unlinking of %s, which no longer counts,", path):
             self._moves.unlink_file(path)
-        except StoreError as error:
-            log.warning("%s, which no longer counts, stays for now: %s", path, error)
-            return
-        del self._old[name, version]
+            del self._old[name, version]
 
     def _advance_deletion(self, name: str, tombstone: _Tombstone, most: int) -> int:
         """Do the next step: up to `most` of its messages, its folder and older settings, the tombstone.
@@ -678,7 +668,7 @@ class Catalog(Part):
         moves, folder = self._moves, f"queues/{name}"
         if any(queue == name for queue, _ in self._old):
             return False
-        try:
+        with explaining(), suppress(FileNotFoundError):  # Another process was faster.
             for each in moves.disk.scan(folder):
                 path = f"{folder}/{each.name}"
                 message = name_at(path)
@@ -686,10 +676,6 @@ class Catalog(Part):
                     return False
                 self._moves.quarantine(path, "its queue is deleted, and it is no message")
             moves.disk.remove_folder(folder)
-        except FileNotFoundError:
-            pass  # Another process was faster.
-        except OSError as error:
-            raise explained(error) from error
         moves.syncer.folder_changed("queues")
         for version in self._older(name, tombstone):
             moves.unlink_file(settings_path(name, version))

@@ -23,7 +23,7 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .entries import BatchFile, Entry
 from .moves import Moves
-from .part import Part
+from .part import Part, postponing
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -272,13 +272,10 @@ class Deduplication(Part):
 
     def _keep(self, segment: dict[str, str], batches: Iterable[BatchFile]) -> None:
         path = f"{FOLDER}/{self._ids.make()}"
-        try:
+        with postponing(log, "the unlinking of deleted messages, whose keys can't be written,"):
             self._moves.create_file(path, seal(segment), urgent=True)
-        except StoreError as error:
-            log.warning("deleted messages stay, as their keys can't be written: %s", error)
-            return
-        self._segments[path] = max(map(id_number, segment.values()))
-        self._kept.update(dict.fromkeys(batches, self._moves.commit))
+            self._segments[path] = max(map(id_number, segment.values()))
+            self._kept.update(dict.fromkeys(batches, self._moves.commit))
 
     # Time.
 
@@ -297,11 +294,8 @@ class Deduplication(Part):
         self._kept = {batch: commit for batch, commit in self._kept.items() if batch.entries}
         for path, last in list(self._segments.items()):
             if last < oldest:
-                try:
+                with postponing(log, "the unlinking of %s", path):
                     self._moves.unlink_file(path)
-                except StoreError as error:
-                    log.warning("%s stays for now: %s", path, error)
-                else:
                     del self._segments[path]
 
     def _since(self, record: QueueRecord) -> int:

@@ -47,7 +47,7 @@ from .dead_letters import DeadLetters
 from .entries import Entry, Groups, LeaseShare
 from .index import Index
 from .moves import Moves, NameVanished, begin_lease
-from .part import DUE_NOW, RETRY, Part
+from .part import DUE_NOW, RETRY, Part, outcome_of, postponing
 from .reader import Reader, told_records
 
 log = logging.getLogger(__name__)
@@ -151,17 +151,12 @@ class Leaser(Part):
         """
         self._written = written
         self._held_up.clear()
-        choices: list[list[_Share] | StoreError] = []
         leases: list[_Lease] = []
         chosen: dict[Entry, int] = {}
         for queue in dict.fromkeys(map(_QUEUE_OF, requests)):
             if queue in self._catalog.records:
                 self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
-        for request in requests:
-            try:
-                choices.append(self._choose(request, leases, chosen))
-            except StoreError as error:
-                choices.append(error)
+        choices = [outcome_of(self._choose, request, leases, chosen) for request in requests]
         for lease in leases:
             self._lease(lease)
         return [
@@ -462,11 +457,8 @@ class Leaser(Part):
     def _quarantine(self, entry: Entry, index: int, why: Damaged) -> None:
         id, queue = entry.batch.stem.message_id(index), entry.name.queue
         log.error("message %s of the queue %s goes to quarantine: %s", id, queue, why)
-        try:
+        with postponing(log, "the quarantine of message %s until its lease ends", id):
             self._moves.move(entry, 1 << index, State.QUARANTINED)
-        except StoreError as error:
-            # It is leased, and tried again when the lease ends.
-            log.error("%s can't be put into quarantine for now: %s", id, error)
 
     # The end of a lease.
 

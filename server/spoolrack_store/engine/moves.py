@@ -26,6 +26,7 @@ from ..files.disk import (
     Syncer,
     SyncFailed,
     explained,
+    explaining,
 )
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import Removed
@@ -49,7 +50,7 @@ from ..model.sealed import NotWhole, Torn
 from ..model.transitions import CHANGES, State
 from .entries import Entry, may_rename
 from .index import COUNTED, Index
-from .part import Effort
+from .part import Effort, postponing
 
 log = logging.getLogger(__name__)
 
@@ -357,10 +358,8 @@ class Moves:
             return False
         name, why = path.rpartition("/")[2], why.encode(errors="backslashreplace").decode()
         place = f"{QUARANTINE}/{self.ids.make()}"
-        try:
+        with explaining():
             self._attempt(lambda: self.disk.make_folder(place), place, urgent=True)
-        except OSError as error:
-            raise explained(error) from error
         # Durable first: a power cut must not keep what moves into it, and not the folder.
         self.sync_now((), (QUARANTINE,))
         # A name that can't be printed is none of ours, and has no place in `CHANGES`.
@@ -432,21 +431,15 @@ class Moves:
 
     def size_of(self, path: str) -> int | None:
         """Return the size of a file, None if it isn't there; raise `DiskError`."""
-        try:
+        with explaining(), suppress(FileNotFoundError):
             return self.disk.facts(path).size
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
+        return None
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content from the disk itself, None if it isn't there; raise `DiskError`."""
-        try:
+        with explaining(), suppress(FileNotFoundError):
             return self.disk.read(path, afresh=True)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
+        return None
 
     def read_record(self, path: str, decode: Callable[[bytes], Record], kind: str) -> Record | None:
         """Return a sealed record, which the commit syncs; None if there is none. Raise `DiskError`.
@@ -476,10 +469,8 @@ class Moves:
 
     def scan(self, folder: str) -> list[Found]:
         """Return what is in a folder; raise `DiskError`."""
-        try:
+        with explaining():
             return self.disk.scan(folder)
-        except OSError as error:
-            raise explained(error) from error
 
     def require_there(self, entry: Entry) -> None:
         """Raise `NameVanished` if a name was removed by hand, and remove it from the index."""
@@ -674,10 +665,8 @@ def publish(moves: Moves, entry: Entry) -> None:
 def unlink_all(moves: Moves, entries: Iterable[Entry]) -> None:
     """Unlink names that the rules release, as far as the disk allows it."""
     for entry in entries:
-        try:
+        with postponing(log, "the unlinking of %s", entry.name.path):
             moves.unlink(entry)
-        except StoreError as error:
-            log.warning("%s can't be unlinked for now: %s", entry.name.path, error)
 
 
 def _folder_of(path: str) -> str:

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..files.disk import explained
+from ..files.disk import explaining
 from ..files.layout import REDRIVES
 from ..model.clock import SECOND, Millis
 from ..model.dead_letter_records import NotAHistory
@@ -58,7 +59,7 @@ from .catalog import Catalog, QueueRecord, QueueRoom
 from .dead_letters import DeadLetters
 from .entries import Entry
 from .moves import Moves
-from .part import DUE_NOW, RETRY, Part
+from .part import DUE_NOW, RETRY, Part, postponing
 from .reader import read_records
 from .sender import Sender
 
@@ -193,17 +194,15 @@ class Redriver(Part):
 
     def _names(self) -> Iterator[RedriveName]:
         """Yield the names in the folder, in order; put any other file aside."""
-        try:
+        texts: list[str] = []
+        with explaining(), suppress(FileNotFoundError):
             texts = sorted(each.name for each in self._moves.disk.scan(REDRIVES))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise explained(error) from error
         for text in texts:
             try:
                 yield parse_redrive(text)
             except NotAName as error:
-                self._quarantine(text, str(error))
+                with postponing(log, "the quarantine of redrives/%a", text):
+                    self._moves.quarantine(f"{REDRIVES}/{text}", f"it is no redrive: {error}")
 
     def _update(self, name: RedriveName, due: Millis) -> None:
         """Know a redrive by the name that it has now."""
@@ -231,12 +230,6 @@ class Redriver(Part):
         self._active.pop(id, None)
         if drive.goes_on or drive.unsynced:
             self._active[id] = drive
-
-    def _quarantine(self, text: str, why: str) -> None:
-        try:
-            self._moves.quarantine(f"{REDRIVES}/{text}", f"it is no redrive: {why}")
-        except StoreError as error:
-            log.warning("redrives/%a can't be put aside: %s", text, error)
 
     def _drop(self, id: str) -> None:
         self._all.pop(id, None)
@@ -372,11 +365,9 @@ class Redriver(Part):
         for id, drive in list(self._all.items()):
             ended = drive.name.ended
             if ended is not None and ended + REDRIVE_MEMORY <= self._clock.wall():
-                try:
+                with postponing(log, "the unlinking of the old redrive %s", id):
                     self._moves.unlink_file(drive.path)
                     self._drop(id)
-                except StoreError as error:
-                    log.warning("the redrive %s, which ended long ago, stays for now: %s", id, error)
 
     def _count_synced(self, drive: _Drive) -> None:
         """Count what is durably moved in the name."""

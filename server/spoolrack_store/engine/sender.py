@@ -34,7 +34,7 @@ from .catalog import Catalog, QueueRecord, QueueRoom
 from .deduplication import Deduplication
 from .entries import Entry
 from .moves import Moves, publish
-from .part import FILES, Part
+from .part import FILES, Part, outcome_of
 from .reader import Reader
 from .recovery import appear
 
@@ -113,16 +113,11 @@ class Sender(Part):
     def send(self, requests: Sequence[Send]) -> list[SendResults | StoreError | Unfinished]:
         """Write the messages of all requests, or as many as the commit may; the answers are valid once
         the commit is synced. In each queue the messages are in the order of the requests."""
-        outcomes: list[SendResults | StoreError | Unfinished] = []
         files: list[_File] = []
         # Once: messages of one delivery time have one delay, and share a file.
         self._wall = self._moves.clock.wall()
         room = QueueRoom(self._moves.index, self.written)
-        for request in requests:
-            try:
-                outcomes.append(self._admit(request, files, room))
-            except StoreError as error:
-                outcomes.append(error)
+        outcomes = [outcome_of(self._admit, request, files, room) for request in requests]
         self._room.refresh()
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         self._latest.clear()

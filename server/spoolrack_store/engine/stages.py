@@ -81,7 +81,7 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord, QueueRoom
 from .index import SortedNames
 from .moves import Moves
-from .part import DUE_NOW, RETRY, Part
+from .part import DUE_NOW, RETRY, Part, postponing
 
 log = logging.getLogger(__name__)
 
@@ -575,11 +575,9 @@ class Stages(Part):
         self._drop_expired()
         left, self._is_cut = self._moves.effort.share(), False
         for end in list(islice(self._unfinished, left)):
-            try:
+            with postponing(log, "the order in %s", end.path):
                 if end.commit <= self._moves.synced:
                     left -= self._finish(end, left)
-            except StoreError as error:
-                log.warning("the order in %s has to wait: %s", end.path, error)
             if self._is_cut:
                 return
             if end in self._unfinished:
