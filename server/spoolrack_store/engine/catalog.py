@@ -559,7 +559,6 @@ class Catalog(Part):
     # Deletion of a queue by its tombstone.
 
     def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
-        superseded = self._drop_superseded(name)
         before = self._forget(name)
         self._end_writers(before)
         self.reset.discard(name)
@@ -567,15 +566,8 @@ class Catalog(Part):
         if there is None or (there.version, there.made) != (version, made):
             oldest = None
             if before is not None and (before.created_at, before.salt) == made:
-                oldest = min([before.version, *superseded])
+                oldest = before.version  # `_old` has those before.
             self._tombstones[name] = _Tombstone(version, made, self._moves.commit, oldest)
-
-    def _drop_superseded(self, name: str) -> list[int]:
-        """Older settings go with the folder, once no message is left: return their versions."""
-        found = [old for old in self._old if old[0] == name]
-        for old in found:
-            del self._old[old]
-        return [version for _, version in found]
 
     def tick(self) -> None:
         """Check for settings files that were removed by hand."""
@@ -603,9 +595,12 @@ class Catalog(Part):
         for writer, commit in list(self._ended_writers.items()):
             if commit <= synced:
                 del self._ended_writers[writer]
-        for old, commit in list(self._old.items()):
-            if commit <= synced:
-                self._unlink(*old)
+        for (name, version), commit in list(self._old.items()):
+            path = settings_path(name, version)
+            with postponing(log, "the unlinking of %s, which no longer counts,", path):
+                if commit <= synced:
+                    self._moves.unlink_file(path)
+                    del self._old[name, version]
         left = self._moves.effort.share()
         for name, tombstone in list(self._tombstones.items()):
             if left <= 0:
@@ -620,12 +615,6 @@ class Catalog(Part):
                 else:
                     left -= max(1, files)
                     self._moves.effort.spend(files)
-
-    def _unlink(self, name: str, version: int) -> None:
-        path = settings_path(name, version)
-        with postponing(log, "the unlinking of %s, which no longer counts,", path):
-            self._moves.unlink_file(path)
-            del self._old[name, version]
 
     def _advance_deletion(self, name: str, tombstone: _Tombstone, most: int) -> int:
         """Do the next step: up to `most` of its messages, its folder and older settings, the tombstone.
