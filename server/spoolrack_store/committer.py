@@ -343,7 +343,7 @@ class Committer:
                 self._parking.leave(*self._left.popleft())
             if draining:
                 for waiter in self._parking.pop_all():
-                    _fail(waiter.future, Draining())
+                    _answer(waiter.future, Draining())
             if self._parking.waiting:
                 late = self._parking.pop_late(self._clock.monotonic())
                 for waiter in islice(late, ENDED_WAITS):
@@ -463,22 +463,22 @@ class Committer:
             waiter.has_begun = waiter.future.set_running_or_notify_cancel()
             return waiter.has_begun
         if draining:
-            _fail(waiter.future, Draining())
+            _answer(waiter.future, Draining())
             return False
         # A receive may still be cancelled while it waits, so it isn't running before it has leased.
         return not waiter.future.cancelled()
 
     def _resolve(self, waiter: QueuedRequest[Any], outcome: Outcome) -> None:
-        request, future = waiter.request, waiter.future
-        if isinstance(request, Waiting):
-            if outcome or request.wait == 0:
-                self._answer_receive(request, future, outcome)
-            else:
-                self._park(waiter)
-        elif isinstance(outcome, StoreError):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+        """Answer a request; one that may wait, and got nothing, waits."""
+        request = waiter.request
+        if isinstance(request, Waiting) and not outcome and request.wait != 0:
+            self._park(waiter)
+        elif not _answer(waiter.future, outcome) and not isinstance(outcome, StoreError):
+            # Cancelled in the meantime: no consumer will ever see these leases.
+            undo = undo_of(outcome)
+            if undo is not None:
+                with self._guard:
+                    self._waiting.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _going_on(self, waiter: QueuedRequest[Any]) -> QueuedRequest[Any]:
         """Return a request of which the next commit does more. It is done to its end; if its caller is
@@ -496,16 +496,6 @@ class Committer:
         waiter.future.add_done_callback(
             lambda done: self._left.append(left) if done.cancelled() else None
         )
-
-    def _answer_receive(self, request: Waiting, future: Future[Any], outcome: Outcome) -> None:
-        if isinstance(outcome, StoreError):
-            _fail(future, outcome)
-        elif not _answer(future, outcome):
-            # Cancelled in the meantime: no consumer will ever see these leases.
-            undo = undo_of(outcome)
-            if undo is not None:
-                with self._guard:
-                    self._waiting.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _fail(
         self,
@@ -528,20 +518,17 @@ class Committer:
             callback(failure)
         unknown = kind(detail=detail)
         for waiter in begun:
-            _fail(waiter.future, unknown)
+            _answer(waiter.future, unknown)
         for waiter in [*waiting, *self._parking.pop_all()]:
-            _fail(waiter.future, failure)
+            _answer(waiter.future, failure)
 
 
 def _answer(future: Future[Any], outcome: object) -> bool:
-    """Answer, unless the caller has cancelled; return whether the caller hears it."""
-    if not future.running() and not future.set_running_or_notify_cancel():
-        return False
-    future.set_result(outcome)
-    return True
-
-
-def _fail(future: Future[Any], error: StoreError) -> None:
+    """Answer, unless the caller has cancelled or has an answer; return whether the caller hears it."""
     if future.done() or (not future.running() and not future.set_running_or_notify_cancel()):
-        return
-    future.set_exception(error)
+        return False
+    if isinstance(outcome, StoreError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+    return True

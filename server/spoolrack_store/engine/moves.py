@@ -158,32 +158,25 @@ class Moves:
             due=Millis(wall + delay) if delay else None,
         )
         path = name.path
-        self.asked.left -= 1
-        if stem.key is not None:
-            # Other processes must know its keys before it is published.
-            self._intend(ChangeKind.FILE, "", path, 0)
+        if written is not None:
+            self._place_body(written.path, body_path(stem.id))
         try:
+            create = partial(self.disk.create, path, parts, sync=False)
+            # Other processes must know its keys before it is published.
+            self._change(ChangeKind.FILE, "", path, create, is_told=stem.key is not None)
+        except BaseException:
             if written is not None:
-                self._place_body(written.path, body_path(stem.id))
-            try:
-                self._attempt(partial(self.disk.create, path, parts, sync=False), path)
-            except BaseException:
-                if written is not None:
-                    self._place_body(body_path(stem.id), written.path)
-                raise
-        except OSError as error:
-            if stem.key is not None:
-                self._give_up()
-            raise explained(error) from error
+                self._place_body(body_path(stem.id), written.path)
+            raise
         if alone or not self.disk.can_sync_all:
             self.syncer.lone_file_written(path)
         else:
             self.syncer.file_written()
-        self.syncer.folder_changed("new")
         return self.index.appear(name, self.commit, due=due)
 
     def _place_body(self, source: str, target: str) -> None:
-        self._attempt(lambda: self.disk.rename_new(source, target), target)
+        with explaining():
+            self._attempt(lambda: self.disk.rename_new(source, target), target)
         self.syncer.folder_changed(BODIES)
 
     def move(
@@ -521,18 +514,20 @@ class Moves:
         *,
         due: int = 0,
         urgent: bool = False,
+        is_told: bool = True,
     ) -> None:
-        """Make a change that other processes hear of; raise `DiskFull` or `DiskError`, and then it was
-        not made."""
-        self._intend(kind, source, target, due)
+        """Make a change that other processes hear of if it `is_told`; raise `DiskFull` or `DiskError`,
+        and then it was not made."""
+        if is_told:
+            self._intend(kind, source, target, due)
         self.asked.left -= 1
         try:
             self._attempt(change, target, urgent=urgent)
-        except OSError as error:
-            self._give_up()
-            raise explained(error) from error
-        except Exception:
-            self._give_up()
+        except Exception as error:
+            if is_told:
+                self._give_up()
+            if isinstance(error, OSError):
+                raise explained(error) from error
             raise
         if source and kind is not ChangeKind.LINK:
             self.syncer.folder_changed(source.rpartition("/")[0])

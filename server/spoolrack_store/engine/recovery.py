@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from itertools import count, islice
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 from ..files.disk import FileKind, Found
@@ -45,8 +46,6 @@ FOLLOWED: Final = 2_000
 """Names of a listing after which the log is read."""
 _SORTED: Final = 20_000
 """Names that are sorted at a time."""
-_DIGITS: Final = 3
-"""Names are sorted with those that have so many characters in common behind those that all have."""
 TOLD: Final = 100_000
 """Names of a listing after which its progress is logged."""
 
@@ -253,17 +252,7 @@ def _leave_untold(moves: Moves) -> None:
 def _in_order(found: list[Found]) -> Iterator[Found]:
     """Yield what is in a folder by name. It sorts few at a time: during one sort of a million no other
     thread could answer whether the server lives."""
-    if len(found) <= _SORTED:
-        yield from sorted(found)
-        return
-    low, high = min(found).name, max(found).name
-    end = _DIGITS + next(at for at in count() if low[at : at + 1] != high[at : at + 1])
-    buckets: dict[str, list[Found]] = {}
-    while found:
-        each = found.pop()
-        buckets.setdefault(each.name[:end], []).append(each)
-    for beginning in sorted(buckets):
-        yield from _in_order(buckets.pop(beginning))
+    return merge(*(sorted(found[at : at + _SORTED]) for at in range(0, len(found), _SORTED)))
 
 
 def _pack(moves: Moves, folder: str, part: list[Found], known: set[str]) -> list[Found]:
