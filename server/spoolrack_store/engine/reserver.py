@@ -306,9 +306,9 @@ class Reserver(Part):
                     raise ReservationUnread(stream=stream, sequence_number=held.name.sequence_number)
             for held in lost:
                 self._lose(held)
-            for held in list(lost):
-                if held.name.sequence_number <= before or not held.name.is_read:
-                    continue
+            told = [held for held in lost if held.name.sequence_number <= before]
+            lost = [held for held in lost if held not in told]
+            for held in [held for held in lost if held.name.is_read]:
                 untouched = self._untouched(held)
                 count = sum(members.bit_count() for _, members in untouched)
                 if count == held.record.messages:
@@ -323,11 +323,9 @@ class Reserver(Part):
             numbers = sorted(held.name.sequence_number for held in done)
             queues = tuple(sorted({held.record.queue for held in mine})) or self._queues_of(stream)
             self._write_marker(stream, last_sequence_number, numbers, queues)
-            for held in lost:
-                if held.name.sequence_number <= before:
-                    self.index.change(held, SetState.DISCARDED)
-                    held.changed = self._moves.commit  # The marker must be durable before.
-            lost = [held for held in lost if held.name.sequence_number > before]
+            for held in told:
+                self.index.change(held, SetState.DISCARDED)
+                held.changed = self._moves.commit  # The marker must be durable before.
         elif not mine and self.index.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
             # An idle reader that asks now and then is remembered for as long as it does. All sets of
             # the old marker are done with.
