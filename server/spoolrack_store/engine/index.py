@@ -659,11 +659,6 @@ class QueueIndex:
             if self.groups is not None:
                 self.groups.add_packed(len(ids))
 
-    def head(self, state: State = State.READY) -> Entry | None:
-        """Return the entry that holds the oldest message in a state."""
-        order = self.orders[state]
-        first = order.first()
-        return None if first is None else order.at(first)
 
     def sightings(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry | None]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the

@@ -337,7 +337,7 @@ class Leaser(Part):
         retention = record.settings.retention
         if not retention:
             return None
-        entry = self._index.queue(record.name).head()
+        entry = next(iter(self._index.queue(record.name).ready), None)
         if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
             return None
         return entry
