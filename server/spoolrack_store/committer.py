@@ -106,10 +106,10 @@ class Committer:
         self._wakened = threading.Condition(self._guard)
         """Only our driver waits on it; to notify all is for callers that Ctrl-C interrupts in a
         notification, and that leave behind a waiter which swallows the next one."""
-        self._waiting: list[QueuedRequest[Any]] = []
-        self._left: deque[tuple[str, int]] = deque()
+        self._queued_requests: list[QueuedRequest[Any]] = []
+        self._cancelled_places: deque[tuple[str, int]] = deque()
         """Queues and places of receives whose callers have cancelled them while they waited."""
-        self._synced: _SyncedCommit | None = None
+        self._synced_commit: _SyncedCommit | None = None
         self._ticks = ticks
         self._next_tick = clock.monotonic()
         self._next_listen = self._last_news = Millis(0)
@@ -144,7 +144,7 @@ class Committer:
         with self._guard:
             refusal = self._refusal(request)
             if refusal is None:
-                self._waiting.append(QueuedRequest(request, future, self._clock.monotonic()))
+                self._queued_requests.append(QueuedRequest(request, future, self._clock.monotonic()))
                 self._wake()
         if refusal is not None:
             future.set_exception(refusal)
@@ -230,8 +230,8 @@ class Committer:
             if next_try is not None:
                 # The work that wanted the lock is still to be done.
                 return self._true_clock.monotonic() >= next_try, next_try
-            if self._waiting and not self._draining:
-                asked = self._waiting[0].request
+            if self._queued_requests and not self._draining:
+                asked = self._queued_requests[0].request
                 if isinstance(asked, Receive) and asked.wait != 0:
                     self._park_idle()
             if self._is_asked():
@@ -254,15 +254,18 @@ class Committer:
 
     def _is_asked(self) -> bool:
         return bool(
-            self._waiting or self._synced or self._left or (self._draining and self._parking.waiting)
+            self._queued_requests
+            or self._synced_commit
+            or self._cancelled_places
+            or (self._draining and self._parking.waiting)
         )
 
     def is_short(self) -> bool:
         """Return whether the next commit takes only a few system calls."""
         with self._guard:
-            if self._draining or self._synced or self._clock.monotonic() >= self._next_tick:
+            if self._draining or self._synced_commit or self._clock.monotonic() >= self._next_tick:
                 return False
-            return are_short(each.request for each in self._waiting)
+            return are_short(each.request for each in self._queued_requests)
 
     def _next_own_work(self, now: Millis) -> tuple[bool, Millis | None]:
         """Return whether the engine or a parked receive has work now, and else when."""
@@ -291,13 +294,13 @@ class Committer:
 
     def _park_idle(self) -> None:
         """Park the receives that wait for a commit, if it would do nothing but that."""
-        for each in self._waiting:
+        for each in self._queued_requests:
             request = each.request
             if not isinstance(request, Receive) or request.wait == 0:
                 return
             if not self._engine.has_nothing_for(request):
                 return
-        waiting, self._waiting = self._waiting, []
+        waiting, self._queued_requests = self._queued_requests, []
         for each in waiting:
             self._park(each)
 
@@ -327,20 +330,20 @@ class Committer:
         No two at a time. Between two steps of it another thread may go on.
         """
         with self._guard:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._queued_requests = self._queued_requests, []
             draining = self._draining
-        synced, self._synced = self._synced, None
+        synced, self._synced_commit = self._synced_commit, None
         waiters: Sequence[QueuedRequest[Any]] = waiting if synced is None else synced.waiters
         try:
             if synced is not None:
                 with self._guard:
-                    self._waiting[:0] = waiting
+                    self._queued_requests[:0] = waiting
                 self._finish(synced)
                 return
             if self._failure is not None:
                 return
-            while self._left:
-                self._parking.leave(*self._left.popleft())
+            while self._cancelled_places:
+                self._parking.leave(*self._cancelled_places.popleft())
             if draining:
                 for waiter in self._parking.pop_all():
                     _answer(waiter.future, Draining())
@@ -361,7 +364,7 @@ class Committer:
             work = self._apply(requests)
             if work is None:
                 with self._guard:
-                    self._waiting[:0] = begun
+                    self._queued_requests[:0] = begun
                 return
             if work.commit is not None:
                 yield work
@@ -409,7 +412,7 @@ class Committer:
         with self._changing:
             outcomes = self._engine.finish(synced.work)
         if outcomes is None:
-            self._synced = synced
+            self._synced_commit = synced
             self._lock_wait.in_vain(self._true_clock.monotonic())
             return
         if self._lock_wait.next_try is not None:
@@ -431,7 +434,7 @@ class Committer:
                 self._resolve(waiter, outcome)
         if unfinished:
             with self._guard:
-                self._waiting[:0] = unfinished  # Before what came meanwhile, to the same queue.
+                self._queued_requests[:0] = unfinished  # Before what came meanwhile, to the same queue.
 
     def _begin(self, waiting: Sequence[QueuedRequest[Any]], draining: bool) -> list[QueuedRequest[Any]]:
         """Return the requests of this commit. Receives whose messages are on their way back are left to
@@ -453,7 +456,7 @@ class Committer:
                 begun.append(waiter)
         if early:
             with self._guard:
-                self._waiting[:0] = early
+                self._queued_requests[:0] = early
         return begun
 
     def _begins(self, waiter: QueuedRequest[Any], draining: bool) -> bool:
@@ -478,7 +481,7 @@ class Committer:
             undo = undo_of(outcome)
             if undo is not None:
                 with self._guard:
-                    self._waiting.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
+                    self._queued_requests.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _going_on(self, waiter: QueuedRequest[Any]) -> QueuedRequest[Any]:
         """Return a request of which the next commit does more. It is done to its end; if its caller is
@@ -494,7 +497,7 @@ class Committer:
         self._listen_soon()  # Changes since the commit woke no receive.
         # Not woken for it: the next commit is soon enough.
         waiter.future.add_done_callback(
-            lambda done: self._left.append(left) if done.cancelled() else None
+            lambda done: self._cancelled_places.append(left) if done.cancelled() else None
         )
 
     def _fail(
@@ -511,7 +514,7 @@ class Committer:
         with self._guard:
             self._failure = failure
             self._lock_wait.over()
-            waiting, self._waiting = self._waiting, []
+            waiting, self._queued_requests = self._queued_requests, []
             callbacks, self._on_failure = self._on_failure, []
         # Before any caller is told: a caller that then asks how the store is hears the same.
         for callback in callbacks:

@@ -58,10 +58,10 @@ class Parking:
     def __init__(self, changed: dict[str, None]) -> None:
         """`changed` are the queues that may have become able to give something: the index adds them,
         and each look takes them out."""
-        self._changed = changed
+        self._changed_queues = changed
         self._queues: dict[str, dict[int, QueuedRequest[Waiting]]] = {}
         """By queue and place; places rise."""
-        self._hopeful: dict[str, None] = {}
+        self._hopeful_queues: dict[str, None] = {}
         """Queues with waiting requests that could give something at the last look."""
         self._deadlines = Deadlines[tuple[int, str]]()
         """When waits are over, by place and queue."""
@@ -76,7 +76,7 @@ class Parking:
         """Let a request wait; return its place."""
         queue, deadline, waiter.place = waiter.request.queue, waiter.deadline, next(self._place)
         self._queues.setdefault(queue, {})[waiter.place] = waiter
-        self._changed[queue] = None
+        self._changed_queues[queue] = None
         self.waiting += 1
         if deadline is not None:
             self._deadlines.set((waiter.place, queue), deadline)
@@ -92,7 +92,7 @@ class Parking:
             self._deadlines.discard((place, queue))
         if not waiting:
             self._queues.pop(queue, None)
-            self._hopeful.pop(queue, None)
+            self._hopeful_queues.pop(queue, None)
 
     def worth_a_try(
         self, ready: Callable[[str], int | None], asked: Iterable[Request[Any]] = ()
@@ -105,7 +105,7 @@ class Parking:
         at once what is sent.
         """
         if not self._queues:
-            self._changed.clear()
+            self._changed_queues.clear()
             return []
         # No Counters: to make two took longer than the rest of a look in vain.
         sent: dict[str, int] = {}
@@ -117,10 +117,10 @@ class Parking:
                 sent[request.queue] = sent.get(request.queue, 0) + len(request.bodies)
         # A new one for each look, and no set that is emptied by `pop`: both would be searched for the
         # room that thousands of queues once took.
-        looked_at, self._hopeful = self._hopeful, {}
-        while self._changed:
+        looked_at, self._hopeful_queues = self._hopeful_queues, {}
+        while self._changed_queues:
             # Not an iteration: another thread may add to it.
-            looked_at[self._changed.popitem()[0]] = None
+            looked_at[self._changed_queues.popitem()[0]] = None
         chosen: list[QueuedRequest[Waiting]] = []
         for queue in [*looked_at, *(wanted.keys() | sent.keys()) - looked_at.keys()]:
             waiting = self._queues.get(queue)
@@ -128,7 +128,7 @@ class Parking:
                 continue
             most = ready(queue)
             if most is None or most > 0:
-                self._hopeful[queue] = None
+                self._hopeful_queues[queue] = None
             chosen += _first_of(waiting, most, sent.get(queue, 0), wanted.get(queue, 0))
         return chosen
 
@@ -148,7 +148,7 @@ class Parking:
         """Remove and return all requests."""
         waiters = [waiter for waiting in self._queues.values() for waiter in waiting.values()]
         self._queues.clear()
-        self._hopeful.clear()
+        self._hopeful_queues.clear()
         self._deadlines.clear()
         self.waiting = 0
         return waiters

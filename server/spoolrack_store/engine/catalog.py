@@ -84,32 +84,32 @@ class QueueRecord:
 class QueueRoom:
     """The room of queues, less what one commit brings there."""
 
-    def __init__(self, index: Index, coming: Callable[[str], tuple[int, int]]) -> None:
-        """`coming` returns the messages and bytes that were on their way to a queue before."""
+    def __init__(self, index: Index, arrivals_before: Callable[[str], tuple[int, int]]) -> None:
+        """`arrivals_before` returns the messages and bytes that were on their way to a queue before."""
         self._index = index
-        self._coming_before = coming
-        self._coming: dict[str, tuple[int, int]] = {}
+        self._arrivals_before = arrivals_before
+        self._arrivals: dict[str, tuple[int, int]] = {}
 
-    def coming(self, queue: str) -> tuple[int, int]:
+    def arrivals(self, queue: str) -> tuple[int, int]:
         """Return the messages and bytes that are on their way to a queue; from now on what this commit
         brings counts."""
-        if queue not in self._coming:
-            self._coming[queue] = self._coming_before(queue)
-        return self._coming[queue]
+        if queue not in self._arrivals:
+            self._arrivals[queue] = self._arrivals_before(queue)
+        return self._arrivals[queue]
 
     def take(self, record: QueueRecord, count: int, size: int) -> None:
         """Take the room for so many messages and bytes; raise `QueueFull` if there is less."""
         if not record.is_limited:
             return
         settings, queue = record.settings, self._index.queue(record.name)
-        messages, bytes = self.coming(record.name)
+        messages, bytes = self.arrivals(record.name)
         for limit, there, more, unit in (
             (settings.max_messages, queue.total + messages, count, "messages"),
             (settings.max_bytes, queue.bytes + bytes, size, "bytes"),
         ):
             if limit and there + more > limit:
                 raise QueueFull(queue=record.name, held=there, limit=limit, unit=unit)
-        self._coming[record.name] = messages + count, bytes + size
+        self._arrivals[record.name] = messages + count, bytes + size
 
 
 @dataclass(slots=True)
@@ -161,17 +161,22 @@ class Catalog(Part):
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
         self._tombstones: dict[str, _Tombstone] = {}
-        self._old: dict[tuple[str, int], int] = {}
+        self._old_settings: dict[tuple[str, int], int] = {}
         """Superseded settings by queue and version, and the commit that must be durable before they are
         unlinked."""
         self._ended_writers: dict[str, int] = {}
         """Writers of schedules that are no more, and the commit that makes that durable."""
-        self._missed: set[str] = set()
+        self._missing_settings: set[str] = set()
         """Queues whose settings file was not there, or damaged: it is written again."""
-        self._passed: set[str] = set()
+        self._overtaken_queues: set[str] = set()
         """Queues that had a later version, which is unlinked: other processes went on, perhaps to the
         end of the queue."""
-        self.pending = (self._old, self._tombstones, self._missed, self._passed)
+        self.pending = (
+            self._old_settings,
+            self._tombstones,
+            self._missing_settings,
+            self._overtaken_queues,
+        )
         self._looked: tuple[int, bool] = -1, False
         """When `config/` had changed at the last tick, and whether that was so at the one before."""
 
@@ -274,7 +279,7 @@ class Catalog(Part):
         self._write(record, record.settings)
         self._end_writers(there, record)
         self._keep(record)
-        self._old[there.name, there.version] = self._moves.commit
+        self._old_settings[there.name, there.version] = self._moves.commit
         return record
 
     def delete(self, request: DeleteQueue) -> None:
@@ -371,7 +376,7 @@ class Catalog(Part):
 
     def recover(self) -> None:
         """Read `config/`: of each queue the highest version that can be read is valid."""
-        self._old.clear()
+        self._old_settings.clear()
         known = dict(self.records)
         versions_of: dict[str, list[int]] = {}
         for each in self._moves.scan(CONFIG):
@@ -392,7 +397,7 @@ class Catalog(Part):
             for place, version in enumerate(versions):
                 if self._read(name, version, None if place else content):
                     for older in versions[place + 1 :]:
-                        self._old[name, older] = self._moves.commit
+                        self._old_settings[name, older] = self._moves.commit
                     break
             else:
                 self._drop(name)
@@ -436,12 +441,12 @@ class Catalog(Part):
         if self._read(name, version):
             return
         if self._version(name) < version:
-            self._passed.add(name)
+            self._overtaken_queues.add(name)
         elif self._version(name) == version:
-            if name in self._tombstones or name in self._passed:
+            if name in self._tombstones or name in self._overtaken_queues:
                 self._drop(name)
             else:
-                self._missed.add(name)  # No process unlinks settings that count.
+                self._missing_settings.add(name)  # No process unlinks settings that count.
 
     def _read(self, name: str, version: int, content: bytes | OSError | None = None) -> bool:
         """Take in one version, whose content may be read already; return whether it is there and whole.
@@ -475,7 +480,7 @@ class Catalog(Part):
             name, said.settings, said.created_at, version, said.salt, said.labels, said.schedules
         )
         if there is not None and is_same and there.version < version:
-            self._old[name, there.version] = self._moves.commit
+            self._old_settings[name, there.version] = self._moves.commit
         self._end_writers(there, record)
         self._tombstones.pop(name, None)
         self._keep(record)
@@ -582,25 +587,25 @@ class Catalog(Part):
             there = {f"{CONFIG}/{each.name}" for each in self._moves.scan(CONFIG)}
         for record in self.records.values():
             if settings_path(record.name, record.version) not in there:
-                self._missed.add(record.name)
+                self._missing_settings.add(record.name)
 
     def advance(self) -> None:
         synced = self._moves.synced
-        for name in list(self._missed):
+        for name in list(self._missing_settings):
             record = self.records.get(name)
             if record is not None and not self._moves.is_there(settings_path(name, record.version)):
                 self._write_again(record)
-            self._missed.discard(name)
-        self._passed.clear()
+            self._missing_settings.discard(name)
+        self._overtaken_queues.clear()
         for writer, commit in list(self._ended_writers.items()):
             if commit <= synced:
                 del self._ended_writers[writer]
-        for (name, version), commit in list(self._old.items()):
+        for (name, version), commit in list(self._old_settings.items()):
             path = settings_path(name, version)
             with postponing(log, "the unlinking of %s, which no longer counts,", path):
                 if commit <= synced:
                     self._moves.unlink_file(path)
-                    del self._old[name, version]
+                    del self._old_settings[name, version]
         left = self._moves.effort.share()
         for name, tombstone in list(self._tombstones.items()):
             if left <= 0:
@@ -621,7 +626,7 @@ class Catalog(Part):
         Return how many files that took."""
         moves = self._moves
         if tombstone.emptied is None:
-            left = list(islice(self._left(name), most))
+            left = list(islice(self._entries_of(name), most))
             for entry in left:
                 moves.delete(entry, entry.held)
             if len(left) < most:
@@ -640,7 +645,7 @@ class Catalog(Part):
             return 1
         return 0
 
-    def _left(self, name: str) -> Iterator[Entry]:
+    def _entries_of(self, name: str) -> Iterator[Entry]:
         """Yield what holds messages of the queue, and what any process has in `new/`."""
         index = self._moves.index
         if name in index.queues:
@@ -655,7 +660,7 @@ class Catalog(Part):
         """Remove the folder and the older settings; return False if the next commits have to unlink
         some of that."""
         moves, folder = self._moves, f"queues/{name}"
-        if any(queue == name for queue, _ in self._old):
+        if any(queue == name for queue, _ in self._old_settings):
             return False
         with explaining(), suppress(FileNotFoundError):  # Another process was faster.
             for each in moves.disk.scan(folder):

@@ -659,7 +659,6 @@ class QueueIndex:
             if self.groups is not None:
                 self.groups.add_packed(len(ids))
 
-
     def sightings(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry | None]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
         id of its first message; None in place of a packed one. The index must not change meanwhile."""

@@ -130,13 +130,18 @@ class Leaser(Part):
         self._background = background
         self._began = moves.clock.monotonic()
         self._random = random
-        self._written: Mapping[str, Sequence[Entry]] = {}
-        self._expiring: dict[str, None] = {}
+        self._new_entries: Mapping[str, Sequence[Entry]] = {}
+        self._queues_to_expire: dict[str, None] = {}
         """Queues that have messages older than their retention."""
-        self._looked = ""
+        self._last_queue = ""
         """The next tick looks for those above this name."""
-        self.pending = (moves.index.dues.times, moves.index.grouped, reader.refused, self._expiring)
-        self._held_up: set[str] = set()
+        self.pending = (
+            moves.index.dues.times,
+            moves.index.grouped,
+            reader.refused,
+            self._queues_to_expire,
+        )
+        self._blocked_queues: set[str] = set()
         """Queues in which this commit has met more dead or old messages than may move at a time."""
 
     # Receives.
@@ -149,8 +154,8 @@ class Leaser(Part):
         The answers hold once the commit is synced, and `hand_out` has moved what it has written. One
         that waits for no message is unfinished where dead messages have to move first.
         """
-        self._written = written
-        self._held_up.clear()
+        self._new_entries = written
+        self._blocked_queues.clear()
         leases: list[_Lease] = []
         chosen: dict[Entry, int] = {}
         for queue in dict.fromkeys(map(_QUEUE_OF, requests)):
@@ -175,7 +180,7 @@ class Leaser(Part):
         if answer:
             return answer
         # An empty answer says that nothing is ready.
-        if request.wait == 0 and request.queue in self._held_up:
+        if request.wait == 0 and request.queue in self._blocked_queues:
             return UNFINISHED
         return answer if refused is None else refused
 
@@ -227,8 +232,8 @@ class Leaser(Part):
         """
         if record.settings.receiving == "paused":
             return []
-        if record.name in self._expiring:
-            self._held_up.add(record.name)
+        if record.name in self._queues_to_expire:
+            self._blocked_queues.add(record.name)
             return []
         picked: list[tuple[Entry, int]] = []
         dead: list[tuple[Entry, int]] = []
@@ -243,7 +248,7 @@ class Leaser(Part):
                     if dead_room <= 0:
                         # The messages behind them wait until they have moved: a look past all of them
                         # would take the longer the more there are.
-                        self._held_up.add(record.name)
+                        self._blocked_queues.add(record.name)
                         break
                     dead_room -= 1
                     chosen[entry] = chosen.get(entry, 0) | members
@@ -287,7 +292,7 @@ class Leaser(Part):
         It is younger than all that is ready: nothing is overtaken. A message with a group or a priority
         waits for the next commit, where it takes its place.
         """
-        for entry in self._written.get(queue, ()):
+        for entry in self._new_entries.get(queue, ()):
             if entry.batch.stem.is_grouped or entry.batch.stem.priority:
                 continue
             members = entry.held & ~chosen.get(entry, 0)
@@ -304,22 +309,22 @@ class Leaser(Part):
     def tick(self) -> None:
         if not self._background.brings_back:
             return
-        names = list(islice(self._catalog.names.since(self._looked), QUEUES_OF_A_TICK))
+        names = list(islice(self._catalog.names.since(self._last_queue), QUEUES_OF_A_TICK))
         for name in names:
             record = self._catalog.records.get(name)
             if record is not None and self._too_old(record) is not None:
-                self._expiring[name] = None
-        self._looked = f"{names[-1]}\0" if len(names) == QUEUES_OF_A_TICK else ""
+                self._queues_to_expire[name] = None
+        self._last_queue = f"{names[-1]}\0" if len(names) == QUEUES_OF_A_TICK else ""
         self._continue_expiry()
 
     def expire(self, record: QueueRecord) -> bool:
         """Delete ready messages that are older than the queue's retention, the oldest first, as many
         as the commit may; return whether there are more."""
-        self._expiring.pop(record.name, None)
+        self._queues_to_expire.pop(record.name, None)
         left = self._moves.effort.share()
         while (entry := self._too_old(record)) is not None:
             if left <= 0:
-                self._expiring[record.name] = None  # Behind the other queues.
+                self._queues_to_expire[record.name] = None  # Behind the other queues.
                 return True
             count = entry.held.bit_count()
             try:
@@ -612,7 +617,7 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY)
 
     def next_due(self) -> Millis | None:
-        if self._index.grouped or self._expiring:
+        if self._index.grouped or self._queues_to_expire:
             return DUE_NOW
         again = min(self._reader.refused.values()) if self._reader.refused else None
         due = self._index.dues.next()
@@ -654,10 +659,10 @@ class Leaser(Part):
 
     def _continue_expiry(self) -> None:
         """Delete more of what is too old, a part in each queue."""
-        for name in list(islice(self._expiring, self._moves.effort.share())):
+        for name in list(islice(self._queues_to_expire, self._moves.effort.share())):
             record = self._catalog.records.get(name)
             if record is None:
-                del self._expiring[name]
+                del self._queues_to_expire[name]
             else:
                 self.expire(record)
 

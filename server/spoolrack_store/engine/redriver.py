@@ -161,11 +161,11 @@ class Redriver(Part):
         self._dead_letters = dead_letters
         self._sender = sender
         self._ids = ids
-        self._all: dict[str, _Drive] = {}
+        self._redrives: dict[str, _Drive] = {}
         """By id."""
-        self._active: dict[str, _Drive] = {}
+        self._active_redrives: dict[str, _Drive] = {}
         """Those that go on, or have to say what they moved; the first has waited longest for a turn."""
-        self.pending = (self._active,)
+        self.pending = (self._active_redrives,)
 
     # The records.
 
@@ -178,7 +178,7 @@ class Redriver(Part):
                 older, latest[name.id] = sorted((other, name), key=_age)
                 self._moves.unlink_file(f"{REDRIVES}/{older}")
         self._moves.syncer.folder_changed(REDRIVES)
-        for id in self._all.keys() - latest.keys():
+        for id in self._redrives.keys() - latest.keys():
             self._drop(id)
         for name in latest.values():
             self._ids.rise_above(name.id)
@@ -207,7 +207,7 @@ class Redriver(Part):
     def _update(self, name: RedriveName, due: Millis) -> None:
         """Know a redrive by the name that it has now."""
         now, commit = self._clock.monotonic(), self._moves.commit
-        drive = self._all.get(name.id)
+        drive = self._redrives.get(name.id)
         if drive is not None:
             if drive.name != name:
                 drive.name, drive.due, drive.since = name, due, commit
@@ -226,14 +226,14 @@ class Redriver(Part):
     def _keep(self, drive: _Drive) -> None:
         """Know a redrive, behind all others that have work."""
         id = drive.name.id
-        self._all[id] = drive
-        self._active.pop(id, None)
+        self._redrives[id] = drive
+        self._active_redrives.pop(id, None)
         if drive.goes_on or drive.unsynced:
-            self._active[id] = drive
+            self._active_redrives[id] = drive
 
     def _drop(self, id: str) -> None:
-        self._all.pop(id, None)
-        self._active.pop(id, None)
+        self._redrives.pop(id, None)
+        self._active_redrives.pop(id, None)
 
     def _rename(self, drive: _Drive, name: RedriveName) -> None:
         if name != drive.name:
@@ -250,7 +250,7 @@ class Redriver(Part):
                 raise InvalidRequest(what=what, value=value, rule=rule)
         if request.destination:
             self._catalog.require_open(request.destination)
-        for drive in self._active.values():
+        for drive in self._active_redrives.values():
             if drive.goes_on and drive.order.queue == record.name:
                 raise RedriveRunning(queue=record.name, redrive=drive.name.id)
         order = RedriveOrder(
@@ -279,7 +279,7 @@ class Redriver(Part):
     @property
     def running(self) -> int:
         """Number of running redrives."""
-        return len(self._active)
+        return len(self._active_redrives)
 
     def find(self, id: str, queue: str = "") -> Redrive:
         """Return a redrive; raise `RedriveNotFound`, also if it isn't of `queue`, `WrongShard` for a
@@ -290,14 +290,14 @@ class Redriver(Part):
         """Return up to `limit` redrives above the id `after`, in order; if there is a `queue`, of this
         one only."""
         self._catalog.require_named(queue)
-        ids = sorted(id for id, drive in self._all.items() if queue in ("", drive.order.queue))
-        return [self._shown(self._all[id]) for id in ids if id > after][:limit]
+        ids = sorted(id for id, drive in self._redrives.items() if queue in ("", drive.order.queue))
+        return [self._shown(self._redrives[id]) for id in ids if id > after][:limit]
 
     def _found(self, id: str, queue: str) -> _Drive:
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
         self._catalog.require_named(queue)
-        drive = self._all.get(id)
+        drive = self._redrives.get(id)
         if drive is None or queue not in ("", drive.order.queue):
             raise RedriveNotFound(redrive=id)
         return drive
@@ -333,7 +333,7 @@ class Redriver(Part):
     # The work.
 
     def next_due(self) -> Millis | None:
-        active = self._active.values()
+        active = self._active_redrives.values()
         if any(drive.unsynced or drive.since > self._moves.synced for drive in active):
             return DUE_NOW
         return min((drive.due for drive in active if drive.goes_on), default=None)
@@ -341,7 +341,7 @@ class Redriver(Part):
     def advance(self) -> None:
         """Do a bounded part of the due moves."""
         now, left = self._clock.monotonic(), min(AT_ONCE, self._moves.effort.share())
-        for id, drive in list(self._active.items()):
+        for id, drive in list(self._active_redrives.items()):
             if not _is_due(drive, now, self._moves.synced):
                 continue
             try:
@@ -357,12 +357,12 @@ class Redriver(Part):
 
     def count_moved(self) -> None:
         """Count the durable moves before this process leaves: no other process knows them."""
-        for drive in self._active.values():
+        for drive in self._active_redrives.values():
             self._count_synced(drive)
 
     def tick(self) -> None:
         """Unlink redrives that ended long ago."""
-        for id, drive in list(self._all.items()):
+        for id, drive in list(self._redrives.items()):
             ended = drive.name.ended
             if ended is not None and ended + REDRIVE_MEMORY <= self._clock.wall():
                 with postponing(log, "the unlinking of the old redrive %s", id):

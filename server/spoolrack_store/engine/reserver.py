@@ -134,15 +134,21 @@ class Reserver(Part):
         self._set_reader = SetReader(moves.index, reader)
         self.index = ReservationIndex(moves)
         self.sets: Final = self.index.sets
-        self._partial: dict[Key, _PartialSet] = {}
-        self._reads: dict[str, int] = {}
+        self._partial_sets: dict[Key, _PartialSet] = {}
+        self._read_counts: dict[str, int] = {}
         """How often each set was read from its beginning, by its token."""
-        self._unnamed: dict[str, None] = {}
+        self._tokens_without_record: dict[str, None] = {}
         """Tokens of leases that are of no set, and are to be undone."""
         index = self.index
         worked_on = (index.in_state[state] for state in WORKED_ON)
-        self.pending = (index.changed, index.ends.times, self._unnamed, index.stale, *worked_on)
-        self._left = 1
+        self.pending = (
+            index.changed,
+            index.ends.times,
+            self._tokens_without_record,
+            index.stale,
+            *worked_on,
+        )
+        self._effort_left = 1
         """The rest of this commit's share of the effort, to bring back, undo or delete."""
         self._retry_at = Millis(0)
         self.turns = (
@@ -164,13 +170,13 @@ class Reserver(Part):
         check_number("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
         check_number("max_bytes", request.max_bytes, 1)
         _check_hold(request.visibility_timeout)
-        if key not in self._partial:
+        if key not in self._partial_sets:
             self._require_own(request.stream, request.allowed)
-        there = self.sets[key].record if key in self.sets else self._partial.get(key)
+        there = self.sets[key].record if key in self.sets else self._partial_sets.get(key)
         if there is not None and there.queue != request.queue and key[1] > self.index.committed(key[0]):
             raise NameTaken(kind="stream", name=request.stream)
         token = make_set_token(self._moves.owner, self._random)
-        partial_set = self._partial.setdefault(key, _PartialSet(request.queue, token))
+        partial_set = self._partial_sets.setdefault(key, _PartialSet(request.queue, token))
         outcome: Reservation | Unfinished | None = None
         try:
             self._refuse_committed(*key)
@@ -183,7 +189,7 @@ class Reserver(Part):
             return outcome
         finally:
             if outcome is not UNFINISHED:
-                del self._partial[key]
+                del self._partial_sets[key]
 
     def _lease_slice(
         self, partial_set: _PartialSet, request: Reserve
@@ -381,7 +387,7 @@ class Reserver(Part):
             return
         if held.state is SetState.HELD and not held.is_over(self._clock.monotonic()):
             self._give_up(held)
-            self._left = self.effort.share()
+            self._effort_left = self.effort.share()
             self._undo_unnamed()
 
     def _quarantine(self, request: QuarantineReserved) -> None:
@@ -465,7 +471,7 @@ class Reserver(Part):
         held = self._find(stream, sequence_number, allowed, queue)
         if not begin:
             token = held.record.token
-            self._reads[token] = self._reads.get(token, 0) + 1
+            self._read_counts[token] = self._read_counts.get(token, 0) + 1
         held.is_told = True
         return min(end or held.record.messages, held.record.messages)
 
@@ -480,7 +486,12 @@ class Reserver(Part):
         if self._retry_at > self._clock.monotonic():
             return self._retry_at
         index = self.index
-        if index.changed or self._unnamed or index.stale or any(index.in_state[at] for at in WORKED_ON):
+        if (
+            index.changed
+            or self._tokens_without_record
+            or index.stale
+            or any(index.in_state[at] for at in WORKED_ON)
+        ):
             return DUE_NOW
         return index.ends.next()
 
@@ -514,18 +525,18 @@ class Reserver(Part):
     @property
     def is_in_slices(self) -> bool:
         """Whether the next commit leases, brings back, undoes or deletes more of a set."""
-        if self._partial or self._left > 0:
-            return bool(self._partial)
+        if self._partial_sets or self._effort_left > 0:
+            return bool(self._partial_sets)
         due = self.next_due()
         return due is not None and due <= self._clock.monotonic()
 
     def advance(self) -> None:
-        self._left = self.effort.share()
+        self._effort_left = self.effort.share()
         self._attempt(self._apply_changes)
         self._attempt(self._end_holds)
         self._attempt(self._undo_unnamed)
         for state in WORKED_ON:
-            for held in list(islice(self.index.in_state[state], max(1, self._left))):
+            for held in list(islice(self.index.in_state[state], max(1, self._effort_left))):
                 self._attempt(partial(self._finish, held))
         self._attempt(self._unlink_stale)
 
@@ -556,7 +567,7 @@ class Reserver(Part):
 
     def _end_holds(self) -> None:
         ends, now = self.index.ends, self._clock.monotonic()
-        while self._left > 0 and (key := ends.pop(now)) is not None:
+        while self._effort_left > 0 and (key := ends.pop(now)) is not None:
             held = self.sets[key]
             self._spend(1)
             try:
@@ -592,14 +603,14 @@ class Reserver(Part):
 
     def _slice(self, leases: Collection[Entry]) -> Iterator[Entry]:
         """Yield leases, which the caller moves, as long as the commit's effort lasts."""
-        for entry in list(islice(leases, max(0, self._left))):
-            if self._left <= 0:
+        for entry in list(islice(leases, max(0, self._effort_left))):
+            if self._effort_left <= 0:
                 return
             self._spend(effort(entry.held))
             yield entry
 
     def _spend(self, renames: int) -> None:
-        self._left -= renames
+        self._effort_left -= renames
         self.effort.spend(renames)
 
     def tick(self) -> None:
@@ -610,7 +621,9 @@ class Reserver(Part):
         for state in (SetState.ENDING, SetState.LOST):
             for held in [held for held in index.in_state[state] if held.due < before]:
                 index.change(held, SetState.DISCARDED)
-        self._reads = {token: reads for token, reads in self._reads.items() if token in index.of_token}
+        self._read_counts = {
+            token: reads for token, reads in self._read_counts.items() if token in index.of_token
+        }
         for stream in index.markers.keys() - index.streams.keys():
             if index.markers[stream].marker.made_at < before:
                 self._moves.unlink_file(marker_path(stream, index.committed(stream)))
@@ -619,7 +632,7 @@ class Reserver(Part):
     # The sets and markers.
 
     def recover(self) -> None:
-        self._unnamed.clear()
+        self._tokens_without_record.clear()
         self.index.recover()
         self._find_unnamed()
 
@@ -701,7 +714,7 @@ class Reserver(Part):
         """Undo a set that was never answered: without its record its leases are of no set."""
         self.index.drop(held)
         self.index.stale[held.path] = 0
-        self._unnamed[held.record.token] = None
+        self._tokens_without_record[held.record.token] = None
         self._unlink_stale()
 
     def _unlink_stale(self) -> None:
@@ -712,18 +725,20 @@ class Reserver(Part):
 
     def _find_unnamed(self) -> None:
         """Find leases whose token no record has, but for those that a process is about to name."""
-        known = {each.token for each in self._partial.values()}
+        known = {each.token for each in self._partial_sets.values()}
         unnamed = self._moves.index.leases_of.keys() - self.index.of_token.keys() - known
         if not unnamed:
             return
         moves = self._moves
         owners = () if moves.changes is None else moves.changes.members
         others = {mark_of(owner) for owner in owners if owner != moves.owner and moves.is_living(owner)}
-        self._unnamed.update((token, None) for token in unnamed if mark_in(token) not in others)
+        self._tokens_without_record.update(
+            (token, None) for token in unnamed if mark_in(token) not in others
+        )
 
     def _undo_unnamed(self) -> None:
         """Undo leases of no set, up to what one commit may move: they don't count as receives."""
-        for token in list(self._unnamed):
+        for token in list(self._tokens_without_record):
             leases = self._moves.index.leases_of.get(token, {})
             if token in self.index.of_token:
                 leases = {}  # Another process has written its record since.
@@ -731,7 +746,7 @@ class Reserver(Part):
                 self._unlease(entry)
             if leases:
                 return
-            del self._unnamed[token]
+            del self._tokens_without_record[token]
 
     def _unlease(self, entry: Entry) -> None:
         self._moves.move(entry, entry.held, State.READY, receives=entry.name.receives - 1)
@@ -747,7 +762,7 @@ class Reserver(Part):
             bytes=held.record.size,
             expires_at=held.due,
             is_lost=held.is_over(self._clock.monotonic()) or self._is_queue_gone(held),
-            reads=self._reads.get(held.record.token, 0),
+            reads=self._read_counts.get(held.record.token, 0),
             is_new=is_new,
         )
 
@@ -769,7 +784,7 @@ class Reserver(Part):
         if allowed is None:
             return
         queues = {held.record.queue for held in self.index.of_stream(stream).values()}
-        queues |= {partial.queue for key, partial in self._partial.items() if key[0] == stream}
+        queues |= {partial.queue for key, partial in self._partial_sets.items() if key[0] == stream}
         if not all(map(allowed, queues.union(self._queues_of(stream)))):
             raise NameTaken(kind="stream", name=stream)
 

@@ -96,13 +96,13 @@ class Sender(Part):
         self._reader = reader
         self._ids = ids
         self._deduplication = deduplication
-        self._coming: dict[str, dict[str, tuple[SendResults, int]]] = {}
+        self._new_keys: dict[str, dict[str, tuple[SendResults, int]]] = {}
         """By queue the keys that this commit is about to take: whose message, and its position."""
-        self._latest: dict[tuple[str, _Kind], _File] = {}
+        self._latest_files: dict[tuple[str, _Kind], _File] = {}
         """By queue and kind the file to which this commit has added last."""
-        self._begun: dict[str, tuple[Send, SendResults, _Together]] = {}
+        self._unfinished_sends: dict[str, tuple[Send, SendResults, _Together]] = {}
         """By queue the request that needs many files, the answer so far, and what isn't written yet."""
-        self._repeated: list[tuple[SendResults, int, SendResults, int]] = []
+        self._repetitions: list[tuple[SendResults, int, SendResults, int]] = []
         """Messages with such a key: the answer, the position, and those of the first one."""
         self.in_new: list[tuple[int, Entry]] = []
         """Files in `new/`, and the commits that wrote them."""
@@ -120,10 +120,10 @@ class Sender(Part):
         outcomes = [outcome_of(self._admit, request, files, room) for request in requests]
         self._room.refresh()
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
-        self._latest.clear()
+        self._latest_files.clear()
         for file in files:
             self._write(file, is_lone)
-        if self._coming:
+        if self._new_keys:
             self._answer_repeated()
         return outcomes
 
@@ -171,8 +171,8 @@ class Sender(Part):
             if entry.name.queue == queue:
                 held += entry.held.bit_count()
                 held_bytes += entry.batch.counted_bytes_of(entry.held)
-        if queue in self._begun:
-            request, _, together = self._begun[queue]
+        if queue in self._unfinished_sends:
+            request, _, together = self._unfinished_sends[queue]
             for _, positions in together:
                 held += len(positions)
                 held_bytes += sum(_counted(request, position) for position in positions)
@@ -185,14 +185,14 @@ class Sender(Part):
 
     def _admit(self, request: Send, files: list[_File], room: QueueRoom) -> SendResults | Unfinished:
         """Find a file for each valid message of a request, or for as many as the commit may write."""
-        begun = self._begun.get(request.queue)
+        begun = self._unfinished_sends.get(request.queue)
         if begun is not None and begun[0] is not request:
             return UNFINISHED  # Behind an earlier one of its queue.
         keys: dict[int, str] = {}
         if begun is not None:
             _, stored, together = begun
-            room.coming(request.queue)
-            del self._begun[request.queue]
+            room.arrivals(request.queue)
+            del self._unfinished_sends[request.queue]
         record = self._catalog.require_open(request.queue)
         if begun is None:
             stored, together = self._check(request, record, room, keys)
@@ -201,7 +201,7 @@ class Sender(Part):
         for place, (kind, positions) in enumerate(together):
             # Keys are taken, and messages of groups published, by the commit that writes the first.
             if len(files) >= MOST_FILES and place and not (keys or request.groups):
-                self._begun[request.queue] = request, stored, together[place:]
+                self._unfinished_sends[request.queue] = request, stored, together[place:]
                 return UNFINISHED
             size = sum(map(sizes.__getitem__, positions))
             if request.written is not None or (len(positions) == 1 and size > LARGE_BODY):
@@ -259,7 +259,7 @@ class Sender(Part):
                 if is_limited:
                     room.take(record, 1, _counted(request, position))
                 if key is not None:
-                    self._coming.setdefault(record.name, {})[key] = stored, position
+                    self._new_keys.setdefault(record.name, {})[key] = stored, position
                     keys[position] = key
             except StoreError as error:
                 stored.results[position] = error
@@ -296,10 +296,10 @@ class Sender(Part):
 
     def _is_repeated(self, record: QueueRecord, key: str, stored: SendResults, position: int) -> bool:
         """Return whether the key is taken, also by this commit; then the first one's id answers."""
-        coming = self._coming.get(record.name, {})
+        coming = self._new_keys.get(record.name, {})
         first = coming.get(key)
         if first is not None:
-            self._repeated.append((stored, position, *first))
+            self._repetitions.append((stored, position, *first))
             return True
         id = self._deduplication.find(record, key, len(coming))
         if id is None:
@@ -324,12 +324,12 @@ class Sender(Part):
 
     def _answer_repeated(self) -> None:
         """Answer repetitions within the commit as the first ones, which are written now, or aren't."""
-        for stored, position, first, at in self._repeated:
+        for stored, position, first, at in self._repetitions:
             stored.results[position] = first.results[at]
             if isinstance(first.results[at], str):
                 stored.duplicates.add(position)
-        self._coming.clear()
-        self._repeated.clear()
+        self._new_keys.clear()
+        self._repetitions.clear()
 
     def _place(
         self,
@@ -342,10 +342,10 @@ class Sender(Part):
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
-        file = self._latest.get((request.queue, kind))
+        file = self._latest_files.get((request.queue, kind))
         # An earlier file may have room, and has earlier ids: a message put there would overtake.
         if file is None or not file.fits(len(positions), size):
-            file = self._latest[request.queue, kind] = _File(request.queue, *kind, most)
+            file = self._latest_files[request.queue, kind] = _File(request.queue, *kind, most)
             files.append(file)
         file.written = request.written
         has_columns = request.attributes or keys or request.groups

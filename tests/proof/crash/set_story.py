@@ -351,7 +351,11 @@ class SetStory(Story):
         super()._adopt(maybe)
         self.is_lenient = False
         self.maybe_sets, self.maybe_marked = {}, {}
-        unnamed = [token for each in self.engines.values() for token in each.reservations._unnamed]
+        unnamed = [
+            token
+            for each in self.engines.values()
+            for token in each.reservations._tokens_without_record
+        ]
         marks = [mark_of(owner) for owner in self.engines]
         for token, state in states.items():
             fate = self.sets[token]
@@ -643,7 +647,7 @@ class SetStory(Story):
         if outcome is UNFINISHED:
             self.unfinished.setdefault(owner, []).append(request)
             self.most[key] = max(request.max_messages, self.most.get(key, 0))
-            partial = engine.reservations._partial.get(key)
+            partial = engine.reservations._partial_sets.get(key)
             if partial is not None:
                 ids = _ids_in((text, members) for text, members, _ in partial.runs)
                 fate = Fate(key, [], [(self.at, ABSENT)], queue=partial.queue)

@@ -71,7 +71,7 @@ _owns = stages._owns
 
 
 def _not_waiting_for_the_record(self: Stages) -> None:
-    for end in self._unfinished:
+    for end in self._unfinished_ends:
         end.commit = 0
     _advance(self)
 
@@ -83,7 +83,7 @@ def _not_waiting_for_the_moves(self: Stages, end: _End) -> None:
     if end.gone:
         end.gone = self._moves.synced
     _finish(self, end)
-    if end.gone and end.path in self._ends:
+    if end.gone and end.path in self._ends_by_path:
         end.gone = self._moves.synced
         _finish(self, end)
 
@@ -91,7 +91,7 @@ def _not_waiting_for_the_moves(self: Stages, end: _End) -> None:
 def _taken_at_once(self: Stages, end: _End) -> None:
     _leave_end(self, end)
     for life in end.lives:
-        self._ended.pop(life, None)
+        self._ends_by_life.pop(life, None)
 
 
 def _older_first(self: Stages, request: Publish) -> Published:
