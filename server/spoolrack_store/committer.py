@@ -99,7 +99,7 @@ class Committer:
         self._engine = engine
         self._clock = clock
         self._changing = changing
-        self._parking = Parking(engine.index.changed)
+        self._parking = Parking(engine.index.changed_queues)
         engine.expiry.is_awaited = self._parking.is_awaited
         self._guard = threading.RLock()
         """Guards what follows."""

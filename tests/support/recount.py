@@ -75,7 +75,7 @@ def drifts(index: Index, now: int) -> list[str]:
     compare("the groups of what isn't packed", index._groups.keys() - index._packed.keys(), set())
     compare("the consumers of what isn't packed", index._consumers.keys() - packed, set())
     loose = {batch for batch in index.batches.values() if batch.is_loose and not batch.is_over}
-    compare("the loose files", set(index.loose), loose)
+    compare("the loose files", set(index.loose_files), loose)
     known = set(chain(index._by_id.values(), *index._doubles.values()))
     compare("the files by id", known, set(index.batches.values()))
     compare("the packed messages that have objects", index._packed.keys() & index._by_id.keys(), set())
@@ -167,7 +167,7 @@ def _published(name: str, index: Index) -> QueueMetrics | None:
         entered=queue.entered,
         left=queue.left,
     )
-    return None if name in index.touched else metrics
+    return None if name in index.unpublished_queues else metrics
 
 
 def _groups_of(order: GroupOrder) -> dict[str, tuple[int, int, str | None]]:

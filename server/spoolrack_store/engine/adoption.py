@@ -119,7 +119,9 @@ class Adoption(Part):
         limit = min(self._catalog.records[queue].settings.max_message_size, MAX_BODY_IN_MEMORY)
         body = moves.disk.read(path, limit + 1)
         if len(body) > limit:
-            moves.foreign[path] = f"more than the {limit} bytes that {queue} takes from a file put in"
+            moves.foreign_files[path] = (
+                f"more than the {limit} bytes that {queue} takes from a file put in"
+            )
             return
         try:
             moves.disk.sync_file(path)
@@ -139,7 +141,7 @@ class Foreign(Part):
 
     def __init__(self, moves: Moves) -> None:
         self._moves = moves
-        self.pending = (moves.foreign,)
+        self.pending = (moves.foreign_files,)
 
     def recover(self) -> None:
         """Quarantine the foreign files that a start has found."""

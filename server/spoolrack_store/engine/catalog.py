@@ -311,7 +311,7 @@ class Catalog(Part):
         self._keep(record)
         index = self._moves.index.queue(name)
         index.entered = index.left = 0
-        self._moves.index.touched[name] = None
+        self._moves.index.unpublished_queues[name] = None
         return record
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
@@ -487,7 +487,7 @@ class Catalog(Part):
         return True
 
     def _keep(self, record: QueueRecord) -> None:
-        self._moves.index.changed[record.name] = None
+        self._moves.index.changed_queues[record.name] = None
         self._drop_indexes(record.name)
         self.records[record.name] = record
         self.names.add(record.name)
@@ -502,7 +502,7 @@ class Catalog(Part):
             self.sources.setdefault(target, {})[record.name] = None
 
     def _forget(self, name: str) -> QueueRecord | None:
-        self._moves.index.changed[name] = None
+        self._moves.index.changed_queues[name] = None
         self._drop_indexes(name)
         record = self.records.pop(name, None)
         self._changes += 1

@@ -54,7 +54,7 @@ class Deduplication(Part):
         """Keys that this process took, and the commits that make their messages durable."""
         self._changed_paths: dict[str, None] = {}
         """Paths that other processes have changed, not looked at yet."""
-        self.pending = (self._changed_paths, moves.index.keyed)
+        self.pending = (self._changed_paths, moves.index.new_keyed_files)
         self._segment_commits: dict[BatchFile, int] = {}
         """Files whose keys are in a segment, and the commits that make it durable."""
         self._segments: dict[str, int] = {}
@@ -96,7 +96,7 @@ class Deduplication(Part):
         for index, key in keys:
             self._learn(entry.name.queue, key, id_number(batch.stem.message_id(index)))
             self._unsynced_keys[key] = self._moves.commit, batch
-        self._moves.index.keyed.pop(batch, None)
+        self._moves.index.new_keyed_files.pop(batch, None)
 
     def _make_durable(self, key: str) -> None:
         """Let this commit's sync cover the first message, if an earlier one's isn't complete."""
@@ -138,7 +138,7 @@ class Deduplication(Part):
             except StoreError as error:
                 self._trouble = error
                 self._changed_paths[path] = None
-        keyed = self._moves.index.keyed
+        keyed = self._moves.index.new_keyed_files
         for batch in list(keyed):
             try:
                 self._load_batch(batch)

@@ -251,14 +251,17 @@ class Engine:
             due = part.next_due()
             if due == DUE_NOW or (due is not None and due <= self.moves.clock.monotonic()):
                 self._guarded(part.advance)
-        if self.index.loose:
+        if self.index.loose_files:
             self._unlink_stale()
-        has_reaped = bool(self.index.over or self.index.untold) and self.reaper.hand_over()
-        self.moves.asked.left = self.moves.asked.files
-        outcomes = run_in(self._turns, requests, self.moves.asked) if requests else []
+        has_reaped = (
+            bool(self.index.deleted_files or self.index.unused_dead_letter_files)
+            and self.reaper.hand_over()
+        )
+        self.moves.request_effort.left = self.moves.request_effort.files
+        outcomes = run_in(self._turns, requests, self.moves.request_effort) if requests else []
         unpublished, self.moves.unpublished = self.moves.unpublished, []
         if not self._needs_sync(requests, outcomes):
-            if self.index.touched:
+            if self.index.unpublished_queues:
                 self.publish()
             return Work(outcomes, 0, None, unpublished)
         changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
@@ -313,7 +316,7 @@ class Engine:
             if refused:
                 self._leave_unpublished(work.outcomes, refused)
             work.unpublished = []
-        if self.index.touched:
+        if self.index.unpublished_queues:
             self.publish()
         self._has_answers_to_move = bool(self._ends_of_stages or self._ends_of_sets)
         return work.outcomes
@@ -345,7 +348,7 @@ class Engine:
 
     def _finish_orphans(self) -> None:
         """Publish what the dead had sent, after quarantine of files in the place of queue folders."""
-        if self.moves.foreign:
+        if self.moves.foreign_files:
             self._guarded(self._foreign.advance)
         self._guarded(self.sharing.finish_orphans)
 
@@ -393,7 +396,12 @@ class Engine:
     def next_work(self, now: Millis) -> tuple[bool, Millis | None]:
         """Return whether work without a request waits for a commit and for no time, and when the next
         work is due that waits for a time. After a refusal of the disk all waits for a while."""
-        waits = bool(self.index.loose or self.index.over or self.index.untold or self.sharing.orphans)
+        waits = bool(
+            self.index.loose_files
+            or self.index.deleted_files
+            or self.index.unused_dead_letter_files
+            or self.sharing.orphans
+        )
         next_due: Millis | None = None
         for part in compress(self._parts, map(any, self._pending)):
             due = part.next_due()
@@ -415,7 +423,7 @@ class Engine:
     @property
     def to_be_unlinked(self) -> int:
         """Number of files whose messages are all deleted, and that wait to be unlinked."""
-        return len(self.index.over)
+        return len(self.index.deleted_files)
 
     def ready(self, queue: str) -> int | None:
         """Return the number of messages that a receive could lease; None if there is no such queue."""
@@ -462,12 +470,14 @@ class Engine:
     def _unlink_stale(self) -> None:
         """Unlink names outside `remove/` that hold nothing, as far as that is durable."""
         effort = self.moves.effort
-        for batch in list(islice(self.index.loose, effort.share())):
+        for batch in list(islice(self.index.loose_files, effort.share())):
             stale = list(batch.stale(self.moves.synced))
             unlink_all(self.moves, stale)
             effort.spend(len(stale))
             if not batch.is_loose:
-                self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
+                self.index.loose_files.pop(
+                    batch, None
+                )  # A name that held nothing went as another came.
 
     def _sync_now(self) -> None:
         number, commit = self.moves.begin_sync()

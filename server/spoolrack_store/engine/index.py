@@ -706,24 +706,24 @@ class Index:
         """By the id of the file, and for a batch an "n", as its first message has the same id."""
         self._doubles: dict[str, list[BatchFile]] = {}
         """Files with one id, which only a hand can make."""
-        self.untold: dict[str, int] = {}
+        self.unused_dead_letter_files: dict[str, int] = {}
         """Dead-letter files that no name refers to any more, and the commit that must be durable before
         they are unlinked."""
         self.queues: dict[str, QueueIndex] = {}
-        self.keyed: dict[BatchFile, None] = {}
+        self.new_keyed_files: dict[BatchFile, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""
-        self.grouped: dict[BatchFile, None] = {}
+        self.unread_group_files: dict[BatchFile, None] = {}
         """Batches whose groups are not known yet: their messages have to wait."""
-        self.loose: dict[BatchFile, None] = {}
+        self.loose_files: dict[BatchFile, None] = {}
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
-        self.over: dict[BatchFile, None] = {}
+        self.deleted_files: dict[BatchFile, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
-        self.touched: dict[str, None] = {}
+        self.unpublished_queues: dict[str, None] = {}
         """Queues whose published counts are behind."""
         self.published: dict[str, QueueMetrics] = {}
         """The counts of each queue that had a message, as of the last commit's end. Each is replaced,
         and never changed, so that it is read in any thread."""
-        self.changed: dict[str, None] = {}
+        self.changed_queues: dict[str, None] = {}
         """Queues that may have become able to give something to those that wait: they take them out."""
         self.dues = Deadlines[str]()
         """When leases and delays end: of a lone message by its id, of any other entry by its path."""
@@ -746,11 +746,11 @@ class Index:
         `sent` are files in `new/`, and the commits that wrote them: those up to `synced` were answered,
         and count as if they were in their queues.
         """
-        touched, self.touched = self.touched, {}
+        touched, self.unpublished_queues = self.unpublished_queues, {}
         answered: dict[str, list[Entry]] = {}
         for commit, entry in sent:
             if commit > synced:
-                self.touched[entry.name.queue] = None
+                self.unpublished_queues[entry.name.queue] = None
             elif entry.held:
                 answered.setdefault(entry.name.queue, []).append(entry)
         for name in touched:
@@ -829,20 +829,20 @@ class Index:
         if is_new:
             self._register(batch)
             if name.stem.key is not None:
-                self.keyed[batch] = None
+                self.new_keyed_files[batch] = None
             if name.stem.is_grouped:
-                self.grouped[batch] = None
-        if name.death is not None and name.death.file and self.untold:
-            self.untold.pop(dead_letter_path(name.stem.id, name.death.file), None)
+                self.unread_group_files[batch] = None
+        if name.death is not None and name.death.file and self.unused_dead_letter_files:
+            self.unused_dead_letter_files.pop(dead_letter_path(name.stem.id, name.death.file), None)
         entry.due = due
         for loser in losers:
-            self.touched[loser.name.queue] = None  # Also of a file in `new/`.
+            self.unpublished_queues[loser.name.queue] = None  # Also of a file in `new/`.
             if loser.shares:
                 self._pass_on(loser, entry)
             if loser.name.state in COUNTED:
                 self._count(loser, loser.held)
             if not loser.held:
-                self.loose[batch] = None
+                self.loose_files[batch] = None
         if name.state in COUNTED:
             self._count(entry, entry.held)
             if not name.stem.count:
@@ -851,9 +851,9 @@ class Index:
             self.schedule(entry, due)
         if name.state is State.REMOVED:
             if batch.is_over:
-                self.over[batch] = None
+                self.deleted_files[batch] = None
         elif not entry.held:
-            self.loose[batch] = None
+            self.loose_files[batch] = None
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
@@ -861,7 +861,7 @@ class Index:
         batch = entry.batch
         held = entry.held
         if entry.name.state is State.SENT:
-            self.touched[entry.name.queue] = None
+            self.unpublished_queues[entry.name.queue] = None
         batch.drop(entry, commit)
         entry.held = 0
         if entry.shares:
@@ -873,16 +873,16 @@ class Index:
         if held:
             self._fall_back(batch, held, commit)
         if not batch.entries:
-            self.loose.pop(batch, None)
-            self.over.pop(batch, None)
-            self.grouped.pop(batch, None)
+            self.loose_files.pop(batch, None)
+            self.deleted_files.pop(batch, None)
+            self.unread_group_files.pop(batch, None)
             del self.batches[batch.stem.text]
             self._unregister(batch)
         elif batch.is_over:
-            self.loose.pop(batch, None)
-            self.over[batch] = None
-        elif batch in self.loose and not batch.is_loose:
-            del self.loose[batch]
+            self.loose_files.pop(batch, None)
+            self.deleted_files[batch] = None
+        elif batch in self.loose_files and not batch.is_loose:
+            del self.loose_files[batch]
 
     def unknown_disappears(self, name: Name, commit: int) -> None:
         """Note the end of a name that another process had in `new/`: its batch may be over."""
@@ -890,7 +890,7 @@ class Index:
         if batch is not None:
             batch.changed = commit
             if batch.is_over:
-                self.over[batch] = None
+                self.deleted_files[batch] = None
 
     def _fall_back(self, batch: BatchFile, members: int, commit: int) -> None:
         """Let the names that are left hold what the highest one held: it was removed by hand."""
@@ -959,8 +959,8 @@ class Index:
             and (name.state is State.READY or id in self.dues.times)
             and not (name.token and is_set_token(name.token))
             and all(share.credits is None for share in entry.shares)
-            and batch not in self.keyed
-            and batch not in self.grouped
+            and batch not in self.new_keyed_files
+            and batch not in self.unread_group_files
             and id not in self._doubles
             and batch_of(id) + "n" not in self._by_id
         )
@@ -1029,7 +1029,7 @@ class Index:
         for (queue, state), (ids, sizes) in found.items():
             self._listed = commit
             self.queue(queue).extend(state, ids, sum(sizes))
-            self.changed[queue] = self.touched[queue] = None
+            self.changed_queues[queue] = self.unpublished_queues[queue] = None
         return [id for ids, _ in found.values() for id in ids], others
 
     @property
@@ -1059,7 +1059,7 @@ class Index:
         for other in batch.entries:
             if other.name.death is not None and other.name.death.file == file:
                 return
-        self.untold[dead_letter_path(batch.stem.id, file)] = commit
+        self.unused_dead_letter_files[dead_letter_path(batch.stem.id, file)] = commit
 
     def due(self, now: Millis) -> Iterator[Entry]:
         """Yield the entries whose lease or delay is over; the caller moves them, or schedules them
@@ -1116,7 +1116,7 @@ class Index:
         for entry in batch.entries:
             if entry.counted:
                 counted.append((entry, entry.counted))
-                self.touched[entry.name.queue] = None
+                self.unpublished_queues[entry.name.queue] = None
                 self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(entry.counted)
         batch.line = line
         if line is not None and batch.groups is None and batch.stem.is_grouped:
@@ -1127,11 +1127,11 @@ class Index:
     def learn_groups(self, batch: BatchFile, groups: Mapping[str, int]) -> None:
         """Order the messages of a file by groups: `groups` has the members of each group."""
         batch.groups = Groups(groups, batch.stem.full)
-        self.grouped.pop(batch, None)
+        self.unread_group_files.pop(batch, None)
         self.may_be_packed(batch)
         for entry in batch.entries:
             queue = self.queues[entry.name.queue] if entry.counted else None
-            self.changed[entry.name.queue] = None
+            self.changed_queues[entry.name.queue] = None
             if queue is not None and queue.groups is not None:
                 queue.groups.change(entry, 0, entry.counted)
 
@@ -1148,7 +1148,7 @@ class Index:
                 queue.order_by_group()
             elif stem.priority and queue.priorities is None and name.state is State.READY:
                 queue.order_by_priority()
-        self.touched[name.queue] = None
+        self.unpublished_queues[name.queue] = None
         queue.counts[name.state] += held.bit_count() - was.bit_count()
         if held:
             queue.bytes += entry.batch.counted_bytes_of(held)
@@ -1166,7 +1166,7 @@ class Index:
         if name.state in _WAITS and not held:
             self.dues.discard(self._due_key(entry))
         if name.state is State.READY or queue.groups is not None:
-            self.changed[name.queue] = None
+            self.changed_queues[name.queue] = None
         if name.state is State.READY:
             queue.sent.add(sent_at(stem.id), held.bit_count() - was.bit_count())
             if queue.priorities is not None:

@@ -137,8 +137,8 @@ class Leaser(Part):
         """The next tick looks for those above this name."""
         self.pending = (
             moves.index.dues.times,
-            moves.index.grouped,
-            reader.refused,
+            moves.index.unread_group_files,
+            reader.refused_files,
             self._queues_to_expire,
         )
         self._blocked_queues: set[str] = set()
@@ -619,7 +619,7 @@ class Leaser(Part):
     def next_due(self) -> Millis | None:
         if self._index.grouped or self._queues_to_expire:
             return DUE_NOW
-        again = min(self._reader.refused.values()) if self._reader.refused else None
+        again = min(self._reader.refused_files.values()) if self._reader.refused_files else None
         due = self._index.dues.next()
         if due is None or not self._background.brings_back:
             return again

@@ -90,7 +90,7 @@ class Moves:
         """Counts of all work since the start."""
         self.effort = Effort()
         """Background work draws on it."""
-        self.asked = Effort()
+        self.request_effort = Effort()
         """Each move draws on it, for `run_in`."""
         self.commit = 1
         """The number of the commit under way."""
@@ -102,12 +102,12 @@ class Moves:
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
         self.watermark = DiskWatermark()
         """The free room below which nothing is stored."""
-        self.removed = Removed(disk)
+        self.removed_files = Removed(disk)
         """Names that the reaper may unlink: room on a full disk, too."""
         self.unpublished: list[Entry] = []
         """Entries in `new/` that must be where other processes look before this commit is answered:
         leases, and messages of strict groups, as what is sent after the answer comes after them."""
-        self.foreign: dict[str, str] = {}
+        self.foreign_files: dict[str, str] = {}
         """Paths of what was found in the folders and is none of ours, and why."""
         self.quarantined = 0
         """Messages and foreign files that were put into quarantine."""
@@ -119,7 +119,7 @@ class Moves:
         """The monotonic time at which the disk refused something last."""
         self.unlinked = 0
         """Messages that were unlinked from `remove/`."""
-        self.unread: dict[str, None] = {}
+        self.unread_files: dict[str, None] = {}
         """Files of parts that the disk refused to show: each commit looks at them again."""
 
     # Commits.
@@ -269,7 +269,7 @@ class Moves:
             self.unlinked += entry.held.bit_count()
         self.index.disappear(entry, self.commit)
         if self.is_body_left(entry):
-            self.removed.add([(body_path(entry.batch.stem.id), ())])
+            self.removed_files.add([(body_path(entry.batch.stem.id), ())])
 
     def is_body_left(self, entry: Entry) -> bool:
         """Return whether the body of a removed name was the last part left of its message."""
@@ -340,7 +340,7 @@ class Moves:
     def require_read(self, folders: Sequence[str]) -> None:
         """Raise `DiskError` as long as the disk refuses to show a file in `folders`: an answer may rest
         on it."""
-        for path in self.unread:
+        for path in self.unread_files:
             if path.partition("/")[0] in folders:
                 raise DiskError(detail=f"{path!r} can't be read for now; try again")
 
@@ -520,7 +520,7 @@ class Moves:
         and then it was not made."""
         if is_told:
             self._intend(kind, source, target, due)
-        self.asked.left -= 1
+        self.request_effort.left -= 1
         try:
             self._attempt(change, target, urgent=urgent)
         except Exception as error:
@@ -544,7 +544,7 @@ class Moves:
                 return
             except OSError as error:
                 if error.errno in NO_ROOM and (
-                    self.removed.make_room() or (urgent and self.reserve.give())
+                    self.removed_files.make_room() or (urgent and self.reserve.give())
                 ):
                     continue
                 if error.errno == errno.ENOENT and not has_made and self._make_folder_of(target):

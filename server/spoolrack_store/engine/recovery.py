@@ -86,7 +86,7 @@ def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
         if batch.is_over:
             # Another process may have had a name of it in `new/`, which is gone.
             batch.changed = moves.commit
-            index.over[batch] = None
+            index.deleted_files[batch] = None
     return sent
 
 
@@ -224,12 +224,12 @@ def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
     for each in moves.scan(BODIES):
         path = f"{BODIES}/{each.name}"
         if each.kind is not FileKind.FILE or not is_id(each.name):
-            moves.foreign[path] = "it is no message's body"
+            moves.foreign_files[path] = "it is no message's body"
         elif each.name not in sent_by_others and not moves.index.has_file_of(each.name):
             left.append(each.name)
     archived = archived_files(moves.disk, left) if left else {}
     for id in left:
-        moves.removed.add([(body_path(id), [f"{each}{BODY}" for each in archived.get(id, ())])])
+        moves.removed_files.add([(body_path(id), [f"{each}{BODY}" for each in archived.get(id, ())])])
 
 
 def _leave_untold(moves: Moves) -> None:
@@ -244,9 +244,9 @@ def _leave_untold(moves: Moves) -> None:
     for each in moves.scan(DEAD_LETTERS):
         path = f"{DEAD_LETTERS}/{each.name}"
         if each.kind is not FileKind.FILE or not is_dead_letter_path(path):
-            moves.foreign[path] = "it is no dead-letter file"
+            moves.foreign_files[path] = "it is no dead-letter file"
         elif path not in told:
-            moves.index.untold[path] = moves.commit
+            moves.index.unused_dead_letter_files[path] = moves.commit
 
 
 def _in_order(found: list[Found]) -> Iterator[Found]:
@@ -291,7 +291,7 @@ def _name_of(moves: Moves, folder: str, each: Found) -> Name | None:
     if owner and (owner == moves.owner or moves.is_living(owner)):
         return None  # A body that is still being written.
     if folder != QUARANTINE:
-        moves.foreign[path] = "its name is none of ours" if is_file else "it is no file"
+        moves.foreign_files[path] = "its name is none of ours" if is_file else "it is no file"
     return None
 
 
@@ -312,7 +312,7 @@ def _queue_folders(moves: Moves) -> list[str]:
         if each.kind is FileKind.FOLDER and is_queue_name(each.name):
             found.append(path)
         else:
-            moves.foreign[path] = "it is no queue's folder"
+            moves.foreign_files[path] = "it is no queue's folder"
     return found
 
 

@@ -387,7 +387,7 @@ class Sender(Part):
         if file.keys:
             self._deduplication.register(entry, file.keys.items())
         self.in_new.append((self._moves.commit, entry))
-        self._moves.index.touched[file.queue] = None
+        self._moves.index.unpublished_queues[file.queue] = None
         if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
             self._moves.unpublished.append(entry)
         self._moves.statistics.count(file.queue, "send", count)
