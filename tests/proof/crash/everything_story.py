@@ -644,7 +644,7 @@ class EverythingStory(History):
                 raise Broken(
                     f"{self._unfinished(engine)} never rests: {engine.wants_commit}, due "
                     f"{[(type(part).__name__, part.next_due()) for part in engine._parts]}, "
-                    f"{engine.index.next_due()}, now {now}"
+                    f"{engine.index.dues.next()}, now {now}"
                 )
             if work.commit is not None:
                 work.commit.sync()
