@@ -38,7 +38,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from functools import partial
 from heapq import heappop, heappush
 from itertools import chain, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from sys import intern
 from typing import Final
 
@@ -169,10 +169,11 @@ class SortedNames:
 
     def _chunk_of(self, name: str) -> int:
         """Return the chunk in which `name` stands or belongs; -1 before the first."""
-        return bisect_right(self._chunks, name, key=_FIRST_NAME_OF) - 1
+        return bisect_right(self._chunks, name, key=_FIRST_OF) - 1
 
 
-_FIRST_NAME_OF: Final = itemgetter(0)
+_FIRST_OF: Final = itemgetter(0)
+_HELD_BY: Final[Callable[[Entry], int]] = attrgetter("held")
 
 
 class EntryOrder:
@@ -662,7 +663,7 @@ class QueueIndex:
     def sightings(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry | None]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
         id of its first message; None in place of a packed one. The index must not change meanwhile."""
-        return heapq.merge(*(self.orders[state].sightings(id) for state in states), key=_first_of)
+        return heapq.merge(*(self.orders[state].sightings(id) for state in states), key=_FIRST_OF)
 
     def available(self, settings: QueueSettings) -> int:
         """Return the number of messages that a receive could lease."""
@@ -681,8 +682,8 @@ class QueueIndex:
             self.groups.be_set(settings)
             return self.groups.runs(room, but, commit)
         if self.priorities is not None:
-            return self.priorities.runs(but, _held, settings.priority_aging)
-        return self.ready.runs(but, _held)
+            return self.priorities.runs(but, _HELD_BY, settings.priority_aging)
+        return self.ready.runs(but, _HELD_BY)
 
 
 class Index:
@@ -1173,11 +1174,3 @@ class Index:
                 queue.priorities.change(entry, was, held)
         if queue.groups is not None:
             queue.groups.change(entry, was, held)
-
-
-def _held(entry: Entry) -> int:
-    return entry.held
-
-
-def _first_of(found: tuple[str, Entry | None]) -> str:
-    return found[0]
