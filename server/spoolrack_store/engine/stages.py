@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from itertools import chain, islice
 from operator import attrgetter
 
@@ -110,22 +111,37 @@ class _OpenStage:
         return allowed is None or all(map(allowed, self.queues))
 
 
+class EndState(Enum):
+    """The state of a record by which stages end. Each is durable before the next begins."""
+
+    WRITTEN = "written"
+    """The record is there: its chunks become messages, or are unlinked."""
+    EMPTIED = "emptied"
+    """All its chunks have left `staged/`: it is unlinked once it isn't its writer's memory any more."""
+    UNLINKED = "unlinked"
+    """The record is gone: its lives may begin again."""
+
+
 @dataclass(slots=True, eq=False)
 class _End:
     """A record by which stages end."""
 
     path: str
     lives: Sequence[str]
-    commit: int
-    """The commit that makes it durable."""
+    since: int
+    """The commit that makes its state durable."""
     manifest: Manifest | None = None
     """None: the stage is dropped."""
     writer: str = ""
     epoch: int = 0
-    gone: int = 0
-    """The commit by which all its chunks have left `staged/`; 0: not yet."""
-    unlinked: int = 0
-    """The commit that makes durable that it is unlinked; 0: it is there."""
+    state: EndState = EndState.WRITTEN
+
+    def change(self, state: EndState, commit: int) -> None:
+        self.state, self.since = state, commit
+
+    def is_durable(self, synced: int) -> bool:
+        """Return whether the record, which is there, survives a power cut."""
+        return self.state is not EndState.WRITTEN or self.since <= synced
 
 
 class Stages(Part):
@@ -353,7 +369,8 @@ class Stages(Part):
 
     def _arrivals(self, queue: str) -> tuple[int, int]:
         """Return the messages and bytes of what is published, and not in its queue yet."""
-        ends = [end for end in self._unfinished_ends if end.manifest is not None and not end.unlinked]
+        unlinked = EndState.UNLINKED
+        ends = [end for end in self._unfinished_ends if end.manifest and end.state is not unlinked]
         return _sum_of(chain.from_iterable(map(self._chunks_of, ends)), queue)
 
     def make_durable(self, names: Sequence[str]) -> None:
@@ -442,7 +459,7 @@ class Stages(Part):
     def _leave_end(self, end: _End) -> None:
         """Drop a record that is there no more; no stage begins its lives before that is durable."""
         del self._ends_by_path[end.path]
-        end.gone = end.unlinked = self._moves.commit
+        end.change(EndState.UNLINKED, self._moves.commit)
         self._unfinished_ends[end] = None
         if end.manifest is not None:
             self._memories.discard(end.path)
@@ -520,7 +537,7 @@ class Stages(Part):
         there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
         if there == chunk:
             return
-        if life in self._ends_by_life and self._ends_by_life[life].unlinked:
+        if life in self._ends_by_life and self._ends_by_life[life].state is EndState.UNLINKED:
             # Another process has begun this life anew: for that one the end of the former is durable.
             del self._ends_by_life[life]
         is_ended = life in self._ends_by_life
@@ -567,7 +584,7 @@ class Stages(Part):
     @property
     def has_durable(self) -> bool:
         return any(
-            end.manifest is not None and not end.gone and end.commit <= self._moves.synced
+            end.manifest and end.state is EndState.WRITTEN and end.since <= self._moves.synced
             for end in self._unfinished_ends
         )
 
@@ -576,7 +593,7 @@ class Stages(Part):
         left, self._is_cut = self._moves.effort.share(), False
         for end in list(islice(self._unfinished_ends, left)):
             with postponing(log, "the order in %s", end.path):
-                if end.commit <= self._moves.synced:
+                if end.since <= self._moves.synced:
                     left -= self._finish(end, left)
             if self._is_cut:
                 return
@@ -591,12 +608,11 @@ class Stages(Part):
     def _finish(self, end: _End, most: int) -> int:
         """Do what a durable record says, as far as it isn't done, with up to `most` chunks; return how
         many."""
-        if end.unlinked:
-            if end.unlinked <= self._moves.synced:
-                del self._unfinished_ends[end]
-                # Another record may end the same life, or the life may have begun anew.
-                for life in [life for life in end.lives if self._ends_by_life.get(life) is end]:
-                    del self._ends_by_life[life]
+        if end.state is EndState.UNLINKED:
+            del self._unfinished_ends[end]
+            # Another record may end the same life, or the life may have begun anew.
+            for life in [life for life in end.lives if self._ends_by_life.get(life) is end]:
+                del self._ends_by_life[life]
             return 0
         chunks = self._chunks_of(end)
         for chunk in chunks[:most]:
@@ -605,14 +621,13 @@ class Stages(Part):
         if len(chunks) > most:
             self._is_cut = True
             return most
-        if not end.gone:
-            end.gone = self._moves.commit
-        if end.gone > self._moves.synced:
+        if end.state is EndState.WRITTEN:
+            end.change(EndState.EMPTIED, self._moves.commit)
             return len(chunks)
         last, is_old = self._last_of(end.writer), self._is_to_be_forgotten(end)
         if last is end and not is_old:
             del self._unfinished_ends[end]
-        elif last is None or is_old or last.commit <= self._moves.synced:
+        elif last is None or is_old or last.is_durable(self._moves.synced):
             self._moves.unlink_file(end.path)
             self._leave_end(end)
         return len(chunks)
