@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ..files.layout import RESERVED
 from ..model.clock import Millis
@@ -67,8 +67,23 @@ TRANSITIONS: Final[Mapping[SetState, AbstractSet[SetState]]] = {
     SetState.DISCARDED: {SetState.COMMITTED},
     SetState.COMMITTED: frozenset(),
 }
-WORKED_ON: Final = (SetState.ENDING, SetState.DISCARDED, SetState.COMMITTED)
-"""The states in which commits go on with a set by themselves."""
+
+
+class SetWork(NamedTuple):
+    """What commits do by themselves with a set in a state, once that is durable."""
+
+    deletes: bool
+    """Whether its messages are deleted; else they come back."""
+    then: SetState | None
+    """The state of the set when it has no lease any more; None: its record goes."""
+
+
+WORK: Final[Mapping[SetState, SetWork]] = {
+    SetState.ENDING: SetWork(deletes=False, then=SetState.LOST),
+    SetState.DISCARDED: SetWork(deletes=False, then=None),
+    SetState.COMMITTED: SetWork(deletes=True, then=None),
+}
+"""In the other states commits leave a set alone."""
 
 
 @dataclass(slots=True, eq=False)

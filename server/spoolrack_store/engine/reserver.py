@@ -83,7 +83,7 @@ from .moves import Moves, begin_lease, received
 from .part import DUE_NOW, PORTION, RETRY, Part, Turn
 from .reader import Reader
 from .reservation_index import (
-    WORKED_ON,
+    WORK,
     Key,
     ReservationIndex,
     ReservedSet,
@@ -140,7 +140,7 @@ class Reserver(Part):
         self._tokens_without_record: dict[str, None] = {}
         """Tokens of leases that are of no set, and are to be undone."""
         index = self.index
-        worked_on = (index.in_state[state] for state in WORKED_ON)
+        worked_on = (index.in_state[state] for state in WORK)
         self.pending = (
             index.unchecked_keys,
             index.ends.times,
@@ -492,7 +492,7 @@ class Reserver(Part):
             index.unchecked_keys
             or self._tokens_without_record
             or index.stale_files
-            or any(index.in_state[at] for at in WORKED_ON)
+            or any(index.in_state[at] for at in WORK)
         ):
             return DUE_NOW
         return index.ends.next()
@@ -537,7 +537,7 @@ class Reserver(Part):
         self._attempt(self._apply_changes)
         self._attempt(self._end_holds)
         self._attempt(self._undo_unnamed)
-        for state in WORKED_ON:
+        for state in WORK:
             for a_set in list(islice(self.index.in_state[state], max(1, self._effort_left))):
                 self._attempt(partial(self._finish, a_set))
         self._attempt(self._unlink_stale)
@@ -583,9 +583,9 @@ class Reserver(Part):
         durable; then let its record go, unless its reader is to hear that it is lost."""
         if not self._is_durable(a_set):
             return
-        leases = self._moves.index.leases_of.get(a_set.record.token, {})
+        work, leases = WORK[a_set.state], self._moves.index.leases_of.get(a_set.record.token, {})
         for entry in self._slice(leases):
-            if a_set.state is SetState.COMMITTED:
+            if work.deletes:
                 count = entry.held.bit_count()
                 self._moves.delete(entry, entry.held)
                 self._moves.statistics.count(a_set.record.queue, "commit", count)
@@ -593,8 +593,8 @@ class Reserver(Part):
                 self._leaser.bring_back(entry, entry.held)
         if leases:
             return  # The rest is for the next commits.
-        if a_set.state is SetState.ENDING:
-            self.index.change(a_set, SetState.LOST)
+        if work.then is not None:
+            self.index.change(a_set, work.then)
             return
         files = (self._moves.index.file(text) for text, _ in a_set.record.files)
         changed = [file.changed for file in files if file is not None]
