@@ -58,8 +58,8 @@ from .deduplication import Deduplication
 from .entries import Entry
 from .expiry import Expiry
 from .leaser import Leaser
-from .moves import Moves, unlink_all
-from .part import DUE_NOW, RETRY, Part, Turn, run_in
+from .moves import Moves
+from .part import DUE_NOW, RETRY, Part, Turn, postponing, run_in
 from .queue_views import QueueViews
 from .reader import CACHE_BYTES, Reader
 from .reaper import Reaper
@@ -472,7 +472,9 @@ class Engine:
         effort = self.moves.effort
         for batch in list(islice(self.index.loose_files, effort.share())):
             stale = list(batch.stale(self.moves.synced))
-            unlink_all(self.moves, stale)
+            for entry in stale:
+                with postponing(log, "the unlinking of %s", entry.name.path):
+                    self.moves.unlink(entry)
             effort.spend(len(stale))
             if not batch.is_loose:
                 self.index.loose_files.pop(

@@ -50,7 +50,7 @@ from ..model.sealed import NotWhole, Torn
 from ..model.transitions import CHANGES, State
 from .entries import Entry, may_rename
 from .index import COUNTED, Index
-from .part import Effort, postponing
+from .part import Effort
 
 log = logging.getLogger(__name__)
 
@@ -655,13 +655,6 @@ def publish(moves: Moves, entry: Entry) -> None:
         moves.move(entry, entry.held, State.READY)
     else:
         moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
-
-
-def unlink_all(moves: Moves, entries: Iterable[Entry]) -> None:
-    """Unlink names that the rules release, as far as the disk allows it."""
-    for entry in entries:
-        with postponing(log, "the unlinking of %s", entry.name.path):
-            moves.unlink(entry)
 
 
 def _folder_of(path: str) -> str:

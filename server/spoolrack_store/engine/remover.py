@@ -118,7 +118,7 @@ class Remover:
             most -= 1
             # By their file: they may be published since.
             for entry in self._index.entries_of(job.sent.popleft()):
-                if entry.name.queue == queue and _is_waiting(entry):
+                if entry.name.queue == queue:
                     self._purge(request, entry, job)
         if len(part) > most or job.sent:
             self._purges[request] = job
@@ -128,10 +128,10 @@ class Remover:
         return job.deleted
 
     def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
-        if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
+        state, held = _state_to_be(entry.name), entry.held
+        if not held or state not in COUNTED:
             return
-        held = entry.held
-        if not held:
+        if not request.matches(state, sent_at(entry.batch.stem.id)):
             return
         try:
             self._moves.delete(entry, held, is_purge=True)
@@ -170,11 +170,6 @@ class Remover:
         """Take in what other processes have in `new/`: they may have answered those sends."""
         names = list(self._moves.names_sent_by_others())
         return [appear(self._moves, name) for name in names if name.queue == queue]
-
-
-def _is_waiting(entry: Entry) -> bool:
-    """Return whether an entry is in its queue, or on its way there."""
-    return entry.name.state in COUNTED or entry.name.state is State.SENT
 
 
 def _state_to_be(name: Name) -> State:
