@@ -637,24 +637,17 @@ def begin_lease(
     )
 
 
-def deliver(moves: Moves, entry: Entry) -> None:
-    """Move a lease of a message that was leased as it was sent from `new/` to `delay/`."""
-    name = entry.name
-    assert name.due is not None
-    # A lease that began in another process is due by the wall clock.
-    due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
-    moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
-
-
 def publish(moves: Moves, entry: Entry) -> None:
     """Move a sent file from `new/` to its queue, or to `delay/` if it has a delay or a lease."""
     name = entry.name
-    if name.token:
-        deliver(moves, entry)
-    elif name.due is None:
+    if name.due is None:
         moves.move(entry, entry.held, State.READY)
-    else:
+    elif not name.token:
         moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
+    else:
+        # A lease that began in another process is due by the wall clock.
+        due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
+        moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
 
 
 def _folder_of(path: str) -> str:
