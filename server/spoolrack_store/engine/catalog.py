@@ -144,10 +144,8 @@ class Catalog(Part):
         """Those of the queues that expire."""
         self.newly_expiring: dict[str, None] = {}
         """Those that were made or changed, or whose settings were read: `expiry` takes them out."""
-        self.names = SortedNames()
-        """The names of `records`, in order."""
         self.scheduled = SortedNames()
-        """Those of the queues that have schedules, in order."""
+        """The names of the queues that have schedules, in order."""
         self._changes = 0
         """Of `records`."""
         self._listing: tuple[int, list[QueueRecord]] = 0, []
@@ -490,7 +488,6 @@ class Catalog(Part):
         self._moves.index.changed_queues[record.name] = None
         self._drop_indexes(record.name)
         self.records[record.name] = record
-        self.names.add(record.name)
         self._changes += 1
         self.windows[record.settings.deduplication_window] += 1
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
@@ -513,7 +510,6 @@ class Catalog(Part):
         record = self.records.get(name)
         if record is None:
             return
-        self.names.remove(name)
         self.scheduled.remove(name)
         self.expiring.pop(name, None)
         self.windows -= Counter((record.settings.deduplication_window,))

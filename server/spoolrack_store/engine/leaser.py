@@ -8,6 +8,7 @@ that is over goes back to `queues/` with its count of receives; the place in the
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ class _Lease:
 
 _Share = tuple[_Lease, int]
 """A lease, and the members of it that one receive gets."""
+_NAME_OF: Final = attrgetter("name")
 _QUEUE_OF: Final = attrgetter("queue")
 
 
@@ -309,12 +311,13 @@ class Leaser(Part):
     def tick(self) -> None:
         if not self._background.brings_back:
             return
-        names = list(islice(self._catalog.names.since(self._last_queue), QUEUES_OF_A_TICK))
-        for name in names:
-            record = self._catalog.records.get(name)
-            if record is not None and self._too_old(record) is not None:
-                self._queues_to_expire[name] = None
-        self._last_queue = f"{names[-1]}\0" if len(names) == QUEUES_OF_A_TICK else ""
+        records = self._catalog.listing()
+        first = bisect_right(records, self._last_queue, key=_NAME_OF)
+        part = records[first : first + QUEUES_OF_A_TICK]
+        for record in part:
+            if self._too_old(record) is not None:
+                self._queues_to_expire[record.name] = None
+        self._last_queue = part[-1].name if len(part) == QUEUES_OF_A_TICK else ""
         self._continue_expiry()
 
     def expire(self, record: QueueRecord) -> bool:
