@@ -346,11 +346,7 @@ class PriorityOrder:
         if len(self.levels) == 1:
             return self.levels[0].runs(but, members_of)
         levels = [level.runs(but, members_of) for level in self.levels.values()]
-        return _merged(levels, partial(_place_of, aging))
-
-
-def _merged(runs: Iterable[Runs], place_of: Callable[[tuple[Entry, int]], tuple[int, str]]) -> Runs:
-    yield from heapq.merge(*runs, key=place_of)
+        return heapq.merge(*levels, key=partial(_place_of, aging))
 
 
 def _place_of(aging: int | None, run: tuple[Entry, int]) -> tuple[int, str]:
