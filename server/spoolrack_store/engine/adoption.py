@@ -150,7 +150,7 @@ class Foreign(Part):
     def advance(self) -> None:
         """Quarantine foreign files, as many as the commit may; later commits retry those that the disk
         refuses to move."""
-        foreign, effort = self._moves.foreign, self._moves.effort
+        foreign, effort = self._moves.foreign_files, self._moves.effort
         # A file in the place of a queue's folder was found first, and so comes first.
         for path in list(islice(foreign, max(1, effort.share() // SYNC_EFFORT))):
             why = foreign.pop(path)

@@ -381,7 +381,7 @@ class Catalog(Part):
             path = f"{CONFIG}/{each.name}"
             parsed = parse_settings_path(path)
             if parsed is None or each.kind is not FileKind.FILE:
-                self._moves.foreign[path] = "it is not a settings file"
+                self._moves.foreign_files[path] = "it is not a settings file"
             else:
                 versions_of.setdefault(parsed[0], []).append(parsed[1])
         self._moves.syncer.folder_changed(CONFIG)

@@ -620,7 +620,7 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY)
 
     def next_due(self) -> Millis | None:
-        if self._index.grouped or self._queues_to_expire:
+        if self._index.unread_group_files or self._queues_to_expire:
             return DUE_NOW
         again = min(self._reader.refused_files.values()) if self._reader.refused_files else None
         due = self._index.dues.next()
@@ -705,7 +705,7 @@ class Leaser(Part):
         """Read the groups of files that another process has written, or a start has found, as many as
         the commit may."""
         refused: StoreError | None = None
-        grouped, effort = self._index.grouped, self._moves.effort
+        grouped, effort = self._index.unread_group_files, self._moves.effort
         for batch in list(islice(grouped, effort.share())) if grouped else ():
             effort.spend()
             try:

@@ -76,7 +76,7 @@ class Reaper:
             if not entry.batch.entries:
                 self._reader.evict(entry.batch)
         if paths and self._unlinks:
-            self._moves.removed.add(paths)
+            self._moves.removed_files.add(paths)
         return bool(paths)
 
     def _without_sent_by_others(self, reapable: list[Entry]) -> list[Entry]:

@@ -231,7 +231,7 @@ class ReservationIndex:
                 self._read(path)
             except StoreError as error:
                 log.error("%s can't be read, so reservations have to wait: %s", path, error)
-                self._moves.unread[path] = None
+                self._moves.unread_files[path] = None
         self._moves.syncer.folder_changed(RESERVED)
 
     def path_changed(self, path: str) -> None:

@@ -152,7 +152,7 @@ class Sharing:
                 return False
             try:
                 has_news = self._changes.read_header()
-                if self._is_whole and not (has_news or self._moves.unread):
+                if self._is_whole and not (has_news or self._moves.unread_files):
                     return True
                 self._decide()
                 if self._is_listed and self._catch_up():
@@ -196,7 +196,7 @@ class Sharing:
     def _catch_up(self) -> bool:
         """Make the index exact; return False if the root must be listed. The lock is held."""
         if self._is_whole:
-            for path in list(self._moves.unread):
+            for path in list(self._moves.unread_files):
                 self._notify_parts(path)
         try:
             for change in self._changes.news():
@@ -419,7 +419,7 @@ class Sharing:
         """Let its part look at a file; one that the disk refuses to show is looked at again."""
         if not self._is_whole:
             return  # All files of the parts are read once the listing is whole.
-        unread = self._moves.unread
+        unread = self._moves.unread_files
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
                 try:
