@@ -430,8 +430,10 @@ class Committer:
                 self._parking.leave(waiter.request.queue, waiter.place)
             if outcome is UNFINISHED:
                 unfinished.append(self._going_on(waiter))
-            else:
-                self._resolve(waiter, outcome)
+            elif isinstance(waiter.request, Waiting) and not outcome and waiter.request.wait != 0:
+                self._park(waiter)
+            elif not _answer(waiter.future, outcome) and not isinstance(outcome, StoreError):
+                self._undo(outcome)
         if unfinished:
             with self._guard:
                 self._queued_requests[:0] = unfinished  # Before what came meanwhile, to the same queue.
@@ -442,46 +444,32 @@ class Committer:
         begun: list[QueuedRequest[Any]] = []
         early: list[QueuedRequest[Any]] = []
         for waiter in waiting:
-            request = waiter.request
-            if not self._begins(waiter, draining):
-                continue
-            if (
-                isinstance(request, Waiting)
-                and not waiter.has_waited
-                and self._engine.is_coming_back(request.queue)
-            ):
+            request, future = waiter.request, waiter.future
+            if waiter.has_begun:
+                begun.append(waiter)
+            elif not isinstance(request, Waiting):
+                if future.set_running_or_notify_cancel():
+                    waiter.has_begun = True
+                    begun.append(waiter)
+            elif draining:
+                _answer(future, Draining())
+            elif not waiter.has_waited and self._engine.is_coming_back(request.queue):
                 waiter.has_waited = True
                 early.append(waiter)
-            else:
+            # A receive may still be cancelled while it waits, so it isn't running before it has leased.
+            elif not future.cancelled():
                 begun.append(waiter)
         if early:
             with self._guard:
                 self._queued_requests[:0] = early
         return begun
 
-    def _begins(self, waiter: QueuedRequest[Any], draining: bool) -> bool:
-        if waiter.has_begun:
-            return True
-        if not isinstance(waiter.request, Waiting):
-            waiter.has_begun = waiter.future.set_running_or_notify_cancel()
-            return waiter.has_begun
-        if draining:
-            _answer(waiter.future, Draining())
-            return False
-        # A receive may still be cancelled while it waits, so it isn't running before it has leased.
-        return not waiter.future.cancelled()
-
-    def _resolve(self, waiter: QueuedRequest[Any], outcome: Outcome) -> None:
-        """Answer a request; one that may wait, and got nothing, waits."""
-        request = waiter.request
-        if isinstance(request, Waiting) and not outcome and request.wait != 0:
-            self._park(waiter)
-        elif not _answer(waiter.future, outcome) and not isinstance(outcome, StoreError):
-            # Cancelled in the meantime: no consumer will ever see these leases.
-            undo = undo_of(outcome)
-            if undo is not None:
-                with self._guard:
-                    self._queued_requests.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
+    def _undo(self, outcome: Outcome) -> None:
+        """Take back what was leased for a caller that has cancelled in the meantime."""
+        undo = undo_of(outcome)
+        if undo is not None:
+            with self._guard:
+                self._queued_requests.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _going_on(self, waiter: QueuedRequest[Any]) -> QueuedRequest[Any]:
         """Return a request of which the next commit does more. It is done to its end; if its caller is

@@ -31,7 +31,6 @@ from ..model.errors import (
     QueueExists,
     QueueFull,
     QueueNotFound,
-    SendingPaused,
     StoreError,
     VersionMismatch,
 )
@@ -71,15 +70,6 @@ class QueueRecord:
     labels: Mapping[str, str] = field(default_factory=dict)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
 
-    def require_sending(self) -> None:
-        """Raise `SendingPaused` if the queue takes no sends now."""
-        if self.settings.sending == "paused":
-            raise SendingPaused(queue=self.name)
-
-    @property
-    def is_limited(self) -> bool:
-        return bool(self.settings.max_messages or self.settings.max_bytes)
-
 
 class QueueRoom:
     """The room of queues, less what one commit brings there."""
@@ -88,28 +78,28 @@ class QueueRoom:
         """`arrivals_before` returns the messages and bytes that were on their way to a queue before."""
         self._index = index
         self._arrivals_before = arrivals_before
-        self._arrivals: dict[str, tuple[int, int]] = {}
+        self.arrivals: dict[str, tuple[int, int]] = {}
+        """What is on its way to each queue now, as far as that was asked; a new commit clears it."""
 
-    def arrivals(self, queue: str) -> tuple[int, int]:
-        """Return the messages and bytes that are on their way to a queue; from now on what this commit
-        brings counts."""
-        if queue not in self._arrivals:
-            self._arrivals[queue] = self._arrivals_before(queue)
-        return self._arrivals[queue]
+    def load(self, queue: str) -> tuple[int, int]:
+        """Return the messages and bytes that are on their way to a queue."""
+        if queue not in self.arrivals:
+            self.arrivals[queue] = self._arrivals_before(queue)
+        return self.arrivals[queue]
 
     def take(self, record: QueueRecord, count: int, size: int) -> None:
         """Take the room for so many messages and bytes; raise `QueueFull` if there is less."""
-        if not record.is_limited:
-            return
         settings, queue = record.settings, self._index.queue(record.name)
-        messages, bytes = self.arrivals(record.name)
+        if not (settings.max_messages or settings.max_bytes):
+            return
+        messages, bytes = self.load(record.name)
         for limit, there, more, unit in (
             (settings.max_messages, queue.total + messages, count, "messages"),
             (settings.max_bytes, queue.bytes + bytes, size, "bytes"),
         ):
             if limit and there + more > limit:
                 raise QueueFull(queue=record.name, held=there, limit=limit, unit=unit)
-        self._arrivals[record.name] = messages + count, bytes + size
+        self.arrivals[record.name] = messages + count, bytes + size
 
 
 @dataclass(slots=True)

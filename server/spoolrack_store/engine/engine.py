@@ -262,7 +262,7 @@ class Engine:
         unpublished, self.moves.unpublished = self.moves.unpublished, []
         if not self._needs_sync(requests, outcomes):
             if self.index.unpublished_queues:
-                self.publish()
+                self.index.publish(self._sender.in_new, self.moves.synced)
             return Work(outcomes, 0, None, unpublished)
         changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
         number, commit = self.moves.begin_sync()
@@ -276,7 +276,7 @@ class Engine:
             return True
         if not requests:
             # Where nothing is to be synced, that costs nothing, and what waits for it can go on.
-            return self.wants_commit
+            return self.next_work(self.moves.clock.monotonic())[0]
         for request, outcome in zip(requests, outcomes, strict=True):
             if isinstance(outcome, StoreError) and not isinstance(outcome, ENDS_OF_SETS):
                 continue
@@ -317,7 +317,7 @@ class Engine:
                 self._leave_unpublished(work.outcomes, refused)
             work.unpublished = []
         if self.index.unpublished_queues:
-            self.publish()
+            self.index.publish(self._sender.in_new, self.moves.synced)
         self._has_answers_to_move = bool(self._ends_of_stages or self._ends_of_sets)
         return work.outcomes
 

@@ -737,7 +737,7 @@ class Index:
             found = self.queues[name] = QueueIndex(self.unpack)
         return found
 
-    def publish(self, sent: Iterable[tuple[int, Entry]], synced: int) -> None:
+    def publish(self, sent: Mapping[Entry, int], synced: int) -> None:
         """Publish the counts of the queues that have changed.
 
         `sent` are files in `new/`, and the commits that wrote them: those up to `synced` were answered,
@@ -745,7 +745,7 @@ class Index:
         """
         touched, self.unpublished_queues = self.unpublished_queues, {}
         answered: dict[str, list[Entry]] = {}
-        for commit, entry in sent:
+        for entry, commit in sent.items():
             if commit > synced:
                 self.unpublished_queues[entry.name.queue] = None
             elif entry.held:

@@ -163,13 +163,15 @@ class Leaser(Part):
         for queue in dict.fromkeys(map(_QUEUE_OF, requests)):
             if queue in self._catalog.records:
                 self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
-        choices = [outcome_of(self._choose, request, leases, chosen) for request in requests]
+        choices: list[list[_Share] | StoreError] = []
+        for request in requests:
+            choices.append(outcome_of(self._choose, request, leases, chosen))
         for lease in leases:
             self._lease(lease)
-        return [
-            choice if isinstance(choice, StoreError) else self._answer(request, choice)
-            for request, choice in zip(requests, choices, strict=True)
-        ]
+        outcomes: list[list[Delivery] | StoreError | Unfinished] = []
+        for request, choice in zip(requests, choices, strict=True):
+            outcomes.append(choice if isinstance(choice, StoreError) else self._answer(request, choice))
+        return outcomes
 
     def _answer(
         self, request: Receive, shares: Sequence[_Share]
@@ -732,10 +734,11 @@ def _shares(
             lease.members |= members
             lease.is_prefetch |= is_prefetch
             return [(lease, members)]
-    parts = [1 << index for index in indexes(members)] if is_alone else [members]
-    made = [_Lease(entry, visibility, part, is_prefetch) for part in parts]
-    leases += made
-    return list(zip(made, parts, strict=True))
+    shares: list[_Share] = []
+    for part in [1 << index for index in indexes(members)] if is_alone else (members,):
+        leases.append(_Lease(entry, visibility, part, is_prefetch))
+        shares.append((leases[-1], part))
+    return shares
 
 
 def _undeliver(entry: Entry, members: int) -> None:

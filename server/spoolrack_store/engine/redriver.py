@@ -514,7 +514,8 @@ class Redriver(Part):
 def _fitting(room: QueueRoom, record: QueueRecord, entry: Entry, members: int) -> int:
     """Take the room for the first of `members`; return those that it is enough for."""
     fitting = 0
-    for index in indexes(members) if record.is_limited else ():
+    is_limited = record.settings.max_messages or record.settings.max_bytes
+    for index in indexes(members) if is_limited else ():
         try:
             room.take(record, 1, entry.batch.counted_bytes_of(1 << index))
         except QueueFull:

@@ -15,7 +15,7 @@ from typing import Final
 from ..files.disk import DiskRoom
 from ..model.batch_file import encode, line_of, stem_of
 from ..model.clock import Millis, span_text
-from ..model.errors import InvalidMessage, InvalidRequest, StoreError
+from ..model.errors import InvalidMessage, InvalidRequest, SendingPaused, StoreError
 from ..model.keys import key_of, key_text
 from ..model.members import MOST
 from ..model.message_content import (
@@ -104,10 +104,11 @@ class Sender(Part):
         """By queue the request that needs many files, the answer so far, and what isn't written yet."""
         self._repetitions: list[tuple[SendResults, int, SendResults, int]] = []
         """Messages with such a key: the answer, the position, and those of the first one."""
-        self.in_new: list[tuple[int, Entry]] = []
+        self.in_new: dict[Entry, int] = {}
         """Files in `new/`, and the commits that wrote them."""
         self.pending = (self.in_new,)
         self._room = DiskRoom(moves.disk, moves.watermark)
+        self._queue_room = QueueRoom(moves.index, self.written)
         self._wall = Millis(0)
 
     def send(self, requests: Sequence[Send]) -> list[SendResults | StoreError | Unfinished]:
@@ -116,8 +117,10 @@ class Sender(Part):
         files: list[_File] = []
         # Once: messages of one delivery time have one delay, and share a file.
         self._wall = self._moves.clock.wall()
-        room = QueueRoom(self._moves.index, self.written)
-        outcomes = [outcome_of(self._admit, request, files, room) for request in requests]
+        self._queue_room.arrivals.clear()
+        outcomes: list[SendResults | StoreError | Unfinished] = []
+        for request in requests:
+            outcomes.append(outcome_of(self._admit, request, files))
         self._room.refresh()
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         self._latest_files.clear()
@@ -129,29 +132,30 @@ class Sender(Part):
 
     def advance(self) -> None:
         """Publish durable files; the next commit tries again what the disk refuses."""
-        self.publish([entry for commit, entry in self.in_new if commit <= self._moves.synced])
+        synced = self._moves.synced
+        self.publish([entry for entry, commit in self.in_new.items() if commit <= synced])
 
     def publish(self, entries: Iterable[Entry]) -> dict[Entry, StoreError]:
         """Move durable files from `new/` to their queues, or to `delay/`; return those that the disk
         refuses to move, and why."""
         refused: dict[Entry, StoreError] = {}
         for entry in entries:
-            if entry.held:
-                try:
+            try:
+                if entry.held:
                     publish(self._moves, entry)
-                except StoreError as error:
-                    refused[entry] = error
-        self.in_new[:] = [each for each in self.in_new if each[1].held]
+                self.in_new.pop(entry, None)
+            except StoreError as error:
+                refused[entry] = error
         return refused
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
         """Publish durable files in `new/` that the disk refused to move."""
-        self.in_new += [(0, entry) for entry in entries]
+        self.in_new.update(dict.fromkeys(entries, 0))
 
     def just_written(self) -> dict[str, list[Entry]]:
         """Return the undelayed messages that this commit has written, by queue, the oldest first."""
         found: dict[str, list[Entry]] = {}
-        for commit, entry in self.in_new:
+        for entry, commit in self.in_new.items():
             if commit == self._moves.commit and entry.name.due is None:
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
@@ -160,14 +164,14 @@ class Sender(Part):
         """Return the durable files in `new/` that the disk has refused to move so far."""
         return [
             entry
-            for commit, entry in self.in_new
+            for entry, commit in self.in_new.items()
             if commit <= self._moves.synced and entry.held and entry.name.queue == queue
         ]
 
     def written(self, queue: str) -> tuple[int, int]:
         """Return the number and bytes of messages in `new/` that are not yet published."""
         held = held_bytes = 0
-        for _, entry in self.in_new:
+        for entry in self.in_new:
             if entry.name.queue == queue:
                 held += entry.held.bit_count()
                 held_bytes += entry.batch.counted_bytes_of(entry.held)
@@ -181,9 +185,9 @@ class Sender(Part):
     @property
     def has_durable(self) -> bool:
         """Whether a file in `new/` waits only for a commit."""
-        return any(commit <= self._moves.synced for commit, _ in self.in_new)
+        return any(commit <= self._moves.synced for commit in self.in_new.values())
 
-    def _admit(self, request: Send, files: list[_File], room: QueueRoom) -> SendResults | Unfinished:
+    def _admit(self, request: Send, files: list[_File]) -> SendResults | Unfinished:
         """Find a file for each valid message of a request, or for as many as the commit may write."""
         begun = self._unfinished_sends.get(request.queue)
         if begun is not None and begun[0] is not request:
@@ -191,11 +195,11 @@ class Sender(Part):
         keys: dict[int, str] = {}
         if begun is not None:
             _, stored, together = begun
-            room.arrivals(request.queue)
+            self._queue_room.load(request.queue)
             del self._unfinished_sends[request.queue]
         record = self._catalog.require_open(request.queue)
         if begun is None:
-            stored, together = self._check(request, record, room, keys)
+            stored, together = self._check(request, record, keys)
         sizes = list(map(len, request.bodies)) if request.written is None else [request.written.size]
         most = record.settings.messages_per_file or MOST
         for place, (kind, positions) in enumerate(together):
@@ -213,12 +217,12 @@ class Sender(Part):
         self,
         request: Send,
         record: QueueRecord,
-        room: QueueRoom,
         keys: dict[int, str],
     ) -> tuple[SendResults, _Together]:
         """Return the answer so far, of the invalid messages, and the valid ones; add their `keys`."""
-        record.require_sending()
         settings = record.settings
+        if settings.sending == "paused":
+            raise SendingPaused(queue=record.name)
         bodies = request.bodies
         if len(bodies) > MOST:
             raise InvalidRequest(
@@ -229,7 +233,7 @@ class Sender(Part):
                 what="the number of messages", value=len(bodies), rule="must be 1 with a written body"
             )
         stored = SendResults(results=[""] * len(bodies), sent_at=Millis(0))
-        is_limited = record.is_limited
+        is_limited = settings.max_messages or settings.max_bytes
         together: _Together = []
         last: dict[_Kind, list[int]] = {}
         """Of each kind what the next message may share a file with: a large body divides."""
@@ -257,7 +261,7 @@ class Sender(Part):
                     if self._is_repeated(record, key, stored, position):
                         continue
                 if is_limited:
-                    room.take(record, 1, _counted(request, position))
+                    self._queue_room.take(record, 1, _counted(request, position))
                 if key is not None:
                     self._new_keys.setdefault(record.name, {})[key] = stored, position
                     keys[position] = key
@@ -386,7 +390,7 @@ class Sender(Part):
         self._reader.keep(entry.batch, line, content)
         if file.keys:
             self._deduplication.register(entry, file.keys.items())
-        self.in_new.append((self._moves.commit, entry))
+        self.in_new[entry] = self._moves.commit
         self._moves.index.unpublished_queues[file.queue] = None
         if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
             self._moves.unpublished.append(entry)

@@ -39,6 +39,7 @@ from ..model.errors import (
     InvalidMessage,
     InvalidRequest,
     NameTaken,
+    SendingPaused,
     StageIncomplete,
     StageNotFound,
     StoreError,
@@ -226,7 +227,8 @@ class Stages(Part):
             raise StageIncomplete(held=held, expected=request.messages)
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
-            record.require_sending()
+            if record.settings.sending == "paused":
+                raise SendingPaused(queue=record.name)
             QueueRoom(self._moves.index, self._arrivals).take(record, *_sum_of(chunks, record.name))
         self._sync(stages)
         manifest = Manifest(

@@ -41,7 +41,7 @@ def _synced_too_early(self: Moves) -> object:
 
 
 def _published_unsynced(self: Sender) -> None:
-    self.in_new = [(0, entry) for _, entry in self.in_new]
+    self.in_new = dict.fromkeys(self.in_new, 0)
     _publish(self)
 
 
