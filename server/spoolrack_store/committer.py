@@ -417,7 +417,8 @@ class Committer:
             return
         if self._lock_wait.next_try is not None:
             self._lock_wait.over()
-        if self._engine.reservations.is_in_slices and self._engine.sharing.is_shared:
+        reservations, sharing = self._engine.reservations, self._engine.sharing
+        if any(reservations.pending) and reservations.is_in_slices and sharing.is_shared:
             self._lock_wait.leave_to_others(self._true_clock.monotonic())
         if not outcomes:
             return

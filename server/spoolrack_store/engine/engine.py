@@ -307,7 +307,7 @@ class Engine:
                 if not self.sharing.enter():
                     return None
             except StoreError as error:
-                refused = dict.fromkeys(work.unpublished, error)
+                refused = {entry: error for entry in work.unpublished if entry.held}
             else:
                 try:
                     refused = self._sender.publish(work.unpublished)

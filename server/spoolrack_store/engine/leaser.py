@@ -394,6 +394,8 @@ class Leaser(Part):
             lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
         if old.state is State.SENT:
             self._moves.unpublished += lease.leased
+            if not lease.entry.held:
+                self._moves.unpublished.append(lease.entry)  # Nothing is left in it to publish.
 
     def _deliver(self, request: Receive, lease: _Lease, members: int, answer: list[Delivery]) -> None:
         """Add `members` of a lease to the answer of a receive."""

@@ -146,6 +146,7 @@ class Reserver(Part):
             index.ends.times,
             self._tokens_without_record,
             index.stale_files,
+            self._partial_sets,
             *worked_on,
         )
         self._effort_left = 1
