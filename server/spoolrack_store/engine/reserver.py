@@ -328,7 +328,7 @@ class Reserver(Part):
                         self._moves.delete(entry, members)
                     deleted += count
             numbers = sorted(a_set.name.sequence_number for a_set in done)
-            queues = tuple(sorted({a_set.record.queue for a_set in mine})) or self._queues_of(stream)
+            queues = tuple(sorted({a_set.record.queue for a_set in mine}))
             self._write_marker(stream, last_sequence_number, numbers, queues)
             for a_set in told:
                 self.index.change(a_set, SetState.DISCARDED)
