@@ -21,7 +21,7 @@ from ..files.disk import (
     NOT_A_FILE,
     Commit,
     Disk,
-    Found,
+    FolderEntry,
     ReservedRoom,
     Syncer,
     SyncFailed,
@@ -29,7 +29,7 @@ from ..files.disk import (
     explaining,
 )
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
-from ..files.removed import Removed
+from ..files.removed import RemovedFiles
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
@@ -102,7 +102,7 @@ class Moves:
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
         self.watermark = DiskWatermark()
         """The free room below which nothing is stored."""
-        self.removed_files = Removed(disk)
+        self.removed_files = RemovedFiles(disk)
         """Names that the reaper may unlink: room on a full disk, too."""
         self.unpublished: list[Entry] = []
         """Entries in `new/` that must be where other processes look before this commit is answered:
@@ -460,7 +460,7 @@ class Moves:
         self.syncer.lone_file_written(path)
         return record
 
-    def scan(self, folder: str) -> list[Found]:
+    def scan(self, folder: str) -> list[FolderEntry]:
         """Return what is in a folder; raise `DiskError`."""
         with explaining():
             return self.disk.scan(folder)

@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import islice
 from typing import Final
 
-from ..files.disk import FileKind, Found
+from ..files.disk import FileKind, FolderEntry
 from ..files.layout import BODIES, BODY, DEAD_LETTERS, DELAY, NEW, QUARANTINE, body_owner
 from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
@@ -249,13 +249,13 @@ def _leave_untold(moves: Moves) -> None:
             moves.index.unused_dead_letter_files[path] = moves.commit
 
 
-def _in_order(found: list[Found]) -> Iterator[Found]:
+def _in_order(found: list[FolderEntry]) -> Iterator[FolderEntry]:
     """Yield what is in a folder by name. It sorts few at a time: during one sort of a million no other
     thread could answer whether the server lives."""
     return merge(*(sorted(found[at : at + _SORTED]) for at in range(0, len(found), _SORTED)))
 
 
-def _pack(moves: Moves, folder: str, part: list[Found], known: set[str]) -> list[Found]:
+def _pack(moves: Moves, folder: str, part: list[FolderEntry], known: set[str]) -> list[FolderEntry]:
     """Take in the names of a part of a folder that can be packed, in order; return the others. Paths
     that are there are taken out of `known`."""
     if folder != DELAY and not folder.startswith("queues/"):
@@ -270,7 +270,7 @@ def _pack(moves: Moves, folder: str, part: list[Found], known: set[str]) -> list
     for id in sorted(ids, reverse=True):
         if moves.ids.rise_above(id):
             break
-    return rest + [Found(path.rpartition("/")[2], FileKind.FILE) for path in others]
+    return rest + [FolderEntry(path.rpartition("/")[2], FileKind.FILE) for path in others]
 
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
@@ -280,7 +280,7 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
             yield name
 
 
-def _name_of(moves: Moves, folder: str, each: Found) -> Name | None:
+def _name_of(moves: Moves, folder: str, each: FolderEntry) -> Name | None:
     """Return the name of a message; None for anything else, which is noted as foreign if it is."""
     path = f"{folder}/{each.name}"
     is_file = each.kind is FileKind.FILE
@@ -295,7 +295,7 @@ def _name_of(moves: Moves, folder: str, each: Found) -> Name | None:
     return None
 
 
-def _found_in(moves: Moves, folder: str) -> list[Found]:
+def _found_in(moves: Moves, folder: str) -> list[FolderEntry]:
     """Return what is in a folder: nothing, if another process has deleted its queue meanwhile."""
     try:
         return moves.scan(folder)
