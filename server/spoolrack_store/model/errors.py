@@ -73,12 +73,12 @@ class MessageTooLarge(StoreError):
 
 
 class AttributesTooLarge(StoreError):
-    """The attributes have {size} bytes together, and {limit} is the most: put what is large into the
+    """The attributes have {size} bytes together, above the limit of {limit}: put large values into the
     body."""
 
 
 class InvalidReceipt(StoreError):
-    """{receipt!r} is not a receipt: send back the one that came with the message, unchanged."""
+    """{receipt!r} is not a receipt: pass the receipt of the message unchanged."""
 
 
 class QueueNotFound(StoreError):
@@ -101,8 +101,9 @@ class MessageNotFound(StoreError):
 
 
 class StaleReceipt(StoreError):
-    """The lease on message {id} is over: it was delivered again, or can be at any time. Drop what you
-    did, or make it idempotent, and use a longer visibility timeout or extend the lease in time."""
+    """The lease on message {id} is over: the message was delivered again, or can be at any time. Drop
+    the work on it, or make it idempotent. Use a longer visibility timeout, or extend the lease in
+    time."""
 
 
 class StageNotFound(StoreError):
@@ -112,19 +113,19 @@ class StageNotFound(StoreError):
 
 class StageIncomplete(StoreError):
     """The stages hold {held} messages, and {expected} were staged: a part has expired, was aborted, or
-    is on another server. Nothing was published, and the stages are as they were: abort them, and stage
+    is on another server. Nothing was published, and the stages are unchanged: abort them, and stage
     the messages again."""
 
 
 class EpochDiffers(StoreError):
     """The writer {writer} has published epoch {epoch} with other messages, or to a queue that was
-    deleted and created again since: nothing was published, and the stages are as they were. Publish
-    these messages under a new epoch, or abort their stages."""
+    deleted and created again since. Nothing was published, and the stages are unchanged: publish them
+    under a new epoch, or abort them."""
 
 
 class EpochPassed(StoreError):
-    """The writer {writer} has published epoch {last_epoch}, and whether epoch {epoch} was published
-    with these messages is not remembered. Nothing was published, and the stages are as they were:
+    """The writer {writer} has published epoch {last_epoch}; the server doesn't remember whether epoch
+    {epoch} was published with these messages. Nothing was published, and the stages are unchanged:
     publish them under a new epoch, or abort them."""
 
 
@@ -140,32 +141,31 @@ class NameTaken(StoreError):
 
 class ReservationNotFound(StoreError):
     """There is no reservation {sequence_number} of the stream {stream}: it was never made here, or
-    ended more than 30 days ago. Check that this is the server which made it; to go on here, reserve
-    again."""
+    ended more than 30 days ago. Check that this server made it; to continue here, reserve again."""
 
 
 class ReservationLost(StoreError):
-    """The lease of reservation {sequence_number} of the stream {stream} is over, or was released, or
-    its queue was deleted: its messages may be leased by other consumers now, or gone. Drop what you did
-    with them, or make it idempotent, and reserve again under a new number; reserve for longer, or
-    extend it in time."""
+    """The lease of reservation {sequence_number} of the stream {stream} has expired or was released, or
+    its queue was deleted: its messages may be leased by other consumers now, or gone. Drop the work on
+    them, or make it idempotent, and reserve again under a new number. Reserve for longer, or extend the
+    reservation in time."""
 
 
 class ReservationCommitted(StoreError):
-    """The stream {stream} is committed up to {committed} on this server, so reservation
-    {sequence_number} is done with: its messages are deleted, or it was never made here. The request is
-    older than that commit, as from an old checkpoint, or is for another server."""
+    """The stream {stream} is committed up to {committed} on this server. The messages of reservation
+    {sequence_number} are deleted, or it was never made here: the request is older than that commit,
+    such as from an old checkpoint, or is for another server."""
 
 
 class ReservationUnread(StoreError):
-    """Reservation {sequence_number} of the stream {stream} was never read, so nothing was deleted:
-    neither its messages nor those of the other reservations up to it. Read it, or release it."""
+    """Reservation {sequence_number} of the stream {stream} was never read, so nothing was deleted, also
+    not of the reservations before it: read it, or release it."""
 
 
 class RootDiffers(StoreError):
     """The call is for the root {named}, and this server has the root {found}: nothing was done. Check
-    the server's address; if its root is meant all the same, as after a restore that has given it an
-    identity of its own, begin anew there."""
+    the server's address. If this root is meant, such as after a restore with a new identity, begin
+    anew with it."""
 
 
 class WrongShard(StoreError):
@@ -178,14 +178,14 @@ class WrongShard(StoreError):
 
 
 class TooManyDeduplicationIds(StoreError):
-    """The queue {queue} remembers {held} deduplication ids, and {limit} is the most: nothing was
-    stored. Wait until the oldest leave the window, or make the queue's deduplication_window shorter."""
+    """The queue {queue} remembers {held} deduplication ids, the limit is {limit}: nothing was stored.
+    Wait until the oldest leave the window, or make the queue's deduplication_window shorter."""
 
     retry_after = Millis(5_000)
 
 
 class RedriveNotFound(StoreError):
-    """There is no redrive {redrive}: it never was, or it ended more than 30 days ago."""
+    """There is no redrive {redrive}: it was never started, or ended more than 30 days ago."""
 
 
 class ScheduleNotFound(StoreError):
@@ -218,7 +218,7 @@ class NoDeadLetterQueue(StoreError):
 
 
 class RedriveRunning(StoreError):
-    """The queue {queue} has a redrive that goes on, {redrive}: wait until it ends, or cancel it."""
+    """The queue {queue} has a running redrive, {redrive}: wait until it ends, or cancel it."""
 
 
 class QueueFull(StoreError):
@@ -247,7 +247,7 @@ class DiskFull(StoreError):
 
 
 class MemoryLimit(StoreError):
-    """The server has too little memory for this now, as {why}: nothing was done. Try again."""
+    """The server has too little memory for this now: {why}. Nothing was done: try again."""
 
     retry_after = Millis(1_000)
 
@@ -259,14 +259,14 @@ class DiskError(StoreError):
 
 
 class Draining(StoreError):
-    """The server is shutting down and takes no new work: connect again."""
+    """The server is shutting down and accepts no calls: connect again."""
 
     retry_after = Millis(500)
 
 
 class StoreFailed(StoreError):
-    """The disk failed to make data durable ({detail}), so nothing more is promised until a restart has
-    read the truth from the folders. This call had no effect."""
+    """The disk failed to make data durable ({detail}): the server accepts nothing until it is started
+    again, and has read the folders. This call had no effect."""
 
     retry_after = Millis(5_000)
 
@@ -277,8 +277,8 @@ class OutcomeUnknown(StoreError):
 
 
 class MessageDamaged(StoreError):
-    """The file of message {id} in the queue {queue} is not what its name says ({why}). A receive will
-    put it into quarantine; the other messages are not affected."""
+    """The file of message {id} in the queue {queue} doesn't match its name ({why}). The next receive
+    puts it into quarantine; other messages are not affected."""
 
 
 # The root itself: the store doesn't open.

@@ -152,34 +152,34 @@ class QueueSettings:
         zero="none",
     )
     max_receives: int = _count(
-        "After so many receives without a delete a message moves to the dead-letter queue.",
+        "Number of receives without a delete after which a message moves to the dead-letter queue.",
         zero="never",
     )
     dead_letter_queue: str = _row(
         SettingKind.QUEUE,
         "",
-        "The queue that takes messages which were received max_receives times.",
+        "The queue for messages that were received max_receives times.",
         zero="none",
     )
     dead_letter_at: str = _choice(
         "lease_end",
         "receive",
-        help="Whether a message moves to the dead-letter queue when its last lease ends, or at the "
+        help="When a message moves to the dead-letter queue: at the end of its last lease, or at the "
         "next receive.",
     )
     retention: Millis = _span(
         0,
-        "Messages older than this are removed undelivered; counted from the send.",
+        "Age, counted from the send, at which a message is removed undelivered.",
         most=MAX_RETENTION,
         zero="no limit",
     )
     max_messages: int = _count(
-        "A send that would hold more messages in the queue, in any state, is refused.",
+        "Bound on messages in the queue, in all states. A send above it is refused.",
         zero="no limit",
     )
     max_bytes: int = _size(
         0,
-        "A send that would hold more bytes of bodies and attributes in the queue is refused.",
+        "Bound on bytes of bodies and attributes in the queue. A send above it is refused.",
         most=MAX_BYTES,
         zero="no limit",
     )
@@ -187,52 +187,52 @@ class QueueSettings:
     lease_durability: str = _choice(
         "strict",
         "relaxed",
-        help="Whether a receive, an extension or a release is answered once it is on stable media, or "
-        "before: faster, and after a power loss such messages are ready again.",
+        help="Whether a receive, an extension or a release is on stable media before its answer. "
+        '"relaxed" is faster: after a power loss leased messages are ready again.',
     )
     deduplication_window: Millis = _span(
         300 * SECOND,
-        "How long a deduplication id is remembered after the send that first carried it.",
+        "Time for which a deduplication id is remembered after its first send.",
         least=SECOND,
         most=MAX_WINDOW,
     )
     messages_per_file: int = _count(
-        "The most messages that a send stores as one file. 1: each message is a file of its own.",
+        "Bound on the messages that a send stores as one file. 1: each message has a file of its own.",
         most=MOST,
         zero=f"up to {MOST:,}",
     )
     group_order: str = _choice(
         "fair",
         "strict",
-        help="Whether groups only take turns, or, besides, no message of a group is leased behind one "
-        "that is leased or delayed.",
+        help='Groups take turns. With "strict" a message of a group also waits while an earlier one of '
+        "the group is leased or delayed.",
     )
     priority_aging: Millis = _span(
         Millis(0),
-        "Head start of a message for each step of its priority: it counts as sent so much earlier.",
+        "Head start for each step of its priority: a message counts as sent earlier by this time.",
         most=MAX_DELAY,
         zero="a higher priority is always received first",
     )
     backoff_initial: Millis = _span(
         SECOND,
-        "Delay of a message after its first failure: a release that states no delay.",
+        "Back-off after the first receive: delay of a message after a release that states none.",
         most=MAX_VISIBILITY,
         zero="ready at once after every failure",
     )
     backoff_factor: int = _count(
-        "The back-off is multiplied by this with each further receive.",
+        "Factor of the back-off for each further receive.",
         default=2,
         least=1,
         most=MAX_BACKOFF_FACTOR,
     )
     backoff_maximum: Millis = _span(
         300 * SECOND,
-        "The back-off grows no longer than this.",
+        "Upper bound of the back-off.",
         least=1,
         most=MAX_VISIBILITY,
     )
     backoff_jitter: int = _count(
-        "The back-off is shortened by up to so many percent, differently for each message and receive.",
+        "Percentage by which the back-off is shortened at most; differs by message and receive.",
         default=50,
         most=100,
         zero="none",
@@ -240,30 +240,30 @@ class QueueSettings:
     backoff_at: str = _choice(
         "release",
         "lease_end",
-        help="Whether the back-off hides a message after a release only, or when a lease expires, too.",
+        help="Whether the back-off applies to a release only, or to an expired lease, too.",
     )
     archive_retention: Millis = _span(
         0,
-        "How long the files of messages that have left the queue are kept in the root's archive.",
+        "Time for which the root's archive keeps the files of messages that have left the queue.",
         most=MAX_RETENTION,
         zero="no archive",
     )
     expires: Millis = _span(
         0,
-        "A queue that is idle for so long is removed: it has no message and no waiting receive, and no "
-        "request uses it.",
+        "Idle time after which the queue is removed. Idle: no message, no waiting receive, and no "
+        "request that uses it.",
         most=MAX_RETENTION,
         zero="never",
     )
     sending: str = _choice(
         "open",
         "paused",
-        help="Whether the queue accepts sends and publications; while it is paused they are refused.",
+        help="Whether the queue accepts sends and publications. A paused queue refuses them.",
     )
     receiving: str = _choice(
         "open",
         "paused",
-        help="Whether the queue hands out messages; while it is paused receives find none, and wait.",
+        help="Whether receives get messages. In a paused queue they find none, and wait.",
     )
 
     def __post_init__(self) -> None:
