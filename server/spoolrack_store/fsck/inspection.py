@@ -12,6 +12,7 @@ from ..files.changes import LOCK
 from ..files.changes import PATH as CHANGES
 from ..files.disk import Disk, FileKind
 from ..files.layout import (
+    BODIES,
     DEAD_LETTERS,
     FOLDERS,
     FORMAT,
@@ -27,7 +28,7 @@ from ..model.clock import Clock
 from ..model.settings import settings_path
 from ..model.shards import shard_of
 from .findings import Findings, MessageCounts, Problem, Progress, Remedy, Report
-from .message_files import MessageInspector, bodies_there
+from .message_files import MessageInspector
 from .other_folders import INSPECTIONS
 from .quarantined_files import list_quarantined
 from .settings_files import Registry
@@ -49,12 +50,11 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
     _inspect_root(findings)
     registry = Registry(findings)
     owners = frozenset(found.name for found in findings.scan(OWNERS))
-    bodies = bodies_there(findings)
-    dead_letter_files = [f"{DEAD_LETTERS}/{found.name}" for found in findings.scan(DEAD_LETTERS)]
+    bodies = [found.name for found in findings.scan(BODIES)]
+    dead_letter_files = [found.name for found in findings.scan(DEAD_LETTERS)]
     messages = MessageInspector(findings, clock, owners, progress)
     messages.run()
-    messages.note_bodies_left(bodies)
-    messages.note_dead_letter_files(dead_letter_files)
+    messages.note_side_files(bodies, dead_letter_files)
     # After the messages: sets that are made meanwhile are found, and with a set that goes its leases
     # are gone, too.
     for inspect_folder in INSPECTIONS.values():

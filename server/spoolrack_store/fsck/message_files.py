@@ -6,7 +6,7 @@ listing shows them still. Names are never made twice, so a batch that changed in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -15,7 +15,7 @@ from ..engine.entries import BatchFile, Entry
 from ..engine.index import COUNTED
 from ..files.body_file import body_pieces
 from ..files.disk import Disk
-from ..files.layout import BODIES
+from ..files.layout import BODIES, DEAD_LETTERS
 from ..model.batch_file import Damaged, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
 from ..model.members import indexes, lowest, runs
@@ -144,29 +144,29 @@ class MessageInspector:
                     why = "leased for a reservation that was never made: the next start makes it ready"
                     self._findings.add_leftover(entry.name.path, why)
 
-    def note_bodies_left(self, bodies: Iterable[str]) -> None:
-        """Note bodies of no message: `bodies` were there before the messages were listed."""
-        known = {parse(paths[0]).stem.id for paths in self._lister.list().values()}
-        known |= {verdict.batch.stem.id for verdict in self._verdicts.values()}
-        for name in sorted(set(bodies).intersection(bodies_there(self._findings)) - known):
+    def note_side_files(self, bodies: Collection[str], dead_letter_files: Collection[str]) -> None:
+        """Note bodies and dead-letter files of no message, and dead-letter files that are missing.
+
+        Those that are given, by their names, were there before the messages were listed.
+        """
+        listed = list(map(parse, chain.from_iterable(self._lister.list().values())))
+        batches = [verdict.batch for verdict in self._verdicts.values()]
+        ids = {name.stem.id for name in listed} | {batch.stem.id for batch in batches}
+        for name in sorted(set(bodies) - ids):
             if is_id(name):
                 why = "the body of no message: the next start unlinks it"
                 self._findings.add_leftover(f"{BODIES}/{name}", why)
             else:
                 self._findings.add_foreign(f"{BODIES}/{name}", "not a body")
-
-    def note_dead_letter_files(self, paths: Collection[str]) -> None:
-        """Note dead-letter files of no message, and those that are missing: `paths` were there before
-        the messages were listed."""
         of_messages = {
             entry.name.dead_letter_path: entry.name.path
-            for verdict in self._verdicts.values()
-            for entry in verdict.batch.entries
+            for batch in batches
+            for entry in batch.entries
             if entry.held
         }
-        listed = chain.from_iterable(self._lister.list().values())
-        still_named = {parse(path).dead_letter_path for path in listed} - {""}
-        for path in sorted(set(paths) - of_messages.keys() - still_named):
+        still_named = {name.dead_letter_path for name in listed} - {""}
+        paths = {f"{DEAD_LETTERS}/{name}" for name in dead_letter_files}
+        for path in sorted(paths - of_messages.keys() - still_named):
             self._findings.add_leftover(path, "it tells of no message: the next start unlinks it")
         for path in sorted(of_messages.keys() & still_named):
             message = of_messages[path]
@@ -364,11 +364,6 @@ class MessageInspector:
             assert entry is not None
             members = other.batch.stem.mask_of(id)
             other.blame(entry, members, f"message {id} is in another file, too: {first}")
-
-
-def bodies_there(findings: Findings) -> set[str]:
-    """Return the names of the bodies in files of their own."""
-    return {found.name for found in findings.scan(BODIES)}
 
 
 def entry_in_queue(batch: BatchFile, id: str) -> Entry | None:
