@@ -138,17 +138,19 @@ class Spark:
     def null_source(self, rows: int) -> float:
         """Make the rows by a stream of Spark's own, into nothing, in as many micro-batches."""
         rate = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", TOGETHER)
-        made = (
+        frame = (
             rate.option("numPartitions", self.cores).load().selectExpr(ROWS_BODY.replace("id", "value"))
         )
-        query = made.writeStream.format("noop").option("checkpointLocation", self._checkpoint()).start()
+        query = (
+            frame.writeStream.format("noop").option("checkpointLocation", self._checkpoint()).start()
+        )
         end = time.monotonic() + PATIENCE
-        wanted = max(1, rows // TOGETHER)
-        while len([one for one in query.recentProgress if one.numInputRows]) < wanted:
+        batch_count = max(1, rows // TOGETHER)
+        while len([one for one in query.recentProgress if one.numInputRows]) < batch_count:
             if time.monotonic() > end or query.awaitTermination(0.05):
                 raise RuntimeError("Spark's own source has stopped")
         query.stop()
-        batches = [one for one in query.recentProgress if one.numInputRows][:wanted]
+        batches = [one for one in query.recentProgress if one.numInputRows][:batch_count]
         spent = sum(one.durationMs["triggerExecution"] for one in batches) / 1_000
         return float(spent * rows / sum(one.numInputRows for one in batches))
 
@@ -238,7 +240,7 @@ class Run:
         self._disk = disk
         self._scratch = scratch
         self._places = places
-        self._begun = time.monotonic()
+        self._began = time.monotonic()
         self._seconds = 60 * minutes
         self.results = Results(
             began=time.strftime("%Y-%m-%d %H:%M %z"),
@@ -267,7 +269,7 @@ class Run:
                     warm(place, self._plan.small)
                     spark.source(place, self._plan.small)
         for round in range(self._plan.rounds):
-            if round and time.monotonic() - self._begun > until:
+            if round and time.monotonic() - self._began > until:
                 say("no more rounds with these cores: their time is over")
                 break
             for place in self._places:
@@ -364,12 +366,12 @@ class Run:
 @contextmanager
 def places(folder: Path) -> Iterator[list[Place]]:
     with ExitStack() as stack:
-        made = []
+        addresses = []
         for kind in ("null", "server"):
             place = Place(kind, folder)
             stack.callback(place.server.kill)
-            made.append(place)
-        yield made
+            addresses.append(place)
+        yield addresses
 
 
 def prepare() -> None:
@@ -406,10 +408,10 @@ def main() -> int:
         own_disk(options.folder, 0 if options.no_own_disk else plan.gibibytes * _GIBIBYTE) as disk,
         # Spark's Java has files of its own open until we end.
         tempfile.TemporaryDirectory(prefix="spark-", dir=options.folder) as scratch,
-        places(disk.folder) as made,
+        places(disk.folder) as addresses,
     ):
         say(f"on {disk.described}")
-        run = Run(plan, disk.folder, Path(scratch), made, options.minutes)
+        run = Run(plan, disk.folder, Path(scratch), addresses, options.minutes)
         run.results.disk = disk.described
         try:
             run.run()

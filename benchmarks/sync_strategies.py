@@ -31,11 +31,11 @@ class Disk:
         for name in ("new", "ready", "leased"):
             (root / name).mkdir()
             self.folders[name] = os.open(root / name, os.O_RDONLY | os.O_DIRECTORY)
-        self.made = 0
+        self.files_made = 0
 
     def path(self, folder: str) -> Path:
-        self.made += 1
-        return self.root / folder / f"{self.made:08d}"
+        self.files_made += 1
+        return self.root / folder / f"{self.files_made:08d}"
 
     def write(self, path: Path, *, sync: bool) -> Path:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

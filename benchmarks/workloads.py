@@ -187,12 +187,12 @@ def round_up(value: float, step: int) -> int:
 
 def check(system: System, queue: str, run: int, shape: Shape, outcome: Outcome) -> list[str]:
     """Return what is wrong with what is left in the queue: after sends alone all of it is received."""
-    left = outcome.sent if shape.leaves and not outcome.deleted else 0
+    unreceived = outcome.sent if shape.leaves and not outcome.deleted else 0
     faults = []
-    counted = count(system, queue, left)
-    if counted is not None and counted != left:
-        faults.append(f"the system counts {counted} messages and not {left}")
-    if left and system.is_checked:
+    counted = count(system, queue, unreceived)
+    if counted is not None and counted != unreceived:
+        faults.append(f"the system counts {counted} messages and not {unreceived}")
+    if unreceived and system.is_checked:
         jobs = jobs_for(system, queue, run, system.draining or DRAINING)
         faults += perform(jobs, before=outcome.sent_by).faults
     return faults

@@ -118,9 +118,9 @@ class Beanstalkd(System):
         if words[0] == b"NOT_FOUND":
             wire.close()
             return 0
-        told = wire.content(words[1]).decode()
+        statistics = wire.content(words[1]).decode()
         wire.close()
         states = re.findall(
-            r"^current-jobs-(?:ready|reserved|delayed|buried): (\d+)$", told, re.MULTILINE
+            r"^current-jobs-(?:ready|reserved|delayed|buried): (\d+)$", statistics, re.MULTILINE
         )
         return sum(map(int, states))

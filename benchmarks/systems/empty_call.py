@@ -33,12 +33,12 @@ class EmptyCallDriver(Driver):
         self._call = cast(Any, self._channel).unary_unary(f"/{_SERVICE}/{_METHOD}")
         self._call(b"", timeout=10)
         self._prefix = secrets.token_hex(8)
-        self._made = 0
+        self._files_made = 0
 
     def send(self, body: bytes) -> None:
         self._call(body)
-        self._made += 1
-        path = f"{self._folder}/{self._prefix}-{self._made}"
+        self._files_made += 1
+        path = f"{self._folder}/{self._prefix}-{self._files_made}"
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         os.write(file, body)
         os.fsync(file)

@@ -24,7 +24,7 @@ class SendingLimit(Driver):
     def __init__(self, address: str, queue: str) -> None:
         super().__init__(address, queue)
         self._root = Path(address)
-        self._made = 0
+        self._batches_made = 0
         self._prefix = secrets.token_hex(8)
 
     def send(self, body: bytes) -> None:
@@ -34,8 +34,8 @@ class SendingLimit(Driver):
         self._publish(self._written(bodies))
 
     def _written(self, bodies: Sequence[bytes]) -> str:
-        self._made += 1
-        name = f"{self._prefix}-{self._made}"
+        self._batches_made += 1
+        name = f"{self._prefix}-{self._batches_made}"
         folder = f"{self._root}/new/{name}"
         os.mkdir(folder)
         for at, body in enumerate(bodies):

@@ -112,9 +112,9 @@ class NatsStream(System):
 
     def version(self) -> str:
         program = server_processes.find(self.program) or self.program
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-        found = re.search(r"\d+(\.\d+)+", told.stdout)
-        return found[0] if found else told.stdout.strip()
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        found = re.search(r"\d+(\.\d+)+", output.stdout)
+        return found[0] if found else output.stdout.strip()
 
     def create_queue(self, queue: str) -> None:
         async def create(stream: Any) -> None:

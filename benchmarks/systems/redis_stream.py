@@ -40,10 +40,12 @@ class RedisDriver(Driver):
         pipeline.execute()
 
     def receive(self, count: int) -> list[Received]:
-        found = self._redis.xreadgroup(
+        entries_by_stream = self._redis.xreadgroup(
             _GROUP, self._name, {self.queue: ">"}, count=count, block=round(WAIT * 1_000)
         )
-        return [Received(fields[_FIELD], id) for _, entries in found for id, fields in entries]
+        return [
+            Received(fields[_FIELD], id) for _, entries in entries_by_stream for id, fields in entries
+        ]
 
     def delete(self, messages: Sequence[Received]) -> None:
         ids = [message.handle for message in messages]

@@ -50,10 +50,10 @@ class SpoolrackDriver(Driver):
 
     def receive(self, count: int) -> list[Received]:
         if count == 1:
-            found = self._queue.receive(1, wait=WAIT)  # A stream would lease more than that.
+            messages = self._queue.receive(1, wait=WAIT)  # A stream would lease more than that.
         else:
-            found = self._messages().receive(count, wait=WAIT)
-        return [Received(each.body, each) for each in found]
+            messages = self._messages().receive(count, wait=WAIT)
+        return [Received(each.body, each) for each in messages]
 
     def delete(self, messages: Sequence[Received]) -> None:
         given = [cast(spoolrack.Message, message.handle) for message in messages]
