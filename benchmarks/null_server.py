@@ -40,8 +40,8 @@ from spoolrack.v1.staging_service_pb2_grpc import (
 from .null_state import (
     Fault,
     Hold,
-    Stage,
     StoredMessage,
+    StoredStage,
     message_of,
     messages_of,
     refuse,
@@ -61,7 +61,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
 
     def __init__(self, queues: Sequence[str] = (), *, now: Callable[[], float] = time.time) -> None:
         self.ready: dict[str, deque[StoredMessage]] = {name: deque() for name in queues}
-        self.stages: dict[str, Stage] = {}
+        self.stages: dict[str, StoredStage] = {}
         self.published: dict[str, int] = {}
         """The last epoch of each writer, ..."""
         self.digests: dict[str, str] = {}
@@ -182,7 +182,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
     def Stage(self, request: staged.StageRequest, context: grpc.ServicerContext) -> Any:
         with self._call("Stage", context):
             self._queue(request.queue, context)
-            stage = self.stages.setdefault(request.stage, Stage())
+            stage = self.stages.setdefault(request.stage, StoredStage())
             duplicate = request.chunk_number in stage.chunks
             if not duplicate:
                 stage.chunks[request.chunk_number] = (request.queue, messages_of(request))
@@ -214,7 +214,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
 
     def AbortStage(self, request: staged.AbortStageRequest, context: grpc.ServicerContext) -> Any:
         with self._call("AbortStage", context):
-            stage = self.stages.pop(request.stage, Stage())
+            stage = self.stages.pop(request.stage, StoredStage())
             count = sum(len(held) for _, held in stage.chunks.values())
             return staged.AbortStageResponse(message_count=count)
 

@@ -59,7 +59,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Stage:
+class StoredStage:
     chunks: dict[int, tuple[str, Sequence[pb.OutgoingMessage]]] = field(default_factory=dict)
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import grpc
 
 from .. import server_processes
-from .base import Driver, Facts, Received, System
+from .base import Driver, Received, System, SystemFacts
 
 _SERVICE: Final = "benchmarks.Empty"
 _METHOD: Final = "Call"
@@ -57,7 +57,7 @@ class EmptyCallDriver(Driver):
 class EmptyCall(System):
     name = "empty-call"
     driver = EmptyCallDriver
-    facts = Facts(
+    facts = SystemFacts(
         title="an empty gRPC call, then one fsync",
         configuration="grpc.aio answers with nothing; the caller then writes a file and fsyncs it",
         note="No queue: the least that a durable send through gRPC can cost.",

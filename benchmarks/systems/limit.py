@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..work_folder import flush
-from .base import Driver, Facts, Received, Shape, System
+from .base import Driver, Received, Shape, System, SystemFacts
 
 _FOLDERS = ("new", "queues", "delay", "remove")
 _BATCH = 256
@@ -78,7 +78,7 @@ class LivingLimit(SendingLimit):
 class Limit(System):
     name = "limit"
     driver = SendingLimit
-    facts = Facts(
+    facts = SystemFacts(
         title="the limit of the file system",
         configuration=f"pure Python: folders of {_BATCH} files, syncfs after every step, 4 processes",
         note="No queue: no message in it can be found again.",

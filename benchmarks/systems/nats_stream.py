@@ -17,7 +17,7 @@ import nats.errors
 from nats.js import api
 
 from .. import server_processes
-from .base import WAIT, Driver, Facts, Received, System
+from .base import WAIT, Driver, Received, System, SystemFacts
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class NatsStream(System):
     name = "nats"
     driver = NatsDriver
     program = "nats-server"
-    facts = Facts(
+    facts = SystemFacts(
         title="NATS JetStream",
         configuration="a file stream as work queue, one node; sync_interval always, or, before 2.10, "
         "every write synchronous (chattr +S); acknowledgements are acknowledged",

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import redis
 
 from .. import server_processes
-from .base import WAIT, Driver, Facts, Received, System
+from .base import WAIT, Driver, Received, System, SystemFacts
 
 _GROUP: Final = "all"
 _FIELD: Final = b"b"
@@ -62,7 +62,7 @@ class RedisStream(System):
     name = "redis"
     driver = RedisDriver
     program = "redis-server"
-    facts = Facts(
+    facts = SystemFacts(
         title="Redis stream",
         configuration="appendonly yes, appendfsync always, save ''; XADD, XREADGROUP, XACK and XDEL",
     )
