@@ -28,8 +28,9 @@ from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import FAULTS, Instrumentation, OnRequest
 from ..system.logs import Log
 from ..wire.contract import SERVED
+from ..wire.contract_calls import MethodPermission
 from ..wire.status import INTERNAL, Failure, failure_of
-from .authorized_calls import AuthorizedCall, AuthorizedCalls, Context, MethodPermission
+from .authorized_calls import AuthorizedCall, AuthorizedCalls, Context
 
 Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
