@@ -173,7 +173,7 @@ class SqsEndpoint:
             response = await self._watch.http(
                 request,
                 operation,
-                partial(self._refused, request, operation, error, id),
+                partial(self._refuse, request, operation, error, id),
                 operation=f"SQS {operation}" if operation else None,
             )
             if not request.content.is_eof():
@@ -187,7 +187,7 @@ class SqsEndpoint:
         )
         return response
 
-    async def _refused(
+    async def _refuse(
         self, request: web.Request, operation: str, error: Exception, id: str
     ) -> web.Response:
         return self._refusal(request, operation, error, id)
