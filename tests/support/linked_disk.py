@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import LOCK, SIZE
-from spoolrack_store.files.disk import Found
+from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.root import FOLDERS
 
 from tests.support.memory_disk import File, MemoryLock, fails
@@ -125,7 +125,7 @@ class RefusingDisk(LinkedDisk):
         self._refuse(f"rename {source}", f"make {target}")
         super().rename_new(source, target)
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         self._refuse(f"scan {path}")
         return super().scan(path)
 
