@@ -331,7 +331,7 @@ def test_the_oldest_message_is_known_whatever_is_leased() -> None:
     rig.ask(Receive(queue="q", max_messages=49, visibility=LEASE))
     index = rig.engine.index.queue("q")
     leased = [entry.first_id for entry in index.entries if entry.name.state is State.LEASED]
-    head = index.head(State.LEASED)
+    head = next(iter(index.orders[State.LEASED]))
     assert head is not None
     assert head.first_id == min(leased)
     assert [id for id, _ in index.orders[State.LEASED].since("")] == sorted(leased)
@@ -478,7 +478,7 @@ def test_the_groups_that_a_start_has_found_are_read_in_slices() -> None:
         rig.ask(Send(queue="q", bodies=[b"x"] * 2, groups={0: f"g{number}"}))
     rig.ask()
     rig = rig.restart()
-    assert max(slices_of(lambda: len(rig.engine.index.grouped), rig.ask)) <= SHARE
+    assert max(slices_of(lambda: len(rig.engine.index.unread_group_files), rig.ask)) <= SHARE
     assert rig.engine.index.queue("q").total == 2 * count
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from itertools import count, islice
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 from ..files.disk import FileKind, FolderEntry
@@ -45,8 +46,6 @@ FOLLOWED: Final = 2_000
 """Names of a listing after which the log is read."""
 _SORTED: Final = 20_000
 """Names that are sorted at a time."""
-_DIGITS: Final = 3
-"""Names are sorted with those that have so many characters in common behind those that all have."""
 TOLD: Final = 100_000
 """Names of a listing after which its progress is logged."""
 
@@ -87,7 +86,7 @@ def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
         if batch.is_over:
             # Another process may have had a name of it in `new/`, which is gone.
             batch.changed = moves.commit
-            index.over[batch] = None
+            index.deleted_files[batch] = None
     return sent
 
 
@@ -225,12 +224,12 @@ def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
     for each in moves.scan(BODIES):
         path = f"{BODIES}/{each.name}"
         if each.kind is not FileKind.FILE or not is_id(each.name):
-            moves.foreign[path] = "it is no message's body"
+            moves.foreign_files[path] = "it is no message's body"
         elif each.name not in sent_by_others and not moves.index.has_file_of(each.name):
             left.append(each.name)
     archived = archived_files(moves.disk, left) if left else {}
     for id in left:
-        moves.removed.add([(body_path(id), [f"{each}{BODY}" for each in archived.get(id, ())])])
+        moves.removed_files.add([(body_path(id), [f"{each}{BODY}" for each in archived.get(id, ())])])
 
 
 def _leave_untold(moves: Moves) -> None:
@@ -245,25 +244,15 @@ def _leave_untold(moves: Moves) -> None:
     for each in moves.scan(DEAD_LETTERS):
         path = f"{DEAD_LETTERS}/{each.name}"
         if each.kind is not FileKind.FILE or not is_dead_letter_path(path):
-            moves.foreign[path] = "it is no dead-letter file"
+            moves.foreign_files[path] = "it is no dead-letter file"
         elif path not in told:
-            moves.index.untold[path] = moves.commit
+            moves.index.unused_dead_letter_files[path] = moves.commit
 
 
 def _in_order(found: list[FolderEntry]) -> Iterator[FolderEntry]:
     """Yield what is in a folder by name. It sorts few at a time: during one sort of a million no other
     thread could answer whether the server lives."""
-    if len(found) <= _SORTED:
-        yield from sorted(found)
-        return
-    low, high = min(found).name, max(found).name
-    end = _DIGITS + next(at for at in count() if low[at : at + 1] != high[at : at + 1])
-    buckets: dict[str, list[FolderEntry]] = {}
-    while found:
-        each = found.pop()
-        buckets.setdefault(each.name[:end], []).append(each)
-    for beginning in sorted(buckets):
-        yield from _in_order(buckets.pop(beginning))
+    return merge(*(sorted(found[at : at + _SORTED]) for at in range(0, len(found), _SORTED)))
 
 
 def _pack(moves: Moves, folder: str, part: list[FolderEntry], known: set[str]) -> list[FolderEntry]:
@@ -302,7 +291,7 @@ def _name_of(moves: Moves, folder: str, each: FolderEntry) -> Name | None:
     if owner and (owner == moves.owner or moves.is_living(owner)):
         return None  # A body that is still being written.
     if folder != QUARANTINE:
-        moves.foreign[path] = "its name is none of ours" if is_file else "it is no file"
+        moves.foreign_files[path] = "its name is none of ours" if is_file else "it is no file"
     return None
 
 
@@ -323,7 +312,7 @@ def _queue_folders(moves: Moves) -> list[str]:
         if each.kind is FileKind.FOLDER and is_queue_name(each.name):
             found.append(path)
         else:
-            moves.foreign[path] = "it is no queue's folder"
+            moves.foreign_files[path] = "it is no queue's folder"
     return found
 
 

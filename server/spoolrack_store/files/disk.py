@@ -31,6 +31,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -232,6 +233,15 @@ def explained(error: OSError) -> StoreError:
         raise SyncFailed(str(error)) from error
     detail = str(error)
     return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
+
+
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Raise the store's error in place of one of the system: see `explained`."""
+    try:
+        yield
+    except OSError as error:
+        raise explained(error) from error
 
 
 @dataclass(slots=True)
