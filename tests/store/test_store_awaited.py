@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import Receive, Send
 
 from tests.store.trouble_rig import Rig
@@ -23,8 +24,8 @@ def sending(*bodies: bytes) -> Send:
     return Send(queue="q", bodies=bodies)
 
 
-def receiving() -> Receive:
-    return Receive(queue="q", max_messages=9, visibility=Millis(LEASE))
+def receiving(credits: Credits | None = None) -> Receive:
+    return Receive(queue="q", max_messages=9, visibility=Millis(LEASE), credits=credits)
 
 
 def bodies(deliveries: Any) -> list[bytes]:
@@ -83,4 +84,20 @@ def test_a_message_that_cannot_be_leased_at_once_is_sent_all_the_same(rig: Rig) 
     rig.disk.fail(errno.EIO, "rename_new", "link", path="new/", times=1)
     stored, found = rig.commit(sending(b"a"), receiving())
     assert found == []
+    assert list(rig.receive()) == stored.results
+
+
+def test_flow_control_counts_no_lease_that_is_not_handed_out_as_the_lock_fails(rig: Rig) -> None:
+    credits = Credits(8, lambda: None)
+    work = rig.engine.apply([sending(b"a"), receiving(credits)])
+    assert work is not None
+    assert work.commit is not None
+    work.commit.sync()
+    rig.disk.fail(errno.EIO, "lock", times=1)
+    (stored, found) = rig.engine.finish(work) or []
+    assert found == []
+    assert (credits.in_flight, credits.bytes_in_flight, credits.delivered) == (0, 0, 0)
+    rig.commit()
+    rig.advance(LEASE)
+    rig.commit()
     assert list(rig.receive()) == stored.results

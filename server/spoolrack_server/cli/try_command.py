@@ -1,4 +1,5 @@
-"""`spoolrack try`: sends, receives and deletes one message, to check a server."""
+"""`spoolrack try`: sends, receives and deletes one message, to check a server, or each of several
+shards."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Final
 
 import click
 from spoolrack import Client, SpoolrackError
+from spoolrack_store.model.shards import shard_of
 
 from . import signals
 from .connection_options import Connection, connects_to_queues
@@ -24,21 +26,35 @@ def command(connection: Connection) -> int:
     """Send a message, receive it, and delete it.
 
     That happens in a queue of its own, whose name begins with "try-", and which it deletes at the end:
-    where there are permissions, it needs all of them on "try-*".
+    where there are permissions, it needs all of them on "try-*". With shards, it does so on each.
     """
-    name = f"{_PREFIX}{secrets.token_hex(8)}"
+    shards = connection.url.count(",") + 1
     with connection.patient_client() as client:
-        client.create_queue(name)
-        try:
-            took = _live(client, name)
-        finally:
-            with signals.deferred():
-                try:
-                    client.delete_queue(name)
-                except SpoolrackError as error:
-                    print_status(f"the queue {name} is not deleted: {line_of(error)}")
-    print_results(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
+        for shard in range(shards):
+            took = 1_000 * _try(client, _name_on(shard, shards))
+            where = f"shard {shard} of {shards}: " if shards > 1 else ""
+            print_results(f"{where}sent, received and deleted a message in {took:.1f} ms")
     return OK
+
+
+def _name_on(shard: int, shards: int) -> str:
+    """Return a new name of a queue of this shard."""
+    while shard_of(name := f"{_PREFIX}{secrets.token_hex(8)}", shards) != shard:
+        pass
+    return name
+
+
+def _try(client: Client, name: str) -> float:
+    """Live with a queue of this name; return how many seconds the message took."""
+    client.create_queue(name)
+    try:
+        return _live(client, name)
+    finally:
+        with signals.deferred():
+            try:
+                client.delete_queue(name)
+            except SpoolrackError as error:
+                print_status(f"the queue {name} is not deleted: {line_of(error)}")
 
 
 def _live(client: Client, name: str) -> float:

@@ -23,7 +23,7 @@ from ..app.bounds import MAX_COUNT, place
 from ..app.caller import Caller
 from ..wire import convert
 from ..wire.contract import METHODS
-from ..wire.contract_calls import ContractCalls
+from ..wire.contract_calls import PERMISSIONS, ContractCalls
 from ..wire.json_form import parsed, rendered
 from . import request_bodies
 from .context import HttpContext, answer
@@ -53,7 +53,6 @@ class ContractEndpoints:
         method: str,
         path: str,
         name: str,
-        use_case: Callable[..., Any],
         *,
         status: int = 200,
         parameters: Collection[str] = (),
@@ -71,7 +70,8 @@ class ContractEndpoints:
             asked = await self._context.asked(request, kind)
             return await self._answer(request[CALLER], name, asked, status=status)
 
-        return Route(method, path, endpoint, use_case, is_page=is_page, parameters=parameters)
+        needs = PERMISSIONS[name].use_case
+        return Route(method, path, endpoint, needs, is_page=is_page, parameters=parameters)
 
     async def _answer(
         self, caller: Caller, name: str, contract_request: Contract, *, status: int = 200

@@ -41,6 +41,7 @@ from ..app.bounds import message_id, place
 from ..app.leases import ReleaseTerms, receipts_of
 from ..app.trace_context import context_in, inherit_context
 from ..wire import convert
+from ..wire.contract_calls import paging
 from ..wire.json_form import rendered, time_text
 from . import headers, request_bodies
 from .context import HttpContext, answer
@@ -250,8 +251,7 @@ class MessageEndpoints:
             request[CALLER],
             call.queue,
             replace(wanted, attributes=headers.attribute(request.query)),
-            page_size=call.page_size,
-            page_token=call.page_token,
+            **paging(call),
         )
         bodies: Sequence[bytes | None] = [None] * len(page.items)
         if call.max_body_bytes:

@@ -23,6 +23,7 @@ from ..app.bounds import queue_name
 from ..app.caller import Caller, Permission
 from ..app.queues import QueueChanges
 from ..wire import convert
+from ..wire.contract_calls import paging
 from ..wire.json_form import rendered
 from . import headers
 from .context import JSON, HttpContext, answer
@@ -48,8 +49,7 @@ class QueueEndpoints:
             caller,
             prefix=call.prefix,
             contains=request.query.get("contains", ""),
-            page_size=call.page_size,
-            page_token=call.page_token,
+            **paging(call),
         )
         targets = await self._queues.dead_letter_queues()
         # A thousand queues: not in the event loop.

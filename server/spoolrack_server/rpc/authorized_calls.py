@@ -7,7 +7,7 @@ Handlers pass the `current_caller` to the use cases.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ import grpc
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 
 from ..access.access_control import AccessControl, name_in_grpc
-from ..app.caller import Caller, Permission, consumer_name
+from ..app.caller import Caller, consumer_name
+from ..wire.contract_calls import MethodPermission
 
 Context = grpc.aio.ServicerContext[Any, Any]
 HEADER: Final = "authorization"
@@ -42,15 +43,6 @@ def current_consumer(context: Context) -> str:
     # gRPC appends what it is made of to the name that a program gives itself.
     own = str(agent).partition(" grpc-")[0]
     return consumer_name(current_caller(), unquote(address) if kind in ("ipv4", "ipv6") else kind, own)
-
-
-@dataclass(frozen=True, slots=True)
-class MethodPermission:
-    """The permission that a method needs on some queue, and on the one that its request names."""
-
-    permission: Permission
-    queue: Callable[[Any], str]
-    """Returns the queue that a request names; empty: it names none, or the handler refuses it."""
 
 
 @dataclass(eq=False, slots=True)

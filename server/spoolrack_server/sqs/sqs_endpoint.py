@@ -30,7 +30,12 @@ from ..http.context import HttpContext
 from ..http.http_errors import GatewayError
 from ..http.http_listener import HttpListener, expect_nothing
 from ..http.request_bodies import HttpLimits
-from ..http.request_checks import consumer_of_request, require_own_name, require_own_origin
+from ..http.request_checks import (
+    consumer_of_request,
+    require_own_name,
+    require_own_origin,
+    require_own_shard,
+)
 from ..metrics.instrumentation import Instrumentation
 from ..system.logs import Log
 from ..system.request_ids import HEADER
@@ -203,6 +208,7 @@ class SqsEndpoint:
         try:
             if self._listener.is_refusing:
                 raise Draining
+            require_own_shard(request, self._context.app.access.store.shard)
             caller = self._caller(request, call)
             if call.operation == RECEIVE:
                 self._recheck(request, call)

@@ -93,11 +93,11 @@ class QueueRoom:
         if not (settings.max_messages or settings.max_bytes):
             return
         messages, bytes = self.load(record.name)
-        for limit, there, more, unit in (
+        for limit, there, wanted, unit in (
             (settings.max_messages, queue.total + messages, count, "messages"),
             (settings.max_bytes, queue.bytes + bytes, size, "bytes"),
         ):
-            if limit and there + more > limit:
+            if limit and there + wanted > limit:
                 raise QueueFull(queue=record.name, held=there, limit=limit, unit=unit)
         self.arrivals[record.name] = messages + count, bytes + size
 
@@ -218,31 +218,31 @@ class Catalog(Part):
         self.require_here(name)
         if name in self._tombstones:
             raise QueueBeingDeleted(queue=name)
-        there = self.records.get(name)
-        if there is not None:
-            if there.settings != settings:
-                raise QueueExists(queue=name, differing=there.settings.differing(settings))
+        old_record = self.records.get(name)
+        if old_record is not None:
+            if old_record.settings != settings:
+                raise QueueExists(queue=name, differing=old_record.settings.differing(settings))
             for label, value in request.labels.items():
-                if there.labels.get(label) != value:
+                if old_record.labels.get(label) != value:
                     raise QueueExists(queue=name, differing=f"label {label}")
-            return there
+            return old_record
         check_labels(request.labels)
         self._check_target(name, settings)
         return self._make(name, settings, labels=request.labels)
 
     def update(self, request: UpdateQueue) -> QueueRecord:
-        there = self._require_version(request.name, request.if_version)
-        settings = there.settings.changed(request.changes)
-        kept = {} if request.replaces_labels else there.labels
+        old_record = self._require_version(request.name, request.if_version)
+        settings = old_record.settings.changed(request.changes)
+        kept = {} if request.replaces_labels else old_record.labels
         changed: dict[str, str | None] = {**kept, **request.labels}
         labels = {name: value for name, value in changed.items() if value is not None}
-        if settings == there.settings and labels == there.labels:
-            return there
+        if settings == old_record.settings and labels == old_record.labels:
+            return old_record
         check_labels(labels)
-        if settings.dead_letter_queue != there.settings.dead_letter_queue:
+        if settings.dead_letter_queue != old_record.settings.dead_letter_queue:
             # Else it may have been deleted since, which must not keep the queue from being changed.
-            self._check_target(there.name, settings)
-        return self._replace(there, settings=settings, labels=labels)
+            self._check_target(old_record.name, settings)
+        return self._replace(old_record, settings=settings, labels=labels)
 
     def change_schedules(self, there: QueueRecord, schedules: Mapping[str, Schedule]) -> None:
         """Replace the schedules of a queue."""
@@ -261,26 +261,26 @@ class Catalog(Part):
             writers -= {each.writer for each in after.schedules.values()}
         self._ended_writers.update(dict.fromkeys(writers, self._moves.commit))
 
-    def _replace(self, there: QueueRecord, **parts: Any) -> QueueRecord:
+    def _replace(self, old_record: QueueRecord, **parts: Any) -> QueueRecord:
         """Write the next version of a queue's settings."""
-        record = replace(there, **parts, version=there.version + 1)
+        record = replace(old_record, **parts, version=old_record.version + 1)
         self._write(record, record.settings)
-        self._end_writers(there, record)
+        self._end_writers(old_record, record)
         self._keep(record)
-        self._old_settings[there.name, there.version] = self._moves.commit
+        self._old_settings[old_record.name, old_record.version] = self._moves.commit
         return record
 
     def delete(self, request: DeleteQueue) -> None:
-        there = self._require_version(request.name, request.if_version)
-        record = replace(there, version=there.version + 1)
+        old_record = self._require_version(request.name, request.if_version)
+        record = replace(old_record, version=old_record.version + 1)
         self._write(record, None)
-        self._add_tombstone(there.name, record.version, (there.created_at, there.salt))
+        self._add_tombstone(old_record.name, record.version, (old_record.created_at, old_record.salt))
 
     def _require_version(self, name: str, version: int) -> QueueRecord:
-        there = self.require(name)
-        if version and version != there.version:
-            raise VersionMismatch(queue=name, version=there.version, expected=version)
-        return there
+        old_record = self.require(name)
+        if version and version != old_record.version:
+            raise VersionMismatch(queue=name, version=old_record.version, expected=version)
+        return old_record
 
     def _make(
         self,
@@ -365,7 +365,7 @@ class Catalog(Part):
     def recover(self) -> None:
         """Read `config/`: of each queue the highest version that can be read is valid."""
         self._old_settings.clear()
-        known = dict(self.records)
+        known_records = dict(self.records)
         versions_of: dict[str, list[int]] = {}
         for each in self._moves.scan(CONFIG):
             path = f"{CONFIG}/{each.name}"
@@ -393,8 +393,8 @@ class Catalog(Part):
         for name, queue in sorted(self._moves.index.queues.items()):
             if queue.total and name not in self.records and name not in self._tombstones:
                 version = unread.get(name, 0) + 1
-                if name in known:
-                    self._write_again(replace(known[name], version=version))
+                if name in known_records:
+                    self._write_again(replace(known_records[name], version=version))
                 else:
                     self._use_defaults(name, version)
         self.remove_unused_folders()
@@ -403,8 +403,8 @@ class Catalog(Part):
     def _restore_folders(self) -> None:
         """Make the folders of queues that lack theirs. A folder is there before the first settings, and
         until the tombstone is durable: a person or the disk has taken it."""
-        there = {each.name for each in self._moves.scan("queues") if each.kind is FileKind.FOLDER}
-        for name in sorted(self.records.keys() - there):
+        folders = {each.name for each in self._moves.scan("queues") if each.kind is FileKind.FOLDER}
+        for name in sorted(self.records.keys() - folders):
             log.error(
                 "the folder queues/%s was missing, and is made anew: messages that were ready in it "
                 "are lost, and only a backup has them",
@@ -443,7 +443,7 @@ class Catalog(Part):
         try:
             if isinstance(content, OSError):
                 raise content
-            said = decode(
+            file_record = decode(
                 self._moves.disk.read(path, afresh=True) if content is None else content, path
             )
         except FileNotFoundError:
@@ -455,21 +455,31 @@ class Catalog(Part):
             return False
         # The process that wrote it may have died before its sync.
         self._moves.syncer.lone_file_written(path)
-        there, tombstone = self.records.get(name), self._tombstones.get(name)
-        made = said.created_at, said.salt
-        known = tombstone.made if tombstone is not None else there and (there.created_at, there.salt)
-        is_same = known == made
+        old_record, tombstone = self.records.get(name), self._tombstones.get(name)
+        identity = file_record.created_at, file_record.salt
+        known_identity = (
+            tombstone.made
+            if tombstone is not None
+            else old_record and (old_record.created_at, old_record.salt)
+        )
+        is_same = known_identity == identity
         if is_same and self._version(name) > version:
             return True  # Superseded settings, which are not unlinked yet.
-        if said.settings is None:
-            self._add_tombstone(name, version, made)
+        if file_record.settings is None:
+            self._add_tombstone(name, version, identity)
             return True
         record = QueueRecord(
-            name, said.settings, said.created_at, version, said.salt, said.labels, said.schedules
+            name,
+            file_record.settings,
+            file_record.created_at,
+            version,
+            file_record.salt,
+            file_record.labels,
+            file_record.schedules,
         )
-        if there is not None and is_same and there.version < version:
-            self._old_settings[name, there.version] = self._moves.commit
-        self._end_writers(there, record)
+        if old_record is not None and is_same and old_record.version < version:
+            self._old_settings[name, old_record.version] = self._moves.commit
+        self._end_writers(old_record, record)
         self._tombstones.pop(name, None)
         self._keep(record)
         return True
@@ -549,20 +559,20 @@ class Catalog(Part):
 
     # Deletion of a queue by its tombstone.
 
-    def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
-        before = self._forget(name)
-        self._end_writers(before)
+    def _add_tombstone(self, name: str, version: int, identity: tuple[Millis, str]) -> None:
+        old_record = self._forget(name)
+        self._end_writers(old_record)
         self.reset.discard(name)
-        there = self._tombstones.get(name)
-        if there is None or (there.version, there.made) != (version, made):
+        tombstone = self._tombstones.get(name)
+        if tombstone is None or (tombstone.version, tombstone.made) != (version, identity):
             oldest = None
-            if before is not None and (before.created_at, before.salt) == made:
-                oldest = before.version  # `_old` has those before.
-            self._tombstones[name] = _Tombstone(version, made, self._moves.commit, oldest)
+            if old_record is not None and (old_record.created_at, old_record.salt) == identity:
+                oldest = old_record.version  # `_old_settings` has those before.
+            self._tombstones[name] = _Tombstone(version, identity, self._moves.commit, oldest)
 
     def tick(self) -> None:
         """Check for settings files that were removed by hand."""
-        there: set[str] = set()
+        paths: set[str] = set()
         with explaining(), suppress(FileNotFoundError):
             changed = self._moves.disk.facts(CONFIG).changed_ns
             # Twice: a change may follow within the same tick of the file system's clock.
@@ -570,9 +580,9 @@ class Catalog(Part):
             if changed == was and is_settled:
                 return
             self._looked = changed, changed == was
-            there = {f"{CONFIG}/{each.name}" for each in self._moves.scan(CONFIG)}
+            paths = {f"{CONFIG}/{each.name}" for each in self._moves.scan(CONFIG)}
         for record in self.records.values():
-            if settings_path(record.name, record.version) not in there:
+            if settings_path(record.name, record.version) not in paths:
                 self._missing_settings.add(record.name)
 
     def advance(self) -> None:

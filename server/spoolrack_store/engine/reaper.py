@@ -61,18 +61,18 @@ class Reaper:
             if commit <= synced:
                 del index.unused_dead_letter_files[path]
                 paths.append((path, ()))
-        forgotten = list(self._deduplication.may_unlink(reapable)) if self._unlinks else reapable
-        archived = self._archive.paths_of(forgotten)
-        for entry in forgotten:
+        unlinkable = list(self._deduplication.may_unlink(reapable)) if self._unlinks else reapable
+        paths_by_entry = self._archive.paths_of(unlinkable)
+        for entry in unlinkable:
             if self._unlinks:
                 self._moves.unlinked += entry.held.bit_count()
             index.disappear(entry, self._moves.commit)
-            kept = archived.get(entry, ())
+            archive_paths = paths_by_entry.get(entry, ())
             if self._moves.is_body_left(entry):
                 # First: a death in between leaves a name in remove/, and no body without one.
-                bodies = [path + BODY for path in kept]
+                bodies = [path + BODY for path in archive_paths]
                 paths.append((body_path(entry.batch.stem.id), bodies))
-            paths.append((entry.name.path, kept))
+            paths.append((entry.name.path, archive_paths))
             if not entry.batch.entries:
                 self._reader.evict(entry.batch)
         if paths and self._unlinks:

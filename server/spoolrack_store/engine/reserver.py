@@ -173,8 +173,12 @@ class Reserver(Part):
         _check_hold(request.visibility_timeout)
         if key not in self._partial_sets:
             self._require_own(request.stream, request.allowed)
-        there = self.sets[key].record if key in self.sets else self._partial_sets.get(key)
-        if there is not None and there.queue != request.queue and key[1] > self.index.committed(key[0]):
+        record = self.sets[key].record if key in self.sets else self._partial_sets.get(key)
+        if (
+            record is not None
+            and record.queue != request.queue
+            and key[1] > self.index.committed(key[0])
+        ):
             raise NameTaken(kind="stream", name=request.stream)
         token = make_set_token(self._moves.owner, self._random)
         partial_set = self._partial_sets.setdefault(key, _PartialSet(request.queue, token))
@@ -268,14 +272,14 @@ class Reserver(Part):
 
     def _leave_out_unleased(self, partial_set: _PartialSet) -> None:
         """Leave out what is no longer leased under the token: it was deleted since."""
-        left: dict[str, int] = {}
+        leased_members: dict[str, int] = {}
         for entry in self._moves.index.leases_of.get(partial_set.token, ()):
             text = entry.batch.stem.text
-            left[text] = left.get(text, 0) | entry.held
+            leased_members[text] = leased_members.get(text, 0) | entry.held
         partial_set.runs = [
-            (text, there, receives)
+            (text, rest, receives)
             for text, members, receives in partial_set.runs
-            if (there := members & left.get(text, 0))
+            if (rest := members & leased_members.get(text, 0))
         ]
 
     def _extend(self, request: ExtendReservation) -> Reservation:
@@ -351,27 +355,31 @@ class Reserver(Part):
         """Raise `ReservationNotFound` or `ReservationCommitted` for the commit of a set that was never
         made in this root, or that is not remembered: its messages may be ready, here or in the root
         that it is of."""
-        there, newest = self.sets.get((stream, number)), self.index.markers.get(stream)
-        if newest is None or number > newest.sequence_number:
-            is_of_another = there is None or queue not in ("", there.record.queue)
+        a_set, last_commit = self.sets.get((stream, number)), self.index.markers.get(stream)
+        if last_commit is None or number > last_commit.sequence_number:
+            is_of_another = a_set is None or queue not in ("", a_set.record.queue)
         else:
-            queues = newest.marker.queues
-            is_of_another = there is None and bool(queue and queues) and queue not in queues
+            queues = last_commit.marker.queues
+            is_of_another = a_set is None and bool(queue and queues) and queue not in queues
         if is_of_another:
             raise ReservationNotFound(stream=stream, sequence_number=number)
-        if newest is None or there is not None:
+        if last_commit is None or a_set is not None:
             return
-        if number < newest.sequence_number and number not in newest.marker.sets:
+        if number < last_commit.sequence_number and number not in last_commit.marker.sets:
             self._refuse_committed(stream, number)
 
     def _write_marker(
         self, stream: str, sequence_number: int, sets: Sequence[int], queues: tuple[str, ...]
     ) -> None:
-        newest = self.index.markers.get(stream)
+        last_commit = self.index.markers.get(stream)
         # A commit that is repeated behind later ones is told from one of another root.
-        earlier = [] if newest is None else [each for each in newest.marker.sets if each not in sets]
+        earlier_sets = (
+            []
+            if last_commit is None
+            else [each for each in last_commit.marker.sets if each not in sets]
+        )
         marker = Marker(
-            sets=(*earlier[-REMEMBERED_SETS:], *sets), queues=queues, made_at=self._clock.wall()
+            sets=(*earlier_sets[-REMEMBERED_SETS:], *sets), queues=queues, made_at=self._clock.wall()
         )
         self._moves.create_file(marker_path(stream, sequence_number), marker.encode(), urgent=True)
         self.index.mark(stream, StreamCommit(sequence_number, marker, self._moves.commit))
@@ -653,7 +661,7 @@ class Reserver(Part):
 
     def _untouched(self, a_set: ReservedSet) -> list[tuple[Entry, int]]:
         """Return the messages of a lost set that no one has leased since, and that don't die."""
-        found: list[tuple[Entry, int]] = []
+        untouched: list[tuple[Entry, int]] = []
         for entry, members, receives in self._entries(a_set):
             name = entry.name
             if name.token == a_set.record.token:
@@ -667,8 +675,8 @@ class Reserver(Part):
                     and (name.first or 0) <= a_set.record.made_at
                 )
             if is_untouched:
-                found.append((entry, members))
-        return found
+                untouched.append((entry, members))
+        return untouched
 
     def _lease_again(self, a_set: ReservedSet) -> None:
         """Lease what is untouched of a lost set that is committed: no receive may come before the

@@ -189,29 +189,29 @@ class Sender(Part):
 
     def _admit(self, request: Send, files: list[_File]) -> SendResults | Unfinished:
         """Find a file for each valid message of a request, or for as many as the commit may write."""
-        begun = self._unfinished_sends.get(request.queue)
-        if begun is not None and begun[0] is not request:
+        unfinished_send = self._unfinished_sends.get(request.queue)
+        if unfinished_send is not None and unfinished_send[0] is not request:
             return UNFINISHED  # Behind an earlier one of its queue.
         keys: dict[int, str] = {}
-        if begun is not None:
-            _, stored, together = begun
+        if unfinished_send is not None:
+            _, answer, together = unfinished_send
             self._queue_room.load(request.queue)
             del self._unfinished_sends[request.queue]
         record = self._catalog.require_open(request.queue)
-        if begun is None:
-            stored, together = self._check(request, record, keys)
+        if unfinished_send is None:
+            answer, together = self._check(request, record, keys)
         sizes = list(map(len, request.bodies)) if request.written is None else [request.written.size]
         most = record.settings.messages_per_file or MOST
         for place, (kind, positions) in enumerate(together):
             # Keys are taken, and messages of groups published, by the commit that writes the first.
             if len(files) >= MOST_FILES and place and not (keys or request.groups):
-                self._unfinished_sends[request.queue] = request, stored, together[place:]
+                self._unfinished_sends[request.queue] = request, answer, together[place:]
                 return UNFINISHED
             size = sum(map(sizes.__getitem__, positions))
             if request.written is not None or (len(positions) == 1 and size > LARGE_BODY):
                 size = FILE_BYTES + 1
-            self._place(request, kind, most, positions, size, stored, files, keys)
-        return stored
+            self._place(request, kind, most, positions, size, answer, files, keys)
+        return answer
 
     def _check(
         self,
@@ -232,7 +232,7 @@ class Sender(Part):
             raise InvalidRequest(
                 what="the number of messages", value=len(bodies), rule="must be 1 with a written body"
             )
-        stored = SendResults(results=[""] * len(bodies), sent_at=Millis(0))
+        answer = SendResults(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
         together: _Together = []
         last: dict[_Kind, list[int]] = {}
@@ -258,15 +258,15 @@ class Sender(Part):
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
                     key = key_text(salted)
-                    if self._is_repeated(record, key, stored, position):
+                    if self._is_repeated(record, key, answer, position):
                         continue
                 if is_limited:
                     self._queue_room.take(record, 1, _counted(request, position))
                 if key is not None:
-                    self._new_keys.setdefault(record.name, {})[key] = stored, position
+                    self._new_keys.setdefault(record.name, {})[key] = answer, position
                     keys[position] = key
             except StoreError as error:
-                stored.results[position] = error
+                answer.results[position] = error
                 continue
             if body_size > LARGE_BODY or request.written is not None:
                 together.append((kind, [position]))
@@ -276,7 +276,7 @@ class Sender(Part):
             else:
                 last[kind] = [position]
                 together.append((kind, last[kind]))
-        return stored, together
+        return answer, together
 
     def _delay_of(self, request: Send, position: int, settings: QueueSettings) -> Millis:
         """Return for how long a message with a delay or a delivery time is hidden; raise
@@ -298,20 +298,20 @@ class Sender(Part):
             )
         return ahead
 
-    def _is_repeated(self, record: QueueRecord, key: str, stored: SendResults, position: int) -> bool:
+    def _is_repeated(self, record: QueueRecord, key: str, answer: SendResults, position: int) -> bool:
         """Return whether the key is taken, also by this commit; then the first one's id answers."""
         coming = self._new_keys.get(record.name, {})
         first = coming.get(key)
         if first is not None:
-            self._repetitions.append((stored, position, *first))
+            self._repetitions.append((answer, position, *first))
             return True
         id = self._deduplication.find(record, key, len(coming))
         if id is None:
             return False
         if record.settings.group_order == "strict":
             self._order_first(id)
-        stored.results[position] = id
-        stored.duplicates.add(position)
+        answer.results[position] = id
+        answer.duplicates.add(position)
         return True
 
     def _order_first(self, id: str) -> None:
@@ -328,10 +328,10 @@ class Sender(Part):
 
     def _answer_repeated(self) -> None:
         """Answer repetitions within the commit as the first ones, which are written now, or aren't."""
-        for stored, position, first, at in self._repetitions:
-            stored.results[position] = first.results[at]
+        for answer, position, first, at in self._repetitions:
+            answer.results[position] = first.results[at]
             if isinstance(first.results[at], str):
-                stored.duplicates.add(position)
+                answer.duplicates.add(position)
         self._new_keys.clear()
         self._repetitions.clear()
 
@@ -342,7 +342,7 @@ class Sender(Part):
         most: int,
         positions: Sequence[int],
         size: int,
-        stored: SendResults,
+        answer: SendResults,
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
@@ -356,7 +356,7 @@ class Sender(Part):
         is_one = positions[-1] - positions[0] == len(positions) - 1
         rows = [(positions[0], len(positions))] if is_one else _in_a_row(positions)
         for first, count in rows:
-            file.places.append((stored, first, count))
+            file.places.append((answer, first, count))
             for position in range(first, first + count) if has_columns else ():
                 index = len(file.bodies) + position - first
                 if position in request.attributes:
@@ -384,8 +384,8 @@ class Sender(Part):
                 stem, file.queue, [content], delay=file.delay, alone=is_lone, written=written
             )
         except StoreError as error:
-            for stored, first, run in file.places:
-                stored.results[first : first + run] = [error] * run
+            for answer, first, run in file.places:
+                answer.results[first : first + run] = [error] * run
             return
         self._reader.keep(entry.batch, line, content)
         if file.keys:
@@ -396,9 +396,9 @@ class Sender(Part):
             self._moves.unpublished.append(entry)
         self._moves.statistics.count(file.queue, "send", count)
         at, moment = 0, sent_at(stem.id)
-        for stored, first, run in file.places:
-            stored.sent_at = moment
-            stored.results[first : first + run] = stem.message_ids(range(at, at + run))
+        for answer, first, run in file.places:
+            answer.sent_at = moment
+            answer.results[first : first + run] = stem.message_ids(range(at, at + run))
             at += run
 
 
@@ -410,10 +410,10 @@ def _counted(request: Send, position: int) -> int:
 
 def _in_a_row(positions: Sequence[int]) -> list[tuple[int, int]]:
     """Return the runs of `positions`, which ascend: the first of each, and how many."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for position in positions:
-        if found and sum(found[-1]) == position:
-            found[-1] = found[-1][0], found[-1][1] + 1
+        if runs and sum(runs[-1]) == position:
+            runs[-1] = runs[-1][0], runs[-1][1] + 1
         else:
-            found.append((position, 1))
-    return found
+            runs.append((position, 1))
+    return runs

@@ -185,14 +185,14 @@ class Stages(Part):
         _check_chunk(request)
         self._moves.require_read(self.folders)
         stage = self._find(request.stage, request.allowed, is_tick=request.is_tick)
-        there = None if stage is None else stage.chunks.get(request.chunk)
-        is_repeated = there is not None
-        if stage is None or there is None:
+        chunk = None if stage is None else stage.chunks.get(request.chunk)
+        is_repeated = chunk is not None
+        if stage is None or chunk is None:
             life = self._new_life(request) if stage is None else stage.life
-            stage, there = self._write(life, request)
-        elif not self._holds(there, request):
+            stage, chunk = self._write(life, request)
+        elif not self._holds(chunk, request):
             raise ChunkDiffers(stage=request.stage, chunk=request.chunk)
-        return Staged(messages=there.messages, is_repeated=is_repeated, expires_at=stage.life.due)
+        return Staged(messages=chunk.messages, is_repeated=is_repeated, expires_at=stage.life.due)
 
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
@@ -202,17 +202,17 @@ class Stages(Part):
         if not request.is_tick:
             self._refuse_scheduled("writer", request.writer, request.writer)
         last = self._last_of(request.writer)
-        before = None if last is None else last.manifest
-        if last is not None and before is not None:
-            if not _owns(request, before, last.epoch):
+        last_manifest = None if last is None else last.manifest
+        if last is not None and last_manifest is not None:
+            if not _owns(request, last_manifest, last.epoch):
                 raise NameTaken(kind="writer", name=request.writer)
             if request.epoch <= last.epoch:
-                known = before.digest
-                if request.epoch == last.epoch and known and request.digest not in ("", known):
+                digest = last_manifest.digest
+                if request.epoch == last.epoch and digest and request.digest not in ("", digest):
                     raise EpochDiffers(writer=request.writer, epoch=request.epoch)
                 if request.epoch < last.epoch and request.digest:
                     raise EpochPassed(writer=request.writer, epoch=request.epoch, last_epoch=last.epoch)
-                if self._has_newer_queue(request, before):
+                if self._has_newer_queue(request, last_manifest):
                     raise EpochDiffers(writer=request.writer, epoch=request.epoch)
                 return Published(messages=0, is_already=True, last_epoch=last.epoch)
         stages: list[_OpenStage] = []
@@ -222,9 +222,9 @@ class Stages(Part):
                 raise StageNotFound(stage=name)
             stages.append(stage)
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
-        held = sum(chunk.messages for chunk in chunks)
-        if request.messages and request.messages != held:
-            raise StageIncomplete(held=held, expected=request.messages)
+        messages = sum(chunk.messages for chunk in chunks)
+        if request.messages and request.messages != messages:
+            raise StageIncomplete(held=messages, expected=request.messages)
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
             if record.settings.sending == "paused":
@@ -234,8 +234,8 @@ class Stages(Part):
         manifest = Manifest(
             stages={str(stage.life): stage.first for stage in stages},
             queues={queue: (record.created_at, 0) for queue, record in records.items()}
-            or (before.queues if before is not None else {}),
-            messages=held,
+            or (last_manifest.queues if last_manifest is not None else {}),
+            messages=messages,
             digest=request.digest,
             published_at=self._clock.wall(),
             epoch_retention=request.epoch_retention,
@@ -482,20 +482,20 @@ class Stages(Part):
         ]
 
     def recover(self) -> None:
-        found = {
+        paths = {
             f"{folder}/{each.name}"
             for folder in self.folders
             for each in self._moves.scan(folder)
             if each.kind is FileKind.FILE
         }
-        for path in self._ends_by_path.keys() - found:
+        for path in self._ends_by_path.keys() - paths:
             self._leave_end(self._ends_by_path[path])
         for stage in list(self._stages.values()):
             for chunk in list(stage.chunks.values()):
-                if chunk.path not in found:
+                if chunk.path not in paths:
                     self._leave_chunk(chunk)
         # The end of a stage must be known before its chunks.
-        for path in sorted(found, key=lambda path: (_is_chunk(path), path)):
+        for path in sorted(paths, key=lambda path: (_is_chunk(path), path)):
             self._load(path, is_start=True)
         self._drop_doubles()
         for end in self._ends_by_path.values():
@@ -536,15 +536,15 @@ class Stages(Part):
             self._leave_chunk(chunk)
             return
         life = str(chunk.life)
-        there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
-        if there == chunk:
+        other = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
+        if other == chunk:
             return
         if life in self._ends_by_life and self._ends_by_life[life].state is EndState.UNLINKED:
             # Another process has begun this life anew: for that one the end of the former is durable.
             del self._ends_by_life[life]
         is_ended = life in self._ends_by_life
         # A torn one of the same number may be back, whose unlinking wasn't durable.
-        if there is not None or (not is_ended and _is_short(chunk, size)):
+        if other is not None or (not is_ended and _is_short(chunk, size)):
             log.info("%s was never written whole", chunk.path)
             self._moves.unlink_file(chunk.path)
             return

@@ -417,7 +417,7 @@ log = logging.getLogger(__name__)
 
 RESERVE_BYTES: Final = 4 * 1024 * 1024
 """Room for the names of more than 10,000 messages. Each delete makes more."""
-BIT: Final = 256 * 1024
+STEP_BYTES: Final = 256 * 1024
 """Released at a time: the program that fills the disk goes on doing so, and must not get all of it."""
 _LEFT_FREE: Final = 1024 * 1024
 """Not taken for the reserve, so that it isn't filled up just to be given up again."""
@@ -457,14 +457,16 @@ class ReservedRoom:
         size = self._size()
         try:
             if size > 0:
-                self._disk.set_aside(layout.RESERVE, max(0, size - BIT))
+                self._disk.set_aside(layout.RESERVE, max(0, size - STEP_BYTES))
             else:
                 self._disk.unlink(layout.RESERVE)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 log.warning("the reserve for a full disk can't be released: %s", error)
             return False
-        log.warning("the disk is full: %d bytes of %s are given up", min(size, BIT), layout.RESERVE)
+        log.warning(
+            "the disk is full: %d bytes of %s are given up", min(size, STEP_BYTES), layout.RESERVE
+        )
         try:
             if size > 0:
                 self._disk.sync_file(layout.RESERVE)
