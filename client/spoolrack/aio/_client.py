@@ -202,10 +202,10 @@ class Client(ClientState):
         *,
         order: Order = "fair",
         on_error: Callable[[Message, Exception], object] | None = None,
-        stop_on_signals: bool = False,
+        stop_on_signals: bool | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        """Run a `worker` here until this task is cancelled, or, if asked, until SIGTERM or SIGINT."""
+        """Run a `worker` here until SIGTERM, SIGINT (Ctrl-C) or a cancellation: see `Worker.run`."""
         worker = self.worker(queues, handler, order=order, on_error=on_error, **options)
         await worker.run(stop_on_signals=stop_on_signals)
 

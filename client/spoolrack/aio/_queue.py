@@ -573,8 +573,8 @@ class Queue(QueueHandle):
         handler: Callable[[Message], Awaitable[object]],
         *,
         on_error: Callable[[Message, Exception], object] | None = None,
-        stop_on_signals: bool = False,
+        stop_on_signals: bool | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        """Run a `worker` here until this task is cancelled, or, if asked, until SIGTERM or SIGINT."""
+        """Run a `worker` here until SIGTERM, SIGINT (Ctrl-C) or a cancellation: see `Worker.run`."""
         await self.worker(handler, on_error=on_error, **options).run(stop_on_signals=stop_on_signals)
