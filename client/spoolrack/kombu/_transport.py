@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
 import time
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from kombu.transport import virtual
 from .. import errors
 from .._blocking import connect
 from .._credentials import CredentialOptions
+from .._runtime import ThreadSignal, run
 from ._broker import Broker, Retries, runs_event_loop
 from ._channel import Channel
 
@@ -73,7 +73,8 @@ class Transport(virtual.Transport):
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
         self._broker: Broker | None = None
-        self._arrived = threading.Event()
+        self._arrived = ThreadSignal()
+        """Of the last check for deliverable messages."""
         self._hub: Any = None
         """The event loop that delivers, if one does."""
         self._timer: Any = None
@@ -199,13 +200,14 @@ class Transport(virtual.Transport):
         """Deliver one message; raise `TimeoutError` if none comes within `timeout` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._arrived.clear()
+            # Before the check: a `wake` after it is not missed.
+            arrived = self._arrived = ThreadSignal()
             if self._deliver_next():
                 return
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError
-            self._arrived.wait(left)
+            run(arrived.wait(left))
 
     def _deliver_next(self) -> bool:
         """Deliver a message of one of the channels, which are asked in turn."""

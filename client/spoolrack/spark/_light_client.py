@@ -29,7 +29,7 @@ import grpc
 
 from .._credentials import NONE, Credentials
 from .._retry import RetryPolicy
-from .._runtime import run
+from .._runtime import beside, run
 from .._shards import shard_of
 from .._transports.grpc_calls import Frames, ThreadCalls
 from .._transports.grpc_channels import Method
@@ -247,8 +247,12 @@ def of_each(keys: Iterable[Key], call: Callable[[Key], Answer]) -> dict[Key, Ans
     every = [*keys]
     if len(every) < 2:
         return {key: call(key) for key in every}
-    with ThreadPoolExecutor(min(AT_ONCE, len(every)), "spoolrack-queues") as pool:
-        try:
-            return dict(zip(every, pool.map(call, every), strict=True))
-        finally:
-            pool.shutdown(cancel_futures=True)
+
+    def call_each() -> dict[Key, Answer]:
+        with ThreadPoolExecutor(min(AT_ONCE, len(every)), "spoolrack-queues") as pool:
+            try:
+                return dict(zip(every, pool.map(call, every), strict=True))
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    return beside(call_each)
