@@ -29,6 +29,11 @@ class PrefetchBuffer(Generic[Item]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def items(self) -> list[Item]:
+        """Return the items that no waiter has taken, without taking them."""
+        with self._lock:
+            return list(self._items)
+
     @property
     def has_news(self) -> bool:
         """Whether `get_many` returns or raises at once."""

@@ -80,8 +80,8 @@ class EnvelopeStream:
         """Those before the present connection."""
         self._passed = 0
         """Messages that were handed out or dropped, in the order of their arrival."""
-        self._reported = 0, max_in_flight
-        """What the present connection was told last: how many of them, and the messages in flight."""
+        self._reported = 0, max_in_flight, max_bytes_in_flight
+        """What the present connection was told last: how many of them, and what may be in flight."""
         is_worker = concurrency is not None
         self.acks = Acks(
             context,
@@ -127,28 +127,33 @@ class EnvelopeStream:
                 return held
 
     def _report(self) -> None:
-        """Report how many messages of the present connection were handed out or dropped, and how many
-        may be in flight. With the lock held, so that reports don't overtake each other.
+        """Report how many messages of the present connection were handed out or dropped, and what may
+        be in flight. With the lock held, so that reports don't overtake each other.
 
         A message whose ack is under way takes no place: else the time of a call bounds the throughput.
         """
         begun = self._passed - self._arrived_before
         in_flight = self._max_in_flight + min(self.acks.pending, MAX_BATCH)
-        report = begun, min(in_flight, max(self._max_in_flight, arguments.MAX_IN_FLIGHT))
+        in_flight = min(in_flight, max(self._max_in_flight, arguments.MAX_IN_FLIGHT))
+        report = begun, in_flight, self._max_bytes_in_flight
         if self._deliveries is not None and begun > 0 and report != self._reported:
             self._reported = report
             self._deliveries.report(*report)
 
-    def limit(self, max_in_flight: int) -> None:
-        """Change how many messages may be in flight, from the first message on."""
+    def limit(self, max_in_flight: int, max_bytes_in_flight: int) -> None:
+        """Change how many messages, and bytes, may be in flight, from the first message on."""
         with self._lock:
-            self._max_in_flight = max_in_flight
+            self._max_in_flight, self._max_bytes_in_flight = max_in_flight, max_bytes_in_flight
             self._report()
 
     @property
     def waiting(self) -> int:
         """Messages that have arrived, and were not handed out."""
         return len(self._buffer)
+
+    def waiting_messages(self) -> list[Envelope]:
+        """Return those messages."""
+        return self._buffer.items()
 
     @property
     def has_news(self) -> bool:
@@ -244,7 +249,8 @@ class EnvelopeStream:
         )
         with self._lock:
             self._deliveries = deliveries
-            self._arrived_before, self._reported = self._arrived, (0, self._max_in_flight)
+            self._arrived_before = self._arrived
+            self._reported = 0, self._max_in_flight, self._max_bytes_in_flight
             closing = self._closing.is_set()
         if closing:
             deliveries.stop()

@@ -90,12 +90,16 @@ class FolderDeliveries:
             self._connected = True
             return self._under_way
 
-    def report(self, begun: int, max_in_flight: int) -> None:
+    def report(self, begun: int, max_in_flight: int, max_bytes_in_flight: int) -> None:
         credits = self._request.credits
         assert credits is not None
         # The receive that waits in the store passed over what it may lease now.
-        may_more = credits.is_silent or max_in_flight > credits.limit
-        credits.report(begun, max_in_flight)
+        may_more = (
+            credits.is_silent
+            or max_in_flight > credits.limit
+            or max_bytes_in_flight > credits.max_bytes
+        )
+        credits.report(begun, max_in_flight, max_bytes_in_flight or None)
         if may_more and (store := self._store) is not None:
             store.retry_receives()
 

@@ -226,7 +226,9 @@ class GrpcTransport:
                 stub.one_request.StreamReceive,
                 rpc.StreamReceiveRequest(start=start),
                 lambda told: rpc.StreamReceiveRequest(
-                    report=rpc.ReceiveReport(begun=told[0], max_in_flight=told[1])
+                    report=rpc.ReceiveReport(
+                        begun=told[0], max_in_flight=told[1], max_bytes_in_flight=told[2]
+                    )
                 ),
                 rpc.StreamReceiveRequest(stop=Empty()),
             )

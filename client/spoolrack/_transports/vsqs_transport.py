@@ -57,7 +57,7 @@ class VsqsDeliveries:
         self._stop = Stop()
         self._connected = False
 
-    def report(self, begun: int, max_in_flight: int) -> None:
+    def report(self, begun: int, max_in_flight: int, max_bytes_in_flight: int) -> None:
         """Do nothing: each receive counts."""
 
     async def next(self) -> Sequence[Envelope]:

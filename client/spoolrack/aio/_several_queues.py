@@ -1,9 +1,9 @@
 """Messages of several queues, or of all whose names match a pattern, as one stream.
 
 Each queue has a stream of its own, on its shard. Credits: all of them share one budget of messages in
-flight. A queue without messages has one credit, so that its first message can come; the others share
-the rest evenly, and get what is free. What can fail: a stream. One that is away is opened again, and
-the others go on. A queue of a pattern that is deleted is left out.
+flight, and one of bytes. A queue without messages has one credit, so that its first message can come;
+the others share the rest evenly, and get what is free. What can fail: a stream. One that is away is
+opened again, and the others go on. A queue of a pattern that is deleted is left out.
 """
 
 from __future__ import annotations
@@ -70,11 +70,19 @@ class _Member:
     queue: Any
     """Its handle."""
     stream: EnvelopeStream
-    limit: int = 1
+    limit: tuple[int, int]
+    """Messages and bytes that it may hold; 0 bytes are no limit."""
     busy_until: float = 0.0
     """It keeps its share so long without messages: else a fast consumer lowers it with each one."""
     handed_out: dict[str, tuple[MessageFacts, float]] = field(default_factory=dict)
     """By receipt, with the moment at which the lease is over if it isn't extended."""
+
+    def message_count(self) -> int:
+        return self.stream.waiting + len(self.handed_out)
+
+    def byte_count(self) -> int:
+        handed_out = [message._envelope for message, _ in self.handed_out.values()]
+        return sum(map(_size_of, [*self.stream.waiting_messages(), *handed_out]))
 
 
 class SeveralQueues:
@@ -122,6 +130,7 @@ class SeveralStreams:
         context: Any,
         *,
         max_in_flight: int = 100,
+        max_bytes_in_flight: int | None = None,
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
         concurrency: int | None = None,
@@ -131,7 +140,12 @@ class SeveralStreams:
         self._context = context
         self._runtime = context.runtime
         most = arguments.MAX_IN_FLIGHT
-        self._budget = arguments.integer("max_in_flight", max_in_flight, 1, most)
+        self._max_in_flight = arguments.integer("max_in_flight", max_in_flight, 1, most)
+        self._max_bytes = (
+            0
+            if max_bytes_in_flight is None
+            else arguments.integer("max_bytes_in_flight", max_bytes_in_flight, 1)
+        )
         self._timeout = context.timeout_of(timeout)
         self._until_dropped = until_dropped
         self._options: dict[str, Any] = {
@@ -139,6 +153,7 @@ class SeveralStreams:
                 "visibility_timeout", visibility_timeout, is_positive=True
             ),
             "timeout": timeout,
+            "max_bytes_in_flight": max_bytes_in_flight,
             "concurrency": concurrency,
             "until_dropped": until_dropped,
             "on_arrival": self._wake,
@@ -228,9 +243,9 @@ class SeveralStreams:
                 self._owners[envelope.receipt] = member
                 member.handed_out[envelope.receipt] = (message, until)
         member.busy_until = now + IDLE_AFTER
-        self._share_credits(now, is_new=member.limit == 1)
+        self._share_credits(now, is_new=member.limit[0] == 1)
         # Now that a message has begun it can be told, also if it was decided before.
-        member.stream.limit(member.limit)
+        member.stream.limit(*member.limit)
 
     def message_of(self, envelope: Envelope) -> MessageFacts:
         return self._owners[envelope.receipt].handed_out[envelope.receipt][0]
@@ -248,8 +263,8 @@ class SeveralStreams:
             member.stream.drop_lease(envelope)
 
     def _share_credits(self, now: float, *, is_new: bool = False) -> float | None:
-        """Tell each stream how many messages it may hold, by what each holds now; return when to do it
-        again, if no message comes before. Within `SHARE_EVERY` do nothing, unless `is_new`."""
+        """Tell each stream what it may hold, by what each holds now; return when to do it again, if no
+        message comes before. Within `SHARE_EVERY` do nothing, unless `is_new`."""
         with self._lock:
             due = self._shared + SHARE_EVERY
             if now < due and not is_new:
@@ -261,23 +276,30 @@ class SeveralStreams:
                     if message._finished or (until <= now and not self._until_dropped):
                         del member.handed_out[receipt]
                         self._owners.pop(receipt, None)
-            held = [each.stream.waiting + len(each.handed_out) for each in members]
+            counts = [member.message_count() for member in members]
             busy = [
-                count > 0 or each.busy_until > now for each, count in zip(members, held, strict=True)
+                count > 0 or member.busy_until > now
+                for member, count in zip(members, counts, strict=True)
             ]
-            limits = shares(self._budget, held, busy)
-            kept = [
-                each.busy_until
-                for each, count in zip(members, held, strict=True)
-                if not count and each.busy_until > now
+            limits = shares(self._max_in_flight, counts, busy)
+            byte_limits = [0] * len(members)
+            if self._max_bytes:
+                sizes = [member.byte_count() for member in members]
+                byte_limits = shares(self._max_bytes, sizes, busy)
+            ends = [
+                member.busy_until
+                for member, count in zip(members, counts, strict=True)
+                if not count and member.busy_until > now
             ]
-            changed = [(m, new) for m, new in zip(members, limits, strict=True) if m.limit != new]
-            for member, new in changed:
-                member.limit = new
+            changed = []
+            for member, *limit in zip(members, limits, byte_limits, strict=True):
+                if member.limit != (*limit,):
+                    member.limit = (*limit,)
+                    changed.append(member)
         # Those that get less first, so that all together are not more for long.
-        for member, new in sorted(changed, key=lambda change: change[1]):
-            member.stream.limit(new)
-        return min(kept, default=None)
+        for member in sorted(changed, key=lambda member: member.limit):
+            member.stream.limit(*member.limit)
+        return min(ends, default=None)
 
     def _start(self) -> None:
         with self._lock:
@@ -318,7 +340,7 @@ class SeveralStreams:
     def _member(self, rank: tuple[int, str]) -> _Member:
         queue = self._queues.handle_of(rank[1])
         stream = queue._envelopes(max_in_flight=1, is_one_of_several=True, **self._options)
-        return _Member(rank, queue, stream)
+        return _Member(rank, queue, stream, limit=(1, self._max_bytes))
 
     def _replace(self, member: _Member, error: SpoolrackError) -> None:
         """Open the stream of a queue again that has failed; or leave the queue out, or fail."""
@@ -436,23 +458,24 @@ class _AcksOfOwners:
         await self._streams.close_acks()
 
 
+def _size_of(envelope: Envelope) -> int:
+    """Return the bytes of body and attributes; for text outside ASCII a little less."""
+    return envelope.size + sum(len(name) + len(each) for name, each in envelope.attributes.items())
+
+
 def shares(budget: int, held: Sequence[int], busy: Sequence[bool]) -> list[int]:
-    """Return the credits of each queue, by the messages that each holds, and whether it is busy.
+    """Return the credits of each queue, by what each holds, and whether it is busy: of messages, or of
+    bytes.
 
     One is for each idle queue. The rest is shared evenly by the busy ones; one that holds less than its
     share gets as much more as is free.
     """
-    count = sum(busy)
-    spare = max(0, budget - (len(held) - count) - sum(held))
-    share = max(1, (budget - (len(held) - count)) // count) if count else 1
-    return list(_shares(held, busy, share, spare))
-
-
-def _shares(held: Sequence[int], busy: Sequence[bool], share: int, spare: int) -> Iterator[int]:
-    for each, is_busy in zip(held, busy, strict=True):
-        if not is_busy:
-            yield 1
-            continue
-        more = min(max(0, share - each), spare)
+    busy_count = sum(busy)
+    spare = max(0, budget - (len(held) - busy_count) - sum(held))
+    share = max(1, (budget - (len(held) - busy_count)) // max(1, busy_count))
+    credits = []
+    for amount, is_busy in zip(held, busy, strict=True):
+        more = min(max(0, share - amount), spare) if is_busy else 0
         spare -= more
-        yield max(1, min(each, share) + more)
+        credits.append(max(1, min(amount, share) + more) if is_busy else 1)
+    return credits

@@ -125,6 +125,25 @@ def test_all_queues_share_one_budget_of_credits(
                 message.delete()
 
 
+def test_all_queues_share_one_budget_of_bytes(
+    client: Client, queues: dict[str, spoolrack.Queue]
+) -> None:
+    body = 20 * "a"
+    queues["jobs-0"].send_many([body] * 20)
+    with client.messages(NAMES, max_bytes_in_flight=120) as stream:
+        alone = all_there(stream, 6)
+        for queue in queues.values():
+            queue.send_many([body] * 20)
+        for message in alone:
+            message.delete()
+        found = taken(stream, 6)
+        # While a share passes to another queue there may be a few more.
+        while more := stream.receive(1, wait=0.3):
+            found += more
+        assert {message.queue_name for message in found} == set(NAMES)
+        assert 6 <= len(found) <= 9
+
+
 def test_a_queue_beside_idle_ones_has_their_credits_but_one_of_each(
     client: Client, queues: dict[str, spoolrack.Queue]
 ) -> None:
