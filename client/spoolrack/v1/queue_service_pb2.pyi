@@ -774,6 +774,7 @@ class ReceiveReport(_message.Message):
 
     BEGUN_FIELD_NUMBER: _builtins.int
     MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     begun: _builtins.int
     """How many of the stream's messages the client has begun or dropped so far, in the order of delivery,
     from 1 on.
@@ -782,15 +783,20 @@ class ReceiveReport(_message.Message):
     """How many messages this stream may hold leased from now on, up to 10,000. 0 changes nothing. So a
     client gives the place of a message whose delete is under way to the next one.
     """
+    max_bytes_in_flight: _builtins.int
+    """How many bytes of bodies and attributes this stream may hold leased from now on. 0 changes nothing. So
+    a client of several queues divides what it may hold.
+    """
     def __init__(
         self,
         *,
         begun: _builtins.int = ...,
         max_in_flight: _builtins.int = ...,
+        max_bytes_in_flight: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
