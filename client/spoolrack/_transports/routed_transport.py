@@ -8,6 +8,7 @@ been away.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import heapq
 import json
@@ -319,7 +320,11 @@ class _RoutedStaging(_ByQueue):
     async def stage(
         self, stage: str, chunk: int, queue: str, messages: Any, **options: Any
     ) -> StageResult:
-        check_together(self._whole.home, self._queues.get(stage, queue), queue)
+        known = self._queues.get(stage, queue)
+        if self._whole.home(known) != self._whole.home(queue):
+            with contextlib.suppress(StageNotFound):  # It has expired: another one has its name now.
+                await self.get(stage, queue="", timeout=options["timeout"])
+                check_together(self._whole.home, known, queue)
         self._queues.setdefault(stage, queue)
         if len(self._queues) > KNOWN_STAGES:
             self._queues.pop(next(iter(self._queues)), None)
@@ -330,18 +335,29 @@ class _RoutedStaging(_ByQueue):
         self, writer: str, epoch: int, stages: Sequence[str], *, queue: str, **options: Any
     ) -> PublishResult:
         known = [self._queues[each] for each in stages if each in self._queues]
-        queue = queue or (known[0] if known else "")
-        for each in known:
-            check_together(self._whole.home, queue, each)
+        if known and not queue:
+            queue = known[0]
+            for each in known[1:]:
+                check_together(self._whole.home, queue, each)
         shard = None if queue else await self._shard_of(stages, options["timeout"])
         if not queue and shard is None:
             # An epoch that was published has no stages any more, and is known where it was.
             return await self._published(writer, epoch, stages, options)
         staging = self.of(queue) if shard is None else shard.staging
-        published: PublishResult = await staging.publish(writer, epoch, stages, queue=queue, **options)
+        try:
+            published: PublishResult = await staging.publish(
+                writer, epoch, stages, queue=queue, **options
+            )
+        except StageNotFound:
+            self._drop(stages)
+            raise
+        self._drop(stages)
+        return published
+
+    def _drop(self, stages: Sequence[str]) -> None:
+        """Note that stages are gone: the next ones of their names may be of another shard."""
         for stage in stages:
             self._queues.pop(stage, None)
-        return published
 
     async def _shard_of(self, stages: Sequence[str], timeout: float) -> Any | None:
         found = {}
@@ -375,7 +391,8 @@ class _RoutedStaging(_ByQueue):
         return max(results, key=lambda result: (result.duplicate, result.last_epoch))
 
     async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
-        known = self._queues.pop(stage, "")  # The next stage of this name may be of another shard.
+        known = self._queues.get(stage, "")
+        self._drop([stage])
         if queue := queue or known:
             dropped: int = await self.of(queue).abort(stage, queue=queue, timeout=timeout)
             return dropped
@@ -386,9 +403,14 @@ class _RoutedStaging(_ByQueue):
         return sum(each for _, each in answers if isinstance(each, int))
 
     async def get(self, stage: str, *, queue: str, timeout: float) -> Any:
-        queue = queue or self._queues.get(stage, "")
-        if queue:
-            return await self.of(queue).get(stage, queue=queue, timeout=timeout)
+        known = self._queues.get(stage, "")
+        if queue or known:
+            try:
+                return await self.of(queue or known).get(stage, queue=queue or known, timeout=timeout)
+            except StageNotFound:
+                if not queue:
+                    self._drop([stage])
+                raise
         return _only(
             await self._whole.together(
                 lambda shard: shard.staging.get(stage, queue="", timeout=timeout)
