@@ -12,7 +12,7 @@ import contextlib
 import copy
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import partial
@@ -161,13 +161,13 @@ class SeveralStreams:
         self._lock = self._runtime.lock()
         self._members: list[_Member] = []
         """In their order. Replaced, never changed."""
-        self._gone: list[_Member] = []
+        self._former_members: list[_Member] = []
         """Those whose streams have ended, and of which messages may still be with the program."""
         self._owners: dict[str, _Member] = {}
         """By receipt, of messages that were handed out."""
         self._turn: tuple[int, str] | None = None
         """Of fair order: the queue that had its turn last."""
-        self._waiting: list[Signal] = []
+        self._waiters: list[Signal] = []
         self._closing: Signal = self._runtime.signal()
         self._failure: SpoolrackError | None = None
         self._is_started = False
@@ -192,7 +192,7 @@ class SeveralStreams:
             signal = self._runtime.signal()
             with self._lock:
                 # Before the look: an arrival after it is not missed.
-                self._waiting.append(signal)
+                self._waiters.append(signal)
             try:
                 found = await self._take(max_messages)
                 if found:
@@ -208,7 +208,7 @@ class SeveralStreams:
                 await signal.wait(min(ends) - now if ends else None)
             finally:
                 with self._lock, contextlib.suppress(ValueError):
-                    self._waiting.remove(signal)
+                    self._waiters.remove(signal)
         return []
 
     async def _take(self, most: int) -> list[Envelope]:
@@ -216,14 +216,14 @@ class SeveralStreams:
             if not member.stream.has_news:
                 continue
             try:
-                found = await member.stream.receive(most, 0)
+                envelopes = await member.stream.receive(most, 0)
             except SpoolrackError as error:
                 self._replace(member, error)
                 continue
-            if found:
+            if envelopes:
                 self._turn = member.rank
-                self._hand_out(member, found)
-                return found
+                self._hand_out(member, envelopes)
+                return envelopes
         return []
 
     def _in_turn(self) -> Sequence[_Member]:
@@ -271,7 +271,7 @@ class SeveralStreams:
                 return due
             self._shared = now
             members = self._members
-            for member in (*members, *self._gone):
+            for member in (*members, *self._former_members):
                 for receipt, (message, until) in list(member.handed_out.items()):
                     if message._finished or (until <= now and not self._until_dropped):
                         del member.handed_out[receipt]
@@ -292,9 +292,9 @@ class SeveralStreams:
                 if not count and member.busy_until > now
             ]
             changed = []
-            for member, *limit in zip(members, limits, byte_limits, strict=True):
-                if member.limit != (*limit,):
-                    member.limit = (*limit,)
+            for member, limit in zip(members, zip(limits, byte_limits, strict=True), strict=True):
+                if member.limit != limit:
+                    member.limit = limit
                     changed.append(member)
         # Those that get less first, so that all together are not more for long.
         for member in sorted(changed, key=lambda member: member.limit):
@@ -319,21 +319,25 @@ class SeveralStreams:
 
     def _set_members(self, ranks: Iterable[tuple[int, str]]) -> None:
         """Have these queues and no others; a name counts where it is first."""
-        wanted: dict[str, tuple[int, str]] = {}
+        rank_by_name: dict[str, tuple[int, str]] = {}
         for rank in sorted(ranks):
-            wanted.setdefault(rank[1], rank)
+            rank_by_name.setdefault(rank[1], rank)
         with self._lock:
             if self._closing.is_set():
                 return
-            there = {member.rank: member for member in self._members}
-            members = [there.get(rank) or self._member(rank) for rank in sorted(wanted.values())]
-            gone = [each for each in self._members if each not in members]
+            member_by_rank = {member.rank: member for member in self._members}
+            members = [
+                member_by_rank.get(rank) or self._member(rank) for rank in sorted(rank_by_name.values())
+            ]
+            former_members = [each for each in self._members if each not in members]
             self._members = members
-            self._gone = [each for each in self._gone if each.handed_out or each.stream.acks.pending]
-            self._gone += gone
+            self._former_members = [
+                each for each in self._former_members if each.handed_out or each.stream.acks.pending
+            ]
+            self._former_members += former_members
         for member in members:
             member.stream.start()
-        for member in gone:
+        for member in former_members:
             member.stream.abandon_now()
         self._share_credits(self._runtime.monotonic(), is_new=True)
 
@@ -353,7 +357,7 @@ class SeveralStreams:
                 return
             if is_of_pattern and isinstance(error, QueueNotFound | QueueBeingDeleted):
                 self._members = others
-                self._gone.append(member)
+                self._former_members.append(member)
                 return
             goes_on = is_of_pattern or any(each.stream.ever_connected for each in others)
             if not isinstance(error, Timeout | Unreachable) or not goes_on:
@@ -361,19 +365,19 @@ class SeveralStreams:
                 return
             log.warning("the stream of %s is opened again: %s", member.queue.name, error)
             again = self._member(member.rank)
-            self._gone.append(member)
+            self._former_members.append(member)
             self._members = [again if each is member else each for each in self._members]
         again.stream.start()
 
-    async def _watch(self, named: Sequence[tuple[int, str]]) -> None:
+    async def _watch(self, fixed_ranks: Sequence[tuple[int, str]]) -> None:
         """Look for queues that match, until the stream is closed."""
         is_first, was_whole = True, True
         while not self._closing.is_set():
-            found = {*named}
+            ranks = {*fixed_ranks}
             try:
-                await self._look(found)
+                await self._look(ranks)
             except SpoolrackError as error:
-                if is_first and len(found) == len(named) and not isinstance(error, ClientClosed):
+                if is_first and len(ranks) == len(fixed_ranks) and not isinstance(error, ClientClosed):
                     self._failure = error
                     self._wake()
                     return
@@ -381,18 +385,18 @@ class SeveralStreams:
                     log.warning("queues that match %s may be missing: %s", self._queues.name, error)
                 was_whole = False
                 # Those that weren't listed may be there all the same.
-                found |= {member.rank for member in self._members}
+                ranks |= {member.rank for member in self._members}
             except Exception:
                 log.exception("queues that match %s are looked for no more", self._queues.name)
                 raise
             else:
                 was_whole = True
-            self._set_members(found)
+            self._set_members(ranks)
             self._wake()
             is_first = False
             await self._closing.wait(LOOK_EVERY)
 
-    async def _look(self, found: set[tuple[int, str]]) -> None:
+    async def _look(self, ranks: set[tuple[int, str]]) -> None:
         """Add the queues that match."""
         list_queues = self._context.transport.list_queues
         for number, pattern in enumerate(self._queues.patterns):
@@ -400,29 +404,29 @@ class SeveralStreams:
                 fetch = partial(list_queues, prefix=pattern.prefix)
                 async for queue in items(self._context, fetch, min(self._timeout, LOOK_EVERY)):
                     if pattern.matches(queue.name):
-                        found.add((number, queue.name))
+                        ranks.add((number, queue.name))
 
     def _wake(self) -> None:
         """Wake all waiting callers. From any thread."""
         with self._lock:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiters = self._waiters, []
         for signal in waiting:
             signal.set()
 
     async def close(self) -> None:
         """End all streams, and release the messages that wait in them. Idempotent."""
         self.abandon_now()
-        for member in (*self._members, *self._gone):
+        for member in (*self._members, *self._former_members):
             await member.stream.close()
         self._context.open.discard(self)
 
     async def close_acks(self) -> None:
-        for member in (*self._members, *self._gone):
+        for member in (*self._members, *self._former_members):
             await member.stream.acks.close()
 
     def stop_extending(self) -> None:
         """Stop extending all leases."""
-        for member in (*self._members, *self._gone):
+        for member in (*self._members, *self._former_members):
             member.stream.stop_extending()
 
     def abandon(self) -> None:
@@ -463,7 +467,7 @@ def _size_of(envelope: Envelope) -> int:
     return envelope.size + sum(len(name) + len(each) for name, each in envelope.attributes.items())
 
 
-def shares(budget: int, held: Sequence[int], busy: Sequence[bool]) -> list[int]:
+def shares(budget: int, amounts: Sequence[int], busy: Sequence[bool]) -> list[int]:
     """Return the credits of each queue, by what each holds, and whether it is busy: of messages, or of
     bytes.
 
@@ -471,10 +475,10 @@ def shares(budget: int, held: Sequence[int], busy: Sequence[bool]) -> list[int]:
     share gets as much more as is free.
     """
     busy_count = sum(busy)
-    spare = max(0, budget - (len(held) - busy_count) - sum(held))
-    share = max(1, (budget - (len(held) - busy_count)) // max(1, busy_count))
+    spare = max(0, budget - (len(amounts) - busy_count) - sum(amounts))
+    share = max(1, (budget - (len(amounts) - busy_count)) // max(1, busy_count))
     credits = []
-    for amount, is_busy in zip(held, busy, strict=True):
+    for amount, is_busy in zip(amounts, busy, strict=True):
         more = min(max(0, share - amount), spare) if is_busy else 0
         spare -= more
         credits.append(max(1, min(amount, share) + more) if is_busy else 1)

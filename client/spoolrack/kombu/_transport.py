@@ -73,7 +73,7 @@ class Transport(virtual.Transport):
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
         self._broker: Broker | None = None
-        self._arrived = ThreadSignal()
+        self._arrival = ThreadSignal()
         """Of the last check for deliverable messages."""
         self._hub: Any = None
         """The event loop that delivers, if one does."""
@@ -152,7 +152,7 @@ class Transport(virtual.Transport):
 
     def wake(self) -> None:
         """Check again for deliverable messages. From any thread."""
-        self._arrived.set()
+        self._arrival.set()
         if self._waker is not None:
             # A full socket wakes, too; a closed one ends no wait.
             with contextlib.suppress(OSError):
@@ -201,7 +201,7 @@ class Transport(virtual.Transport):
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             # Before the check: a `wake` after it is not missed.
-            arrived = self._arrived = ThreadSignal()
+            arrived = self._arrival = ThreadSignal()
             if self._deliver_next():
                 return
             left = None if end is None else end - time.monotonic()
@@ -233,19 +233,19 @@ def _url(info: Any, is_secure: bool) -> str:
 
 def _credentials(info: Any) -> tuple[CredentialOptions, bool]:
     """Return the client's credentials, and whether the connection is one of TLS."""
-    found: CredentialOptions = {}
+    credentials: CredentialOptions = {}
     token = info.transport_options.get("token") or info.password
     if token:
-        found["token"] = token() if callable(token) else token
+        credentials["token"] = token() if callable(token) else token
     if info.transport_options.get("insecure"):
-        found["insecure"] = True
+        credentials["insecure"] = True
     if not info.ssl:
-        return found, False
+        return credentials, False
     if isinstance(info.ssl, dict):
         if "ca_certs" in info.ssl:
-            found["ca"] = info.ssl["ca_certs"]
+            credentials["ca"] = info.ssl["ca_certs"]
         if "certfile" in info.ssl:
-            found["certificate"] = info.ssl["certfile"]
+            credentials["certificate"] = info.ssl["certfile"]
         if "keyfile" in info.ssl:
-            found["key"] = info.ssl["keyfile"]
-    return found, True
+            credentials["key"] = info.ssl["keyfile"]
+    return credentials, True
