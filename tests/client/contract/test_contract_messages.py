@@ -53,7 +53,7 @@ def test_a_message_comes_with_the_facts_about_it(jobs: Queue, world: World) -> N
     assert (message.first_received_at - message.sent_at).total_seconds() == 5
     assert (message.lease_expires_at - message.first_received_at).total_seconds() == 30
     assert message.receipt
-    assert message.queue is jobs
+    assert message.queue == jobs
 
 
 @pytest.mark.needs("receive counts")
