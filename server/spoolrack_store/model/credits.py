@@ -111,9 +111,7 @@ class Credits:
         """Note that the messages delivered last don't reach the consumer: others get their numbers."""
         self.delivered -= count
 
-    def report(
-        self, begun: int, limit: int | None = None, max_bytes: int | None = None
-    ) -> None:
+    def report(self, begun: int, limit: int | None = None, max_bytes: int | None = None) -> None:
         """Note how many of the messages that have reached it the consumer has begun or dropped, and new
         limits. Called from any thread, but from one only."""
         if limit is not None:
