@@ -16,9 +16,6 @@ _SEVERAL: Final = "tests/client/test_spark_several_queues.py"
 _SHARDS: Final = "tests/client/test_spark_shards.py"
 _QUERIES: Final = "tests/spark/test_spark_queries.py"
 _ROOT: Final = "tests/spark/test_spark_root.py"
-_DEATHS: Final = (
-    "tests/spark/test_spark_deaths.py::test_the_death_of_a_python_process_loses_and_doubles_nothing"
-)
 
 _OTHER_ROOTS: Final = "tests/client/test_spark_other_roots.py"
 
@@ -48,7 +45,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="a-publication-tells-no-count",
         breaks="a batch that lacks a part is not published",
-        edits=edit("_row_sender.py:publish", "message_count=all_of_it.messages,", ""),
+        edits=edit("_row_sender.py:publish", "message_count=rows.messages,", ""),
         caught_by=(f"{_SHARDS}::test_a_publication_that_lacks_a_part_is_refused",),
     ),
     Mutant(
@@ -62,7 +59,9 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="a-batch-of-another-queue-has-the-name-of-this-one",
         breaks="rows have the name of the queue that they are from",
-        edits=edit("_queues_reader.py:QueuesReading.parts", "queue=held[queue].queue", "queue=queue"),
+        edits=edit(
+            "_queues_reader.py:QueuesReading.parts", "queue=reservations[queue].queue", "queue=queue"
+        ),
         caught_by=(
             f"{_OTHER_ROOTS}::test_a_checkpoint_of_another_queue_is_refused_and_an_old_one_is_labelled_right",
         ),
@@ -88,7 +87,7 @@ SPARK_MUTANTS: Final = (
     Mutant(
         name="several-queues-one-after-the-other",
         breaks="the queues of a query are asked at the same time",
-        edits=edit("_light_client.py:of_each", "if len(every) < 2:", "if True:"),
+        edits=edit("_light_client.py:of_each", "if len(listed_keys) < 2:", "if True:"),
         caught_by=(f"{_SEVERAL}::test_several_queues_are_asked_at_the_same_time",),
     ),
     Mutant(
@@ -121,7 +120,7 @@ SPARK_MUTANTS: Final = (
         name="a-fresh-writer-each-time",
         breaks="a batch that is done again publishes nothing",
         edits=edit("_sink.py:commit_rows", "written[0].writer,", "secrets.token_hex(16),"),
-        caught_by=(_DEATHS,),
+        caught_by=(f"{_QUERIES}::test_a_batch_is_published_once_and_none_behind_a_later_one",),
     ),
     Mutant(
         name="attempts-share-a-stage",
@@ -180,8 +179,8 @@ SPARK_MUTANTS: Final = (
         breaks="a query that runs holds its batch, however long that takes",
         edits=edit(
             "_reservation_extender.py:ReservationExtender._run",
-            "if self._extend(held):",
-            "if not self._is_over or self._extend(held):",
+            "if self._extend(reservation):",
+            "if not self._stopping.is_set() or self._extend(reservation):",
         ),
         caught_by=(f"{_CALLS}::test_a_batch_stays_reserved_for_as_long_as_its_query_lives",),
     ),
