@@ -79,11 +79,6 @@ class PrefetchBuffer(Generic[Item]):
             signal.set()
         return left
 
-    async def get(self) -> Item | None:
-        """Return the next item, when there is one; None when the buffer is closed."""
-        found = await self.get_many(1)
-        return found[0] if found else None
-
     async def get_many(self, most: int, deadline: float | None = None) -> list[Item]:
         """Return up to `most` items, as soon as there is one; none when the buffer is closed, or at
         `deadline`, of the runtime's monotonic clock."""
