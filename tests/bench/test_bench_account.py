@@ -7,7 +7,7 @@ import random
 import pytest
 
 from benchmarks import delivery_account, message_bodies, page_figures
-from benchmarks.message_bodies import Foreign
+from benchmarks.message_bodies import ForeignBody
 
 
 def received(sent: dict[int, int]) -> list[int]:
@@ -71,14 +71,14 @@ def test_a_body_says_its_sender_and_its_due_time() -> None:
     "body", [b"", b"x" * message_bodies.SIZE, message_bodies.body_of(1, 2, 3)[:-1]]
 )
 def test_an_invented_body_is_reported(body: bytes) -> None:
-    with pytest.raises(Foreign):
+    with pytest.raises(ForeignBody):
         message_bodies.mark_of(body)
 
 
 def test_a_changed_bit_at_the_end_of_a_body_is_told() -> None:
     body = bytearray(message_bodies.body_of(1, 2, 3))
     body[-1] ^= 1
-    with pytest.raises(Foreign):
+    with pytest.raises(ForeignBody):
         message_bodies.mark_of(bytes(body))
 
 

@@ -39,6 +39,8 @@ log = logging.getLogger("spoolrack")
 
 LOOK_EVERY: Final = 5.0
 """Seconds between two looks for queues that match a pattern."""
+LOOK_TIMEOUT: Final = 5.0
+"""Seconds that such a look waits for an answer."""
 IDLE_AFTER: Final = 1.0
 """Seconds without messages after which a queue's share of the credits is for others."""
 SHARE_EVERY: Final = 0.01
@@ -402,7 +404,7 @@ class SeveralStreams:
         for number, pattern in enumerate(self._queues.patterns):
             if pattern is not None:
                 fetch = partial(list_queues, prefix=pattern.prefix)
-                async for queue in items(self._context, fetch, min(self._timeout, LOOK_EVERY)):
+                async for queue in items(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
                     if pattern.matches(queue.name):
                         ranks.add((number, queue.name))
 
