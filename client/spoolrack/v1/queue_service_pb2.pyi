@@ -787,8 +787,8 @@ class ReceiveReport(_message.Message):
     can raise it while a delete is under way, to get the next message early. 0: no change.
     """
     max_bytes_in_flight: _builtins.int
-    """How many bytes of bodies and attributes this stream may hold leased from now on. 0 changes nothing. So
-    a client of several queues divides what it may hold.
+    """Bound on the bytes of bodies and attributes of this stream that are leased at once, from now on. A
+    client of several queues divides its own bound among its streams. 0: no change.
     """
     def __init__(
         self,
