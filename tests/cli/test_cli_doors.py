@@ -18,7 +18,7 @@ from spoolrack_server.cli.program import spoolrack as program
 from spoolrack_server.cli.units import Address, Size, Span, size_text, span_text
 
 from tests.cli.cli_rig import Spoolrack
-from tests.support.serving import ANY_PORTS, serving
+from tests.support.serving import ANY_PORTS, output_of, serving
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -159,9 +159,7 @@ def test_serve_says_what_it_serves_where_and_what_to_type_next(tmp_path: Path) -
         assert server.said[1].startswith("gRPC  127.0.0.1:")
         assert server.said[2].startswith("HTTP  http://127.0.0.1:")
         typed = re.sub(r"python[0-9.]*(?= -m)", sys.executable, server.said[4])
-        ended = subprocess.run(typed, shell=True, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stderr
-        assert ended.stdout.splitlines()[1] == "Hello, world"
+        assert output_of("sh", "-c", typed).splitlines()[1] == "Hello, world"
 
 
 # units

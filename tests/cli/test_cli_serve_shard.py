@@ -14,7 +14,7 @@ from spoolrack_store.store import Store
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support import STUCK
-from tests.support.serving import serving
+from tests.support.serving import output_of, serving
 
 
 @pytest.fixture
@@ -51,9 +51,7 @@ def test_what_serve_says_to_type_next_works_on_a_shard(root: str, options: tuple
     with serving("--root", root, "--grpc", "127.0.0.1:0", "--http", "off", *options) as server:
         assert server.at("Shard") == "3/8"
         typed = re.sub(r"python[0-9.]*(?= -m)", sys.executable, server.said[-1])
-        ended = subprocess.run(typed, shell=True, capture_output=True, text=True, timeout=STUCK)
-        assert ended.returncode == 0, ended.stderr
-        assert ended.stdout.splitlines()[1] == "Hello, world"
+        assert output_of("sh", "-c", typed).splitlines()[1] == "Hello, world"
 
 
 def test_fsck_and_describe_show_the_shard(offline: Spoolrack, root: str) -> None:

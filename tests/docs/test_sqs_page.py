@@ -16,7 +16,7 @@ from spoolrack_server.sqs.sqs_operations import OPERATIONS
 
 from tests import CHECKOUT
 from tests.support import STUCK
-from tests.support.serving import serving
+from tests.support.serving import output_of, serving
 
 PAGE = (CHECKOUT / "docs/how-to/sqs.md").read_text()
 ADDRESS = "127.0.0.1:9324"
@@ -39,17 +39,8 @@ def served(command: str, folder: Path) -> Iterator[str]:
 
 
 def printed(program: str, folder: Path, exports: dict[str, str]) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={**environment(), **exports},
-        capture_output=True,
-        text=True,
-        timeout=STUCK,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    told = {**environment(), **exports}
+    return output_of(sys.executable, "-c", program, folder=folder, environment=told).splitlines()
 
 
 def exported(text: str, url: str) -> dict[str, str]:

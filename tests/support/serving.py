@@ -1,4 +1,4 @@
-"""`spoolrack serve` as a user starts it: it says where it listens, and what to type next."""
+"""Programs as a user runs them, and `spoolrack serve`, which says where it listens and what to type."""
 
 from __future__ import annotations
 
@@ -17,6 +17,26 @@ from tests.support import STUCK
 
 PROGRAM: Final = (sys.executable, "-m", "spoolrack_server")
 ANY_PORTS: Final = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
+
+
+def output_of(
+    *command: object,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    **variables: str,
+) -> str:
+    """Run a program to its end, which must be good, with more `variables`; return what it printed."""
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=folder,
+        env={**(os.environ if environment is None else environment), **variables},
+        capture_output=True,
+        text=True,
+        timeout=STUCK,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @dataclass(frozen=True)
