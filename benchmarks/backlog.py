@@ -105,20 +105,20 @@ class Queue:
         self._received.extend(perform(jobs, before=self._sent, enough=self.waiting).received)
 
     def faults(self, *, all_of_it: bool) -> list[str]:
-        found = delivery_account.faults(self._sent, self._received, all_of_it=all_of_it)
+        faults = delivery_account.faults(self._sent, self._received, all_of_it=all_of_it)
         waiting = self.waiting
         if all_of_it and waiting and count(self._system, self.name, waiting) == waiting:
-            found.append(
+            faults.append(
                 f"the system still counts all {waiting} that are missing: leased, and not "
                 "lost, if their consumers have ended"
             )
-        return found
+        return faults
 
 
 def measure(system: System, depths: tuple[int, ...]) -> Standing:
     """Fill one queue deeper and deeper; then kill the server, and start it again."""
-    found = Standing(system=system.name)
-    found.memory_before = server_processes.memory_bytes(system.pids())
+    standing = Standing(system=system.name)
+    standing.memory_before = server_processes.memory_bytes(system.pids())
     is_patient = depths[-1] > QUICK[-1]
     queue = Queue(system, is_patient=is_patient)
     for depth in depths:
@@ -128,34 +128,34 @@ def measure(system: System, depths: tuple[int, ...]) -> Standing:
             flush(system.folder)
             waiting = queue.waiting
             rates.append(queue.take(depth // 2))
-        found.rates[depth if waiting >= depth else waiting] = statistics.median(rates)
+        standing.rates[depth if waiting >= depth else waiting] = statistics.median(rates)
     queue.fill(depths[-1])
     flush(system.folder)
-    found.waiting = queue.waiting
-    found.memory = server_processes.memory_bytes(system.pids())
+    standing.waiting = queue.waiting
+    standing.memory = server_processes.memory_bytes(system.pids())
     counted = count(system, queue.name, queue.waiting)
     if counted is not None and counted != queue.waiting:
-        found.faults.append(f"the system counts {counted} messages and not {queue.waiting}")
-    found.faults += queue.faults(all_of_it=False)
+        standing.faults.append(f"the system counts {counted} messages and not {queue.waiting}")
+    standing.faults += queue.faults(all_of_it=False)
     if system.server is not None:
-        _restart(system, queue, found)
+        _restart(system, queue, standing)
     if is_patient:
         queue.empty()
-        found.faults += queue.faults(all_of_it=True)
+        standing.faults += queue.faults(all_of_it=True)
     system.delete_queue(queue.name)
     system.settle(queue.name)
     flush(system.folder)
-    return found
+    return standing
 
 
-def _restart(system: System, queue: Queue, found: Standing) -> None:
-    found.listing = system.seconds_of_listing()
-    found.imports = system.seconds_of_imports()
+def _restart(system: System, queue: Queue, standing: Standing) -> None:
+    standing.listing = system.seconds_of_listing()
+    standing.imports = system.seconds_of_imports()
     system.kill()
     began = time.monotonic()
     system.start()
     queue.take_first()
-    found.restart = time.monotonic() - began
+    standing.restart = time.monotonic() - began
     counted = count(system, queue.name, queue.waiting)
     if counted is not None and counted != queue.waiting:
-        found.faults.append(f"after kill -9 it counts {counted} messages and not {queue.waiting}")
+        standing.faults.append(f"after kill -9 it counts {counted} messages and not {queue.waiting}")

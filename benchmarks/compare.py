@@ -38,7 +38,7 @@ _GIBIBYTE: Final = 1 << 30
 
 
 @dataclass(kw_only=True)
-class Found:
+class Results:
     """All findings of a run, written as JSON, from which the page is made."""
 
     began: str
@@ -52,10 +52,10 @@ class Found:
 
     @property
     def faults(self) -> list[str]:
-        found = [
+        faults = [
             f"{each.system}, {each.workload}: {fault}" for each in self.rounds for fault in each.faults
         ]
-        return found + [
+        return faults + [
             f"{each.system}, {_BACKLOG}: {fault}" for each in self.standing for fault in each.faults
         ]
 
@@ -77,13 +77,13 @@ def machine() -> dict[str, str]:
 
 
 class Comparison:
-    def __init__(self, place: WorkFolder, asked: argparse.Namespace) -> None:
+    def __init__(self, place: WorkFolder, options: argparse.Namespace) -> None:
         self._place = place
-        self._asked = asked
-        kinds, missing = catalog.find(asked.systems)
+        self._options = options
+        kinds, missing = catalog.find(options.systems)
         self._kinds = kinds
         self._systems: list[System] = []
-        self.found = Found(
+        self.results = Results(
             began=time.strftime("%Y-%m-%d %H:%M:%S %z"),
             machine=machine(),
             place=place.described,
@@ -95,14 +95,14 @@ class Comparison:
 
     def run(self) -> None:
         client_processes.preload([kind.__module__ for kind in self._kinds])
-        end = time.monotonic() + 60 * self._asked.minutes
+        end = time.monotonic() + 60 * self._options.minutes
         with ExitStack() as stack:
             for kind in self._kinds:
                 self._start(kind, stack)
             standing = [system for system in self._systems if self._stands(system)]
             end -= _BACKLOG_SECONDS * len(standing)
             longest = 0.0
-            for round in range(self._asked.rounds):
+            for round in range(self._options.rounds):
                 began = time.monotonic()
                 if round and began + longest > end:
                     say(f"no time for more than {round} rounds")
@@ -123,12 +123,12 @@ class Comparison:
             self._fail(f"{kind.name} doesn't start: {error}")
             return
         self._systems.append(system)
-        self.found.systems.append({"name": kind.name, "version": version, **asdict(kind.facts)})
+        self.results.systems.append({"name": kind.name, "version": version, **asdict(kind.facts)})
         say(f"{kind.name} {version} started in {time.monotonic() - began:.1f} s")
 
     def _round(self, round: int) -> None:
         for workload in WORKLOADS:
-            if workload.name not in self._asked.workloads:
+            if workload.name not in self._options.workloads:
                 continue
             for system in self._turns(round):
                 if system.only is not None and workload.name not in system.only:
@@ -136,23 +136,23 @@ class Comparison:
                 if system.most_rounds is not None and round >= system.most_rounds:
                     continue
                 try:
-                    measured = measure(system, workload, round, pace=self._asked.pace)
+                    measured = measure(system, workload, round, pace=self._options.pace)
                 except Exception as error:  # noqa: BLE001  # the others go on, and the page says so
                     self._fail(f"{system.name}, {workload.name}: {type(error).__name__}: {error}")
                     continue
-                self.found.rounds.append(measured)
+                self.results.rounds.append(measured)
                 say(table.line_of(measured))
 
     def _stands(self, system: System) -> bool:
-        return _BACKLOG in self._asked.workloads and (system.only is None or _BACKLOG in system.only)
+        return _BACKLOG in self._options.workloads and (system.only is None or _BACKLOG in system.only)
 
     def _stand(self, system: System) -> None:
         try:
-            standing = backlog.measure(system, self._asked.depths)
+            standing = backlog.measure(system, self._options.depths)
         except Exception as error:  # noqa: BLE001  # the others go on, and the page says so
             self._fail(f"{system.name}, {_BACKLOG}: {type(error).__name__}: {error}")
             return
-        self.found.standing.append(standing)
+        self.results.standing.append(standing)
         say(table.standing_line(standing))
 
     def _turns(self, round: int) -> list[System]:
@@ -161,7 +161,7 @@ class Comparison:
         return self._systems[at:] + self._systems[:at]
 
     def _fail(self, what: str) -> None:
-        self.found.failures.append(what)
+        self.results.failures.append(what)
         say(f"FAILED {what}")
 
 
@@ -169,13 +169,15 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _names(known: Sequence[str]) -> Callable[[str], list[str]]:
+def chosen_from(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return a parser of a list of some of these names, which keeps their order."""
+
     def parse(text: str) -> list[str]:
         given = text.split(",")
-        unknown = sorted(set(given) - set(known))
+        unknown = sorted(set(given) - set(names))
         if unknown:
-            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}; there are {', '.join(known)}")
-        return [name for name in known if name in given]
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}; there are {', '.join(names)}")
+        return [name for name in names if name in given]
 
     return parse
 
@@ -184,7 +186,7 @@ def main() -> int:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(prog="compare", description=__doc__, formatter_class=form)
     workloads = (*NAMES, _BACKLOG)
-    names, works = _names(catalog.NAMES), _names(workloads)
+    names, works = chosen_from(catalog.NAMES), chosen_from(workloads)
     parser.add_argument(
         "--systems", type=names, default=list(catalog.NAMES), help=",".join(catalog.NAMES)
     )
@@ -197,26 +199,26 @@ def main() -> int:
     parser.add_argument("--no-own-disk", action="store_true", help="work in the folder as it is")
     parser.add_argument("--gibibytes", type=int, help="of the file system of its own")
     parser.add_argument("--json", type=Path, help="write what was found there")
-    asked = parser.parse_args()
-    asked.depths = backlog.FULL if asked.full else backlog.QUICK
-    if asked.full:
-        asked.minutes = float("inf")
+    options = parser.parse_args()
+    options.depths = backlog.FULL if options.full else backlog.QUICK
+    if options.full:
+        options.minutes = float("inf")
     # However it is ended: no server stays, and nothing stays mounted.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    size = (asked.gibibytes or (24 if asked.full else 6)) * _GIBIBYTE
-    with own_disk(asked.folder, 0 if asked.no_own_disk else size) as place:
+    size = (options.gibibytes or (24 if options.full else 6)) * _GIBIBYTE
+    with own_disk(options.folder, 0 if options.no_own_disk else size) as place:
         say(f"on {place.described}")
-        comparison = Comparison(place, asked)
-        found = comparison.found
+        comparison = Comparison(place, options)
+        results = comparison.results
         try:
             comparison.run()
         finally:
-            if asked.json:
-                asked.json.write_text(json.dumps(asdict(found), indent=1) + "\n")
-    print(table.text_of(found.rounds, found.standing))
-    for fault in found.faults:
+            if options.json:
+                options.json.write_text(json.dumps(asdict(results), indent=1) + "\n")
+    print(table.text_of(results.rounds, results.standing))
+    for fault in results.faults:
         say(f"FAULT {fault}")
-    return 1 if any(fault.startswith(_OURS) for fault in found.faults) else 0
+    return 1 if any(fault.startswith(_OURS) for fault in results.faults) else 0
 
 
 if __name__ == "__main__":

@@ -66,22 +66,22 @@ def send_all(store: Store, ids: int) -> tuple[float, int, int]:
         repeated += len(answer.duplicates)
         stored += len(answer.results) - len(answer.duplicates)
 
-    begun = time.monotonic()
+    began = time.monotonic()
     for send in sends(ids):
         if len(waiting) == UNDER_WAY:
             count(waiting.pop(0))
         waiting.append(store.submit(send))
     for each in waiting:
         count(each)
-    return time.monotonic() - begun, stored, repeated
+    return time.monotonic() - began, stored, repeated
 
 
 def step(name: str, root: Path, ids: int) -> dict[str, float]:
     """Do one step; return its measurements."""
     before = memory()
-    begun = time.monotonic()
+    began = time.monotonic()
     with Store.open(root) as store:
-        found: dict[str, float] = {"start": time.monotonic() - begun, "memory": memory() - before}
+        figures: dict[str, float] = {"start": time.monotonic() - began, "memory": memory() - before}
         if name == "send":
             settings = QueueSettings(deduplication_window=Millis(MAX_WINDOW))
             store.submit(CreateQueue(name=QUEUE, settings=settings)).result()
@@ -89,15 +89,15 @@ def step(name: str, root: Path, ids: int) -> dict[str, float]:
             assert store.submit(Purge(queue=QUEUE)).result() == ids
             while any((root / "remove").iterdir()):
                 time.sleep(_LOOK_EVERY)
-            found["seconds"] = time.monotonic() - begun
-            found["disk"] = sum(path.stat().st_size for path in (root / "keys").iterdir())
+            figures["seconds"] = time.monotonic() - began
+            figures["disk"] = sum(path.stat().st_size for path in (root / "keys").iterdir())
         else:
-            found["seconds"], stored, repeated = send_all(store, ids)
-            wanted = (ids, 0) if name == "send" else (0, ids)
-            if (stored, repeated) != wanted:
-                raise SystemExit(f"{name}: {stored} stored and {repeated} refused, not {wanted}")
-            found["grown"] = memory() - before
-    return found
+            figures["seconds"], stored, repeated = send_all(store, ids)
+            expected = (ids, 0) if name == "send" else (0, ids)
+            if (stored, repeated) != expected:
+                raise SystemExit(f"{name}: {stored} stored and {repeated} refused, not {expected}")
+            figures["grown"] = memory() - before
+    return figures
 
 
 def main() -> None:
@@ -105,17 +105,17 @@ def main() -> None:
     parser.add_argument("--ids", type=int, default=IDS)
     parser.add_argument("--folder", type=Path, help="where a root is made, and removed")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.step:
-        print(json.dumps(step(asked.step, asked.folder, asked.ids)))
+    options = parser.parse_args()
+    if options.step:
+        print(json.dumps(step(options.step, options.folder, options.ids)))
         return
-    with tempfile.TemporaryDirectory(prefix="deduplication-", dir=asked.folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="deduplication-", dir=options.folder) as folder:
         root = Path(folder) / "root"
         for name in STEPS:
             done = subprocess.run(
                 [
                     *(sys.executable, "-m", "benchmarks.deduplication", "--step", name),
-                    *("--ids", str(asked.ids), "--folder", str(root)),
+                    *("--ids", str(options.ids), "--folder", str(root)),
                 ],
                 capture_output=True,
                 text=True,
@@ -123,20 +123,21 @@ def main() -> None:
             )
             if done.returncode:
                 raise SystemExit(f"{name} failed:\n{done.stderr}")
-            print(told(name, json.loads(done.stdout.splitlines()[-1]), asked.ids), flush=True)
+            print(line_of(name, json.loads(done.stdout.splitlines()[-1]), options.ids), flush=True)
 
 
-def told(name: str, found: dict[str, float], ids: int) -> str:
-    each = found["memory"] / ids
-    start = f"start {found['start']:.1f} s, {each:.0f} bytes of memory an id"
+def line_of(name: str, figures: dict[str, float], ids: int) -> str:
+    each = figures["memory"] / ids
+    start = f"start {figures['start']:.1f} s, {each:.0f} bytes of memory an id"
     match name:
         case "send":
-            return f"send: {ids} ids in {found['seconds']:.1f} s, {ids / found['seconds']:.0f} a second"
+            rate = ids / figures["seconds"]
+            return f"send: {ids} ids in {figures['seconds']:.1f} s, {rate:.0f} a second"
         case "clear":
-            return f"clear: {found['seconds']:.1f} s, {found['disk'] / ids:.1f} bytes of disk an id"
+            return f"clear: {figures['seconds']:.1f} s, {figures['disk'] / ids:.1f} bytes of disk an id"
         case _:
-            rate = ids / found["seconds"]
-            return f"{name}: {start}; all refused in {found['seconds']:.1f} s, {rate:.0f} a second"
+            rate = ids / figures["seconds"]
+            return f"{name}: {start}; all refused in {figures['seconds']:.1f} s, {rate:.0f} a second"
 
 
 if __name__ == "__main__":

@@ -45,6 +45,6 @@ def faults(sent: Mapping[int, int], received: Iterable[int], *, all_of_it: bool 
     return complaints
 
 
-def _some(found: list[int]) -> str:
-    shown = ", ".join(f"{each >> _SENDER_SHIFT}/{each & _NUMBERS}" for each in found[:_SHOWN])
-    return shown + (", ..." if len(found) > _SHOWN else "")
+def _some(messages: list[int]) -> str:
+    shown = ", ".join(f"{each >> _SENDER_SHIFT}/{each & _NUMBERS}" for each in messages[:_SHOWN])
+    return shown + (", ..." if len(messages) > _SHOWN else "")

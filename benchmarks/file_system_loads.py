@@ -64,10 +64,10 @@ def _repeat(act: Callable[[], int], seconds: float) -> Done:
     return done, spent
 
 
-def run(workload: str, root: Path, seconds: float, told: Connection) -> None:
+def run(workload: str, root: Path, seconds: float, pipe: Connection) -> None:
     """Run the workload of this name, and tell what it has done."""
     (chosen,) = (each for each in WORKLOADS if each.name == workload)
-    told.send(chosen.run(root, seconds))
+    pipe.send(chosen.run(root, seconds))
 
 
 # The limit.
@@ -173,12 +173,12 @@ def _old(root: Path, seconds: float) -> Done:
         waiting, _ = _repeat(lambda: queue.send(100), seconds)
     with _opened(root) as queue:
         began = time.perf_counter()
-        taken = 0
-        while taken < waiting:
-            found = queue.take(100)
-            assert found, f"{waiting - taken} of {waiting} are not found"
-            taken += found
-        return taken, time.perf_counter() - began
+        received = 0
+        while received < waiting:
+            count = queue.take(100)
+            assert count, f"{waiting - received} of {waiting} are not found"
+            received += count
+        return received, time.perf_counter() - began
 
 
 WORKLOADS: Final = (

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import file_system_loads as loads
-from .compare import machine, say
+from .compare import chosen_from, machine, say
 from .marked_parts import put_between
 from .page_figures import short, summary
 from .work_folder import LoopDisk, flush, why_not
@@ -111,7 +111,7 @@ class Measured:
 
 
 @dataclass(kw_only=True)
-class Found:
+class Results:
     """The findings written as JSON, from which the table is made."""
 
     began: str
@@ -175,27 +175,27 @@ def _scratch(folder: Path) -> Iterator[Path]:
         flush(folder)
 
 
-def text_of(found: Found) -> str:
+def text_of(results: Results) -> str:
     """Return the tables, as the page shows them, between their marks."""
-    used = [each for each in loads.WORKLOADS if any(r.workload == each.name for r in found.rounds)]
-    here = found.machine
+    used = [each for each in loads.WORKLOADS if any(r.workload == each.name for r in results.rounds)]
+    here = results.machine
     lines = [
         BEGIN,
         "",
-        f"Measured {found.began}: {here['cores']} cores ({here['processor']}), {here['memory']}, "
-        f"Linux {here['kernel']}, Python {here['python']}. Images of {found.mebibytes:,} MiB, fully "
-        f"written, on loop devices with direct I/O; {found.seconds:g} s a measurement; 1 KiB bodies.",
+        f"Measured {results.began}: {here['cores']} cores ({here['processor']}), {here['memory']}, "
+        f"Linux {here['kernel']}, Python {here['python']}. Images of {results.mebibytes:,} MiB, fully "
+        f"written, on loop devices with direct I/O; {results.seconds:g} s a measurement; 1 KiB bodies.",
         "",
         f"Messages a second, the median of the rounds; in brackets, how many times {_BASE}'s.",
         "",
         f"| file system | {' | '.join(each.name for each in used)} |",
         "|---|" + "---:|" * len(used),
     ]
-    for variant in found.variants:
-        cells = (_cell(found, variant["name"], each.name) for each in used)
+    for variant in results.variants:
+        cells = (_cell(results, variant["name"], each.name) for each in used)
         lines.append(f"| {variant['name']} | {' | '.join(cells)} |")
-    noise = (f"{each.name} ± {_noise(found, each.name):.0%}" for each in used)
-    rounds = 1 + max(each.round for each in found.rounds)
+    noise = (f"{each.name} ± {_noise(results, each.name):.0%}" for each in used)
+    rounds = 1 + max(each.round for each in results.rounds)
     lines += [
         "",
         f"{rounds} rounds. Half of what lies between the best and the worst, in the middle of all file "
@@ -205,41 +205,36 @@ def text_of(found: Found) -> str:
     lines += [f"- **{each.name}**: {each.title}." for each in used]
     lines += ["", "| file system | exactly | |", "|---|---|---|"]
     lines += [
-        f"| {each['name']} | {Variant(**each).exactly} | {each['note']} |" for each in found.variants
+        f"| {each['name']} | {Variant(**each).exactly} | {each['note']} |" for each in results.variants
     ]
-    lines += ["", *(f"- Not measured: {name}; {reason}." for name, reason in found.missing.items())]
+    lines += ["", *(f"- Not measured: {name}; {reason}." for name, reason in results.missing.items())]
     return "\n".join([*lines, "", END, ""])
 
 
-def _rates(found: Found, variant: str, workload: str) -> list[float]:
-    return [r.rate for r in found.rounds if (r.variant, r.workload) == (variant, workload)]
+def _rates(results: Results, variant: str, workload: str) -> list[float]:
+    return [r.rate for r in results.rounds if (r.variant, r.workload) == (variant, workload)]
 
 
-def _cell(found: Found, variant: str, workload: str) -> str:
-    rates = _rates(found, variant, workload)
+def _cell(results: Results, variant: str, workload: str) -> str:
+    rates = _rates(results, variant, workload)
     if not rates:
         return ""
     median = summary(rates).median
-    base = _rates(found, _BASE, workload)
+    base = _rates(results, _BASE, workload)
     if not base or variant == _BASE:
         return short(median)
     return f"{short(median)} ({median / summary(base).median:.2f})"
 
 
-def _noise(found: Found, workload: str) -> float:
-    rates = (_rates(found, variant["name"], workload) for variant in found.variants)
+def _noise(results: Results, workload: str) -> float:
+    rates = (_rates(results, variant["name"], workload) for variant in results.variants)
     return summary([summary(each).noise for each in rates if each]).median
 
 
-def _chosen(text: str, known: Sequence[str]) -> list[str]:
-    given = text.split(",")
-    if unknown := sorted(set(given) - set(known)):
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}; there are {', '.join(known)}")
-    return [name for name in known if name in given]
-
-
-def _make(variants: Sequence[Variant], within: Path, found: Found, stack: ExitStack) -> dict[str, Path]:
-    """Mount them until the stack is left; `found` tells those that this machine can't make."""
+def _make(
+    variants: Sequence[Variant], within: Path, results: Results, stack: ExitStack
+) -> dict[str, Path]:
+    """Mount them until the stack is left; `results.missing` has what this machine can't make."""
     folders = {}
     for variant in variants:
         reason = why_not(variant.kind)
@@ -249,19 +244,19 @@ def _make(variants: Sequence[Variant], within: Path, found: Found, stack: ExitSt
             disk = LoopDisk(
                 variant.kind,
                 within / variant.name,
-                size=found.mebibytes * _MEBIBYTE,
+                size=results.mebibytes * _MEBIBYTE,
                 making=variant.making,
                 options=variant.options,
                 is_written=True,
                 is_direct=True,
             )
         except OSError as error:
-            found.missing[variant.name] = str(error).splitlines()[0].strip(" .")
+            results.missing[variant.name] = str(error).splitlines()[0].strip(" .")
             say(f"without {variant.name}: {error}")
             continue
         stack.enter_context(disk)
         folders[variant.name] = disk.mount_point
-        found.variants.append(asdict(variant))
+        results.variants.append(asdict(variant))
         say(f"{variant.name} is made")
     return folders
 
@@ -271,45 +266,45 @@ def main() -> int:
         prog="file_systems", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     variants, workloads = [v.name for v in VARIANTS], [w.name for w in loads.WORKLOADS]
-    parser.add_argument("--variants", type=lambda text: _chosen(text, variants), default=variants)
-    parser.add_argument("--workloads", type=lambda text: _chosen(text, workloads), default=workloads)
+    parser.add_argument("--variants", type=chosen_from(variants), default=variants)
+    parser.add_argument("--workloads", type=chosen_from(workloads), default=workloads)
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement (%(default)s)")
     parser.add_argument("--mebibytes", type=int, default=2048, help="of each image (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp"), help="(%(default)s)")
     parser.add_argument("--json", type=Path, help="write what was found there")
     parser.add_argument("--page", type=Path, help="put the tables into that page, between their marks")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    found = Found(
+    results = Results(
         began=time.strftime("%Y-%m-%d %H:%M:%S %z"),
         machine=machine(),
-        mebibytes=asked.mebibytes,
-        seconds=asked.seconds,
+        mebibytes=options.mebibytes,
+        seconds=options.seconds,
     )
-    wanted = [each for each in loads.WORKLOADS if each.name in asked.workloads]
+    to_measure = [each for each in loads.WORKLOADS if each.name in options.workloads]
     with (
-        tempfile.TemporaryDirectory(prefix="file-systems-", dir=asked.folder) as within,
+        tempfile.TemporaryDirectory(prefix="file-systems-", dir=options.folder) as within,
         ExitStack() as stack,
     ):
         folders = _make(
-            [each for each in VARIANTS if each.name in asked.variants], Path(within), found, stack
+            [each for each in VARIANTS if each.name in options.variants], Path(within), results, stack
         )
         if not folders:
             return 1
-        for measured in measure_all(folders, wanted, asked.rounds, asked.seconds):
-            found.rounds.append(measured)
+        for measured in measure_all(folders, to_measure, options.rounds, options.seconds):
+            results.rounds.append(measured)
             say(
                 f"{measured.round + 1}. {measured.workload:12} {measured.variant:17}"
                 f" {short(measured.rate):>7}/s"
             )
-            if asked.json:
-                asked.json.write_text(json.dumps(asdict(found), indent=1) + "\n")
-    text = text_of(found)
+            if options.json:
+                options.json.write_text(json.dumps(asdict(results), indent=1) + "\n")
+    text = text_of(results)
     print(text)
-    if asked.page:
-        page = asked.page.read_text() if asked.page.exists() else "# Which file system\n"
-        asked.page.write_text(put_between(BEGIN, END, text, page))
+    if options.page:
+        page = options.page.read_text() if options.page.exists() else "# Which file system\n"
+        options.page.write_text(put_between(BEGIN, END, text, page))
     return 0
 
 

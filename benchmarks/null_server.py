@@ -141,15 +141,15 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
             results = []
             for message in request.messages:
                 key = (request.queue, message.deduplication_id)
-                known = self.keys.get(key) if message.deduplication_id else None
-                if known is None:
+                id = self.keys.get(key) if message.deduplication_id else None
+                if id is None:
                     (held,) = self._append(request.queue, [message])
-                    known = held.id
+                    id = held.id
                     if message.deduplication_id:
-                        self.keys[key] = known
-                    results.append(rpc.SendResult(sent=rpc.SentMessage(id=known)))
+                        self.keys[key] = id
+                    results.append(rpc.SendResult(sent=rpc.SentMessage(id=id)))
                 else:
-                    results.append(rpc.SendResult(sent=rpc.SentMessage(id=known, duplicate=True)))
+                    results.append(rpc.SendResult(sent=rpc.SentMessage(id=id, duplicate=True)))
             return rpc.SendResponse(results=results)
 
     def GetQueue(self, request: rpc.GetQueueRequest, context: grpc.ServicerContext) -> Any:
@@ -193,8 +193,8 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
         with self._call("Publish", context):
             last = self.published.get(request.writer, -1)
             if request.epoch <= last:
-                known = self.digests[request.writer] if request.epoch == last else ""
-                if known and request.digest and known != request.digest:
+                digest = self.digests[request.writer] if request.epoch == last else ""
+                if digest and request.digest and digest != request.digest:
                     text = f"Epoch {last} of {request.writer} differs."
                     refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "EPOCH_DIFFERS", text)
                 if request.epoch < last and request.digest:
@@ -236,19 +236,19 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 self._changed.wait(min(left, 0.5))
                 self._expire()
             span = seconds(request.visibility_timeout) or DEFAULT_HOLD
-            taken: list[Held] = []
+            messages: list[Held] = []
             size = 0
-            while ready and len(taken) < (request.max_messages or 1_000):
+            while ready and len(messages) < (request.max_messages or 1_000):
                 size += len(ready[0].body.body)
-                if taken and size > (request.max_bytes or 1 << 26):
+                if messages and size > (request.max_bytes or 1 << 26):
                     size -= len(ready[0].body.body)
                     break
-                taken.append(ready.popleft())
-                taken[-1].receives += 1
+                messages.append(ready.popleft())
+                messages[-1].receives += 1
             hold = Hold(
                 queue=request.queue,
-                messages=taken,
-                receives=[held.receives for held in taken],
+                messages=messages,
+                receives=[held.receives for held in messages],
                 size=size,
                 span=span,
                 due=self._now() + span,
@@ -297,17 +297,17 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 return answer
             stream, last_sequence_number = request.stream, request.last_sequence_number
             self._find((stream, last_sequence_number), context)
-            found = [
+            names = [
                 name
                 for name in sorted(self.holds)
                 if name[0] == stream and name[1] <= last_sequence_number
             ]
-            for name in found:
+            for name in names:
                 hold = self.holds[name]
                 if request.only_read and not hold.is_read and not hold.is_lost:
                     text = f"Reservation {name[1]} of the stream {name[0]} was never read."
                     refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_UNREAD", text)
-            for name in found:
+            for name in names:
                 hold = self.holds.pop(name)
                 count = len(hold.messages)
                 if hold.is_lost:
@@ -333,12 +333,12 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
         self, request: reserved.ListReservationsRequest, context: grpc.ServicerContext
     ) -> reserved.ListReservationsResponse:
         with self._call("ListReservations", context):
-            found = [
+            reservations = [
                 reservation_of(name, hold)
                 for name, hold in sorted(self.holds.items())
                 if request.queue in ("", hold.queue) and request.stream in ("", name[0])
             ]
-            return reserved.ListReservationsResponse(reservations=found)
+            return reserved.ListReservationsResponse(reservations=reservations)
 
     # Inside: all of it under the lock.
 

@@ -46,13 +46,13 @@ async def call_cost() -> tuple[float, float]:
         return None
 
     watched = Instrumentation().rpc(nothing, "Send", streams=False)
-    context, found = _Context(), []
+    context, seconds = _Context(), []
     for method in (nothing, watched):
         began = time.perf_counter()
         for _ in range(CALLS):
             await method(ignore, context)
-        found.append((time.perf_counter() - began) / CALLS)
-    return found[0], found[1]
+        seconds.append((time.perf_counter() - began) / CALLS)
+    return seconds[0], seconds[1]
 
 
 async def scrape_cost(store: Store) -> tuple[float, float, int]:

@@ -2,9 +2,8 @@
 
     python -m benchmarks.page bench.json docs/explanation/performance.md
 
-The text between the two marks in the page is replaced, and so is the budget between its own marks;
-the text around them stays. A page that isn't there is made. The plots go into a folder beside
-it that has the page's name.
+The text between the two marks in the page is replaced; the text around them stays. A page that isn't
+there is made. The plots go into a folder beside it that has the page's name.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import budget, plots
+from . import plots
 from .backlog import FULL, Standing
 from .marked_parts import put_between
 from .page_figures import Summary, ratio, short, summary
@@ -44,17 +43,17 @@ _WAITING: Final = (
 class Figures:
     """The findings of a run, as the page needs them."""
 
-    def __init__(self, found: Mapping[str, Any]) -> None:
-        self.began = str(found["began"])
-        self.machine: Mapping[str, str] = found["machine"]
-        self.place = str(found["place"])
-        self.systems: Sequence[Mapping[str, str]] = found["systems"]
-        self.missing: Mapping[str, str] = found["missing"]
-        self.failures: Sequence[str] = found["failures"]
-        self.rounds = [Measured(**each) for each in found["rounds"]]
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self.began = str(document["began"])
+        self.machine: Mapping[str, str] = document["machine"]
+        self.place = str(document["place"])
+        self.systems: Sequence[Mapping[str, str]] = document["systems"]
+        self.missing: Mapping[str, str] = document["missing"]
+        self.failures: Sequence[str] = document["failures"]
+        self.rounds = [Measured(**each) for each in document["rounds"]]
         self.standing = [
             Standing(**{**each, "rates": {int(depth): rate for depth, rate in each["rates"].items()}})
-            for each in found["standing"]
+            for each in document["standing"]
         ]
 
     def title(self, name: str) -> str:
@@ -62,20 +61,20 @@ class Figures:
 
     def of(self, workload: str) -> dict[str, list[Measured]]:
         """Return the rounds of each system, in the systems' order."""
-        found: dict[str, list[Measured]] = {each["name"]: [] for each in self.systems}
+        rounds_of: dict[str, list[Measured]] = {each["name"]: [] for each in self.systems}
         for measured in self.rounds:
             if measured.workload == workload:
-                found[measured.system].append(measured)
-        return {name: rounds for name, rounds in found.items() if rounds}
+                rounds_of[measured.system].append(measured)
+        return {name: rounds for name, rounds in rounds_of.items() if rounds}
 
     @property
     def faults(self) -> list[str]:
-        found = [
+        faults = [
             f"{self.title(each.system)}, {each.workload}: {fault}"
             for each in self.rounds
             for fault in each.faults
         ]
-        return found + [
+        return faults + [
             f"{self.title(each.system)}, waiting: {fault}"
             for each in self.standing
             for fault in each.faults
@@ -121,12 +120,12 @@ def text_of(figures: Figures, folder: str) -> str:
 
 
 def _workload(figures: Figures, workload: Workload) -> list[str]:
-    found = figures.of(workload.name)
-    if not found:
+    rounds_of = figures.of(workload.name)
+    if not rounds_of:
         return []
-    rates = {name: summary([each.rate for each in rounds]) for name, rounds in found.items()}
-    waits = {name: summary([each.p50 for each in rounds]) for name, rounds in found.items()}
-    tails = {name: summary([each.p99 for each in rounds]) for name, rounds in found.items()}
+    rates = {name: summary([each.rate for each in rounds]) for name, rounds in rounds_of.items()}
+    waits = {name: summary([each.p50 for each in rounds]) for name, rounds in rounds_of.items()}
+    tails = {name: summary([each.p99 for each in rounds]) for name, rounds in rounds_of.items()}
 
     def worth(name: str) -> float:
         return waits[name].median if workload.rate else -rates[name].median
@@ -138,9 +137,9 @@ def _workload(figures: Figures, workload: Workload) -> list[str]:
         f"| system | {_RATES} |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for name in sorted(found, key=worth):
+    for name in sorted(rounds_of, key=worth):
         rate = rates[name]
-        processor = summary([each.server_processor for each in found[name]]).median
+        processor = summary([each.server_processor for each in rounds_of[name]]).median
         cells = (
             figures.title(name),
             short(rate.median),
@@ -175,13 +174,13 @@ def _scaling(figures: Figures, folder: str) -> list[str]:
 
 
 def _by_processes(figures: Figures, workload: str) -> list[tuple[float, float]]:
-    found = []
+    points = []
     for name, rounds in figures.of(workload).items():
         if name.startswith(_OURS):
             words = figures.title(name).split()
             processes = float(words[-2]) if len(words) > 1 else 1.0
-            found.append((processes, summary([each.rate for each in rounds]).median))
-    return sorted(found)
+            points.append((processes, summary([each.rate for each in rounds]).median))
+    return sorted(points)
 
 
 def _standing(figures: Figures, folder: str) -> list[str]:
@@ -244,7 +243,7 @@ def _at_depths(standing: Standing, depths: Sequence[int]) -> list[str]:
 
 def plots_of(figures: Figures) -> dict[str, str]:
     """Return all plots, by file name."""
-    found = {}
+    plot_of = {}
     for workload in WORKLOADS:
         rounds = figures.of(workload.name)
         if workload.name in _PLOTTED and rounds:
@@ -253,7 +252,7 @@ def plots_of(figures: Figures) -> dict[str, str]:
                 (figures.title(name), rate.median, rate.noise)
                 for name, rate in sorted(rates.items(), key=lambda pair: -pair[1].median)
             ]
-            found[f"{workload.name}.svg"] = plots.bars(
+            plot_of[f"{workload.name}.svg"] = plots.bars(
                 f"{workload.title}, a second", rows, ours=figures.ours
             )
     paced = figures.of("paced")
@@ -264,12 +263,12 @@ def plots_of(figures: Figures) -> dict[str, str]:
         ):
             tail = summary([each.p99 for each in its])
             rows.append((figures.title(name), tail.median, min(tail.noise, 1.0)))
-        found["latency.svg"] = plots.bars(
+        plot_of["latency.svg"] = plots.bars(
             "paced at 400/s: p99 until arrival, ms", rows, ours=figures.ours
         )
     scaling = {name: _by_processes(figures, name) for name in ("hundreds", "callers", "tens")}
     if len(scaling["hundreds"]) > 1:
-        found["processes.svg"] = plots.curves(
+        plot_of["processes.svg"] = plots.curves(
             "messages a second by server processes",
             scaling,
             across="server processes",
@@ -277,13 +276,13 @@ def plots_of(figures: Figures) -> dict[str, str]:
         )
     if figures.standing:
         lines = {figures.title(each.system): sorted(each.rates.items()) for each in figures.standing}
-        found["waiting.svg"] = plots.curves(
+        plot_of["waiting.svg"] = plots.curves(
             "received and deleted by how many wait",
             lines,
             across="messages waiting",
             up="messages a second",
         )
-    return found
+    return plot_of
 
 
 def put(text: str, page: str) -> str:
@@ -301,7 +300,7 @@ def main() -> int:
     folder.mkdir(exist_ok=True)
     for name, plot in plots_of(figures).items():
         (folder / name).write_text(plot)
-    path.write_text(put(text_of(figures, folder.name), budget.put(budget.BUDGET, page)))
+    path.write_text(put(text_of(figures, folder.name), page))
     return 0
 
 

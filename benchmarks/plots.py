@@ -29,21 +29,21 @@ def bars(
     most = max((value * (1 + noise) for _, value, noise in rows), default=0.0) or 1.0
     room = _WIDTH - _LABEL - _END
     height = _TOP + _ROW * len(rows) + 10
-    found = [_text(10, 22, title, weight="bold")]
+    shapes = [_text(10, 22, title, weight="bold")]
     for at, (label, value, noise) in enumerate(rows):
         y = _TOP + at * _ROW
         width = room * value / most
         colour = _OURS if label in ours else _THEIRS
-        found.append(_text(_LABEL - 8, y + 15, label, anchor="end"))
-        found.append(
+        shapes.append(_text(_LABEL - 8, y + 15, label, anchor="end"))
+        shapes.append(
             f'<rect x="{_LABEL}" y="{y + 3}" width="{width:.1f}" height="16" fill="{colour}"/>'
         )
         if noise:
             low, high = (_LABEL + room * value * (1 + sign * noise) / most for sign in (-1, 1))
-            found.append(_line(low, y + 11, high, y + 11, _INK))
+            shapes.append(_line(low, y + 11, high, y + 11, _INK))
         at_end = _LABEL + room * min(1.0, value * (1 + noise) / most) + 6
-        found.append(_text(at_end, y + 15, short(value) + unit))
-    return _svg(height, title, found)
+        shapes.append(_text(at_end, y + 15, short(value) + unit))
+    return _svg(height, title, shapes)
 
 
 def curves(
@@ -63,33 +63,33 @@ def curves(
             _TOP + _HEIGHT - _HEIGHT * (math.log10(y) - low) / (high - low),
         )
 
-    found = [_text(10, 22, title, weight="bold")]
+    shapes = [_text(10, 22, title, weight="bold")]
     steps = [
         step * 10.0**power for power in range(math.floor(low), math.ceil(high)) for step in (1, 2, 5)
     ]
     for step in steps:
         if low <= math.log10(step) <= high:
             _, y = place(10**left, step)
-            found += [
+            shapes += [
                 _line(70, y, 70 + width, y, _FAINT),
                 _text(64, y + 4, short(step), anchor="end"),
             ]
     for x in sorted({x for x, _ in points}):
         at, _ = place(x, 10**low)
-        found.append(_text(at, _TOP + _HEIGHT + 18, short(x), anchor="middle"))
-    found.append(_text(70 + width / 2, _TOP + _HEIGHT + 38, f"{across}; up: {up}", anchor="middle"))
+        shapes.append(_text(at, _TOP + _HEIGHT + 18, short(x), anchor="middle"))
+    shapes.append(_text(70 + width / 2, _TOP + _HEIGHT + 38, f"{across}; up: {up}", anchor="middle"))
     for at, (name, line) in enumerate(lines.items()):
         colour = _LINES[at % len(_LINES)]
         places = [place(x, y) for x, y in line if min(x, y) > 0]
         drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        found.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        found += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
+        shapes.append(f'<polyline points="{drawn}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        shapes += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places]
         y = _TOP + 10 + at * 20
-        found += [
+        shapes += [
             _line(90 + width, y, 110 + width, y, colour),
             _text(116 + width, y + 4, name),
         ]
-    return _svg(max(_TOP + _HEIGHT + 50, _TOP + 20 * len(lines)), title, found)
+    return _svg(max(_TOP + _HEIGHT + 50, _TOP + 20 * len(lines)), title, shapes)
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:
@@ -112,10 +112,10 @@ def _text(x: float, y: float, words: str, *, anchor: str = "start", weight: str 
     )
 
 
-def _svg(height: float, title: str, found: Sequence[str]) -> str:
+def _svg(height: float, title: str, shapes: Sequence[str]) -> str:
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height:.0f}" role="img" '
         f'aria-label="{escape(title)}" font-family="sans-serif" font-size="13">'
     )
     ground = f'<rect width="{_WIDTH}" height="{height:.0f}" fill="#ffffff"/>'
-    return "\n".join([head, ground, *found, "</svg>"]) + "\n"
+    return "\n".join([head, ground, *shapes, "</svg>"]) + "\n"

@@ -50,7 +50,7 @@ def _rate(workload: str, roots: Sequence[Path], seconds: float) -> float:
 
 def measure(cluster: Cluster, local: Path, seconds: float, rounds: int) -> dict[str, list[list[float]]]:
     """Return by workload the rates of each round: local, one host, two hosts."""
-    found: dict[str, list[list[float]]] = {}
+    rates_by_workload: dict[str, list[list[float]]] = {}
     for at in range(rounds * len(WORKLOADS)):
         workload, name = WORKLOADS[at % len(WORKLOADS)], uuid4().hex
         rates = [_rate(workload, [local / name], seconds)]
@@ -58,15 +58,15 @@ def measure(cluster: Cluster, local: Path, seconds: float, rounds: int) -> dict[
             name = uuid4().hex
             Store.open(cluster.at(HOSTS[0]) / name, hosts="several").close()
             rates.append(_rate(workload, [cluster.at(host) / name for host in hosts], seconds))
-        found.setdefault(workload, []).append(rates)
+        rates_by_workload.setdefault(workload, []).append(rates)
         print(workload, *(f"{rate:.0f}" for rate in rates), flush=True)
-    return found
+    return rates_by_workload
 
 
-def text_of(found: dict[str, list[list[float]]]) -> str:
+def text_of(rates_by_workload: dict[str, list[list[float]]]) -> str:
     titles = {each.name: each.title for each in loads.WORKLOADS}
     lines = ["| | ext4 on this host | CephFS, one host | two hosts at once |", "|---|---:|---:|---:|"]
-    for workload, rates in found.items():
+    for workload, rates in rates_by_workload.items():
         local, *others = (median(column) for column in zip(*rates, strict=True))
         cells = [short(local), *(f"{short(rate)} ({rate / local:.2f})" for rate in others)]
         lines.append(f"| {titles[workload]} | {' | '.join(cells)} |")

@@ -121,35 +121,35 @@ def main() -> None:
         help="make no ext4 there: work on the file system that is there",
     )
     parser.add_argument("--json", type=Path)
-    asked = parser.parse_args()
-    kinds, missing = catalog.find(asked.systems.split(","))
+    options = parser.parse_args()
+    kinds, missing = catalog.find(options.systems.split(","))
     for name, why in missing.items():
         print(f"without {name}: {why}", file=sys.stderr)
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {}
-    with own_disk(asked.within, 0 if asked.as_found else DISK_BYTES) as place, ExitStack() as stack:
+    measurements: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    with own_disk(options.within, 0 if options.as_found else DISK_BYTES) as place, ExitStack() as stack:
         # Elsewhere: other writes to its disk make a server's syncs dearer.
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         systems = []
         for kind in kinds:
             system = kind(place.folder / kind.name)
-            server_processes.Server.prefix = slowed(asked.delay, logs / kind.name)
+            server_processes.Server.prefix = slowed(options.delay, logs / kind.name)
             stack.callback(system.stop)
             system.start()
             systems.append(system)
-        for _ in range(asked.rounds):
-            for workload in asked.workloads.split(","):
+        for _ in range(options.rounds):
+            for workload in options.workloads.split(","):
                 for system in systems:
-                    measured = measure(system, workload, asked.seconds, logs / system.name)
-                    found.setdefault(workload, {}).setdefault(system.name, []).append(measured)
-    for workload, by_system in found.items():
-        told = "  ".join(
+                    measured = measure(system, workload, options.seconds, logs / system.name)
+                    measurements.setdefault(workload, {}).setdefault(system.name, []).append(measured)
+    for workload, by_system in measurements.items():
+        cells = "  ".join(
             f"{name} {statistics.median(rate for rate, _ in each):8.1f}/s"
             f" {statistics.median(syncs for _, syncs in each):6.2f} syncs"
             for name, each in by_system.items()
         )
-        print(f"{workload:20} {told}")
-    if asked.json:
-        asked.json.write_text(json.dumps({"delay": asked.delay, "found": found}, indent=1))
+        print(f"{workload:20} {cells}")
+    if options.json:
+        options.json.write_text(json.dumps({"delay": options.delay, "found": measurements}, indent=1))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from .marked_parts import put_between
 from .page_figures import short
 from .server_processes import PATIENCE, Server, family, free_port, processor_seconds
 from .spark_direct import BODY, Direct, send_many, send_one_by_one
-from .spark_page import BEGIN, END, Found, Measured, text_of
+from .spark_page import BEGIN, END, Measured, Results, text_of
 from .spark_plan import FULL, QUICK, Plan
 from .work_folder import own_disk
 
@@ -218,14 +218,14 @@ def middle(progress: Sequence[Any], batches: int) -> float:
 
 
 def timed(act: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    began = time.perf_counter()
     act()
-    return time.perf_counter() - begun
+    return time.perf_counter() - began
 
 
-def expect(found: int, wanted: int) -> None:
-    if found != wanted:
-        raise RuntimeError(f"{found} of {wanted} rows came through")
+def expect(rows: int, expected: int) -> None:
+    if rows != expected:
+        raise RuntimeError(f"{rows} of {expected} rows came through")
 
 
 class Run:
@@ -240,7 +240,7 @@ class Run:
         self._places = places
         self._begun = time.monotonic()
         self._seconds = 60 * minutes
-        self.found = Found(
+        self.results = Results(
             began=time.strftime("%Y-%m-%d %H:%M %z"),
             cores=os.cpu_count() or 1,
             middle=plan.middle,
@@ -331,9 +331,9 @@ class Run:
     ) -> None:
         """Note how long it takes, and how much processor time."""
         if isinstance(over, str):
-            begun = processor_seconds(family(os.getpid()))
+            began = processor_seconds(family(os.getpid()))
             seconds = act(rows)
-            others = processor_seconds(family(os.getpid())) - begun
+            others = processor_seconds(family(os.getpid())) - began
             self._note(act.__name__, over, cores, rows, round, seconds, others=others)
             return
         over.rest()
@@ -354,7 +354,7 @@ class Run:
         one = Measured(
             what=what, over=over, cores=cores, rows=rows, round=round, seconds=seconds, **spent
         )
-        self.found.rounds.append(one)
+        self.results.rounds.append(one)
         say(
             f"{round + 1}. {what:15} over {over:6} cores {cores} rows {rows:>9,}"
             f" {seconds:8.3f} s {short(rows / seconds):>7}/s"
@@ -398,29 +398,29 @@ def main() -> int:
     parser.add_argument("--no-own-disk", action="store_true", help="work in the folder as it is")
     parser.add_argument("--json", type=Path, help="write what was found there")
     parser.add_argument("--page", type=Path, help="put the tables into that page, between their marks")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     prepare()
-    plan = QUICK if asked.quick else FULL
+    plan = QUICK if options.quick else FULL
     with (
-        own_disk(asked.folder, 0 if asked.no_own_disk else plan.gibibytes * _GIBIBYTE) as disk,
+        own_disk(options.folder, 0 if options.no_own_disk else plan.gibibytes * _GIBIBYTE) as disk,
         # Spark's Java has files of its own open until we end.
-        tempfile.TemporaryDirectory(prefix="spark-", dir=asked.folder) as scratch,
+        tempfile.TemporaryDirectory(prefix="spark-", dir=options.folder) as scratch,
         places(disk.folder) as made,
     ):
         say(f"on {disk.described}")
-        run = Run(plan, disk.folder, Path(scratch), made, asked.minutes)
-        run.found.disk = disk.described
+        run = Run(plan, disk.folder, Path(scratch), made, options.minutes)
+        run.results.disk = disk.described
         try:
             run.run()
         finally:
-            if asked.json:
-                asked.json.write_text(json.dumps(asdict(run.found), indent=1) + "\n")
-    text = text_of(run.found)
+            if options.json:
+                options.json.write_text(json.dumps(asdict(run.results), indent=1) + "\n")
+    text = text_of(run.results)
     print(text)
-    if asked.page:
-        page = asked.page.read_text() if asked.page.exists() else "# Spark\n"
-        asked.page.write_text(put_between(BEGIN, END, text, page))
+    if options.page:
+        page = options.page.read_text() if options.page.exists() else "# Spark\n"
+        options.page.write_text(put_between(BEGIN, END, text, page))
     return 0
 
 

@@ -65,13 +65,13 @@ def main() -> None:
             now = time.time_ns() // 1_000_000
             there = fill(root, messages, now)
             for tasks in (1, 2, 4):
-                taken = []
+                seconds = []
                 for _ in range(TIMES + 1):
                     began = time.perf_counter()
                     found = heaps(names(spark, str(root.path), tasks), now)
-                    taken.append(time.perf_counter() - began)
+                    seconds.append(time.perf_counter() - began)
                     assert sum(heap.messages for heap in found) == there
-                middle = statistics.median(taken[1:])
+                middle = statistics.median(seconds[1:])
                 print(f"{there:>9}  {tasks:>6}  {middle:>7.2f}  {there / middle:>10,.0f}", flush=True)
     spark.stop()
 

@@ -102,13 +102,13 @@ class Direct(AbstractContextManager["Direct"]):
         pools = self._pools[:processes]
         for ready in [pool.submit(_ready, endpoint, queue) for pool in pools]:
             ready.result(PATIENCE)
-        begun = time.perf_counter()
+        began = time.perf_counter()
         shares = [rows * (at + 1) // processes - rows * at // processes for at in range(processes)]
         for done in [
             pool.submit(act, endpoint, queue, share) for pool, share in zip(pools, shares, strict=True)
         ]:
             done.result(PATIENCE)
-        return time.perf_counter() - begun
+        return time.perf_counter() - began
 
 
 def send_one_by_one(endpoint: str, queue: str) -> Callable[[Iterable[Any]], None]:
@@ -142,14 +142,14 @@ def store_rates(folder: Path, rows: int) -> dict[str, float]:
     try:
         with Store.open(root) as store:
             store.submit(CreateQueue(name="q", settings=QueueSettings())).result(PATIENCE)
-            begun = time.perf_counter()
+            began = time.perf_counter()
             _fill(store, rows, IN_A_CALL)
             filled = time.perf_counter()
             _drain(store, rows)
             drained = time.perf_counter()
             _fill(store, rows, HUNDRED)
             return {
-                "store_sends": filled - begun,
+                "store_sends": filled - began,
                 "store_reads": drained - filled,
                 "store_hundreds": time.perf_counter() - drained,
             }

@@ -35,7 +35,7 @@ class Measured:
 
 
 @dataclass(kw_only=True, slots=True)
-class Found:
+class Results:
     began: str
     cores: int
     """Of the machine."""
@@ -66,23 +66,23 @@ class Found:
 Rates = dict[int, float]
 
 
-def text_of(found: Found) -> str:
+def text_of(results: Results) -> str:
     """Return the tables, as the page shows them, between their marks."""
-    rounds = 1 + max((one.round for one in found.rounds), default=0)
+    rounds = 1 + max((one.round for one in results.rounds), default=0)
     lines = [
         BEGIN,
         "",
-        f"Measured {found.began} on {found.cores} cores, which Spark, clients and server share: "
+        f"Measured {results.began} on {results.cores} cores, which Spark, clients and server share: "
         f"rows/s, the median of up to {rounds} rounds, and ratios within a round. Bodies of "
-        f"{found.body} bytes, {found.middle:,} rows where nothing else is said. "
-        f"The disk is {found.disk}.",
+        f"{results.body} bytes, {results.middle:,} rows where nothing else is said. "
+        f"The disk is {results.disk}.",
         "",
-        *_cores(found),
-        *_sizes(found),
-        *_beside(found),
-        *_writers(found),
-        *_batches(found),
-        f"Rounds differ by ± {_noise(found):.0%} around the median: a smaller difference is noise.",
+        *_cores(results),
+        *_sizes(results),
+        *_beside(results),
+        *_writers(results),
+        *_batches(results),
+        f"Rounds differ by ± {_noise(results):.0%} around the median: a smaller difference is noise.",
         "",
         END,
         "",
@@ -90,29 +90,29 @@ def text_of(found: Found) -> str:
     return "\n".join(lines)
 
 
-def _cores(found: Found) -> list[str]:
+def _cores(results: Results) -> list[str]:
     """Sink and source by cores, beside what they can be compared with."""
     lines = [
         "| cores | sink | of direct sends | of a null server | of the store "
         "| source | of direct receives | of a null server | of the store |",
         "|---:" * 9 + "|",
     ]
-    for cores in found.by_cores():
+    for cores in results.by_cores():
         cells = [str(cores)]
         for what, direct, store in (
             ("sink", "sends", "store_sends"),
             ("source", "receives", "store_reads"),
         ):
-            ours = found.rates(what, "server", cores, found.middle)
+            ours = results.rates(what, "server", cores, results.middle)
             cells += [
                 _rate(ours),
-                _ratio(ours, found.rates(direct, "server", cores, found.middle)),
-                _ratio(ours, found.rates(what, "null", cores, found.middle)),
-                _ratio(ours, found.rates(store, "store", 1, found.middle)),
+                _ratio(ours, results.rates(direct, "server", cores, results.middle)),
+                _ratio(ours, results.rates(what, "null", cores, results.middle)),
+                _ratio(ours, results.rates(store, "store", 1, results.middle)),
             ]
         lines.append(f"| {' | '.join(cells)} |")
     sends, reads = (
-        _rate(_all(found, what, lambda one: one.over == "store"))
+        _rate(_all(results, what, lambda one: one.over == "store"))
         for what in ("store_sends", "store_reads")
     )
     return [
@@ -127,15 +127,15 @@ def _cores(found: Found) -> list[str]:
     ]
 
 
-def _sizes(found: Found) -> list[str]:
-    most = max(found.by_cores(), default=0)
+def _sizes(results: Results) -> list[str]:
+    most = max(results.by_cores(), default=0)
     lines = [
         f"| rows, {most} cores | sink | over a null server | source | over a null server |",
         "|---:" * 5 + "|",
     ]
-    for rows in found.sizes():
+    for rows in results.sizes():
         cells = [
-            _rate(found.rates(what, over, most, rows))
+            _rate(results.rates(what, over, most, rows))
             for what in ("sink", "source")
             for over in ("server", "null")
         ]
@@ -144,11 +144,11 @@ def _sizes(found: Found) -> list[str]:
     return [*lines, ""]
 
 
-def _beside(found: Found) -> list[str]:
+def _beside(results: Results) -> list[str]:
     """Compare sink and source with other ways in the same session, by rate and processor time."""
-    most = max(found.by_cores(), default=0)
+    most = max(results.by_cores(), default=0)
     lines = [
-        f"| {found.middle:,} rows, {most} cores | rows/s | processor of the server, µs a row "
+        f"| {results.middle:,} rows, {most} cores | rows/s | processor of the server, µs a row "
         "| of Spark, its workers and clients |",
         "|---|---:|---:|---:|",
     ]
@@ -168,8 +168,8 @@ def _beside(found: Found) -> list[str]:
     ):
         chosen = [
             one
-            for one in found.rounds
-            if (one.what, one.over, one.rows) == (what, over, found.middle)
+            for one in results.rounds
+            if (one.what, one.over, one.rows) == (what, over, results.middle)
             and (one.cores == most or over == "store" or what == "stream")
         ]
         rate = f"{short(median(one.rate for one in chosen))}" if chosen else UNKNOWN
@@ -184,24 +184,24 @@ def _beside(found: Found) -> list[str]:
     return [*lines, ""]
 
 
-def _writers(found: Found) -> list[str]:
-    most = max(found.by_cores(), default=0)
+def _writers(results: Results) -> list[str]:
+    most = max(results.by_cores(), default=0)
     lines = [
         f"| by hand, {most} cores | rows/s | of one call a row |",
         "|---|---:|---:|",
     ]
-    single = _all(found, "one_by_one", lambda one: one.over == "server")
+    single = _all(results, "one_by_one", lambda one: one.over == "server")
     for name, what in (
         ("`write_batches`", "arrow_writer"),
         ("`write_partition`", "writer"),
         ("a call of the client for each row", "one_by_one"),
     ):
-        ours = _all(found, what, lambda one: one.over == "server")
+        ours = _all(results, what, lambda one: one.over == "server")
         lines.append(f"| {name} | {_rate(ours)} | {_ratio(ours, single)} |")
     return [*lines, ""]
 
 
-def _batches(found: Found) -> list[str]:
+def _batches(results: Results) -> list[str]:
     lines = ["| a micro-batch of one row | ms |", "|---|---:|"]
     for name, what, over in (
         ("from Spark's own source into nothing, without Python", "batch_of_spark", "spark"),
@@ -210,15 +210,15 @@ def _batches(found: Found) -> list[str]:
         ("from a queue into another", "batch_through", "server"),
         ("the same over a null server", "batch_through", "null"),
     ):
-        spans = [one.seconds for one in found.rounds if (one.what, one.over) == (what, over)]
+        spans = [one.seconds for one in results.rounds if (one.what, one.over) == (what, over)]
         lines.append(f"| {name} | {f'{median(spans) * 1_000:.0f}' if spans else UNKNOWN} |")
     return [*lines, ""]
 
 
-def _all(found: Found, what: str, which: Callable[[Measured], bool]) -> Rates:
+def _all(results: Results, what: str, which: Callable[[Measured], bool]) -> Rates:
     """By round, the median where there are several."""
     rates: dict[int, list[float]] = {}
-    for one in found.rounds:
+    for one in results.rounds:
         if one.what == what and which(one):
             rates.setdefault(one.round, []).append(one.rate)
     return {round: median(values) for round, values in rates.items()}
@@ -234,9 +234,9 @@ def _ratio(ours: Rates, theirs: Rates) -> str:
     return f"{median(both):.2f}" if both else UNKNOWN
 
 
-def _noise(found: Found) -> float:
+def _noise(results: Results) -> float:
     kinds: dict[tuple[str, str, int, int], list[float]] = {}
-    for one in found.rounds:
+    for one in results.rounds:
         kinds.setdefault((one.what, one.over, one.cores, one.rows), []).append(one.rate)
     return _middle(summary(rates).noise for rates in kinds.values() if len(rates) > 1)
 

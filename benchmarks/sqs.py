@@ -203,7 +203,7 @@ def measure(protocol: str, address: str, queue: str, seconds: float) -> tuple[fl
         assert each.stdout is not None
         if not each.stdout.readline():
             raise SystemExit("a client could not connect")
-    found: list[tuple[float, float]] = []
+    rates: list[tuple[float, float]] = []
     for each in clients:
         assert each.stdin is not None
         each.stdin.write(GO)
@@ -212,9 +212,9 @@ def measure(protocol: str, address: str, queue: str, seconds: float) -> tuple[fl
         out, _ = each.communicate(timeout=server_processes.PATIENCE)
         if each.returncode:
             raise SystemExit("a client failed")
-        found.append(json.loads(out))
-    rate = sum(each for each, _ in found)
-    return rate, sum(each * seconds for each, seconds in found) / rate
+        rates.append(json.loads(out))
+    rate = sum(each for each, _ in rates)
+    return rate, sum(each * seconds for each, seconds in rates) / rate
 
 
 def start_spoolrack(folder: Path, *options: str) -> tuple[server_processes.Server, str, str]:
@@ -324,12 +324,12 @@ def main() -> None:
     parser.add_argument("--client", choices=("grpc", "plain", "sqs"), help=argparse.SUPPRESS)
     parser.add_argument("--address", help=argparse.SUPPRESS)
     parser.add_argument("--queue", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.client:
-        client(asked.client, asked.address, asked.queue, asked.seconds)
+    options = parser.parse_args()
+    if options.client:
+        client(options.client, options.address, options.queue, options.seconds)
         return
-    with tempfile.TemporaryDirectory(prefix="sqs-", dir=asked.folder) as folder:
-        found = compare(Path(folder), asked.rounds, asked.seconds)
+    with tempfile.TemporaryDirectory(prefix="sqs-", dir=options.folder) as folder:
+        found = compare(Path(folder), options.rounds, options.seconds)
     for name, system in found.items():
         share = system.rate / found[GRPC].rate
         print(f"{name}: {system.rate:.0f} messages a second, {share:.2f} of gRPC's; ", end="")

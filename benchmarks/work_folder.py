@@ -71,11 +71,11 @@ def flush(folder: Path) -> None:
 
 def _kind_of(folder: Path) -> str:
     """Return the type of the file system that holds a folder."""
-    found = ("", "an unknown file system")
+    mount = ("", "an unknown file system")
     path = str(folder.resolve())
     for line in Path("/proc/mounts").read_text().splitlines():
         _, point, kind, *_ = line.split()
         at = point.rstrip("/") + "/"
-        if path.startswith(at) and len(at) >= len(found[0]):
-            found = (at, kind)
-    return found[1]
+        if path.startswith(at) and len(at) >= len(mount[0]):
+            mount = (at, kind)
+    return mount[1]

@@ -108,10 +108,10 @@ def jobs_for(
     """Return the jobs of all client processes. Senders are numbered from 0. A consumer beside senders
     consumes to the end."""
     driver = shape.driver or system.driver
-    found = []
+    jobs = []
     for sends, (processes, threads) in ((True, shape.senders), (False, shape.consumers)):
         for at in range(processes):
-            found.append(
+            jobs.append(
                 Job(
                     module=driver.__module__,
                     driver=driver.__name__,
@@ -128,7 +128,7 @@ def jobs_for(
                     starting=starting,
                 )
             )
-    return found
+    return jobs
 
 
 def shape_of(system: System, workload: Workload) -> Shape:
@@ -188,14 +188,14 @@ def round_up(value: float, step: int) -> int:
 def check(system: System, queue: str, run: int, shape: Shape, outcome: Outcome) -> list[str]:
     """Return what is wrong with what is left in the queue: after sends alone all of it is received."""
     left = outcome.sent if shape.leaves and not outcome.deleted else 0
-    found = []
+    faults = []
     counted = count(system, queue, left)
     if counted is not None and counted != left:
-        found.append(f"the system counts {counted} messages and not {left}")
+        faults.append(f"the system counts {counted} messages and not {left}")
     if left and system.is_checked:
         jobs = jobs_for(system, queue, run, system.draining or DRAINING)
-        found += perform(jobs, before=outcome.sent_by).faults
-    return found
+        faults += perform(jobs, before=outcome.sent_by).faults
+    return faults
 
 
 def count(system: System, queue: str, expected: int) -> int | None:

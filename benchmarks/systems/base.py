@@ -66,9 +66,9 @@ class Driver(ABC):
     def stream(self) -> Iterator[Received | None]:
         """Yield messages as they come, without end; None now and then, when there is none."""
         while True:
-            found = self.receive(READ_AHEAD)
-            yield from found
-            if not found:
+            messages = self.receive(READ_AHEAD)
+            yield from messages
+            if not messages:
                 yield None
 
     def stop(self) -> None:  # noqa: B027  # most have nothing to end

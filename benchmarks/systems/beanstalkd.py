@@ -60,12 +60,12 @@ class BeanstalkdDriver(Driver):
     def receive(self, count: int) -> list[Received]:
         # It waits for whole seconds. Only for the first: later ones take ready jobs only.
         self._wire.ask(b"reserve-with-timeout 1\r\n", b"reserve-with-timeout 0\r\n" * (count - 1))
-        found = []
+        messages = []
         for _ in range(count):
             words = self._wire.answer(b"RESERVED", b"TIMED_OUT")
             if words[0] == b"RESERVED":
-                found.append(Received(self._wire.content(words[2]), words[1]))
-        return found
+                messages.append(Received(self._wire.content(words[2]), words[1]))
+        return messages
 
     def delete(self, messages: Sequence[Received]) -> None:
         self._wire.ask(*(b"delete %s\r\n" % message.handle for message in messages))
@@ -97,13 +97,13 @@ class Beanstalkd(System):
         self.server.wait_for_port(port)
 
     def version(self) -> str:
-        told = subprocess.run(
+        output = subprocess.run(
             [server_processes.find(self.program) or self.program, "-v"],
             capture_output=True,
             text=True,
             check=True,
         )
-        return told.stdout.split()[-1]
+        return output.stdout.split()[-1]
 
     def create_queue(self, queue: str) -> None:
         """Do nothing: a tube exists while a client uses it."""

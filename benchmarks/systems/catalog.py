@@ -32,7 +32,7 @@ NAMES: Final = tuple(_WHERE)
 
 def find(names: Sequence[str]) -> tuple[list[type[System]], dict[str, str]]:
     """Return the systems that can be run here, and why the others can't."""
-    found: list[type[System]] = []
+    systems: list[type[System]] = []
     missing: dict[str, str] = {}
     for name in names:
         module, kind = _WHERE[name]
@@ -43,7 +43,7 @@ def find(names: Sequence[str]) -> tuple[list[type[System]], dict[str, str]]:
             continue
         reason = system.why_not()
         if reason is None:
-            found.append(system)
+            systems.append(system)
         else:
             missing[name] = reason
-    return found, missing
+    return systems, missing

@@ -44,14 +44,14 @@ class LibraryDriver(Driver):
         raise NotImplementedError
 
     def receive(self, count: int) -> list[Received]:
-        found: list[Received] = []
+        messages: list[Received] = []
         end = time.monotonic() + WAIT
-        while len(found) < count:
+        while len(messages) < count:
             message = self.take()
             if message is not None:
-                found.append(message)
-            elif found or time.monotonic() > end:
+                messages.append(message)
+            elif messages or time.monotonic() > end:
                 break
             else:
                 time.sleep(PAUSE)
-        return found
+        return messages

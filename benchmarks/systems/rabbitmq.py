@@ -76,15 +76,15 @@ class RabbitDriver(Driver):
         self._wait(lambda: not self._unconfirmed)
 
     def receive(self, count: int) -> list[Received]:
-        found: list[Received] = []
+        messages: list[Received] = []
         for message in self.stream():
             if message is None:
                 break
-            found.append(message)
+            messages.append(message)
             # Messages that have arrived are taken, too, without a wait for more.
-            if len(found) == count or not self._channel.get_waiting_message_count():
+            if len(messages) == count or not self._channel.get_waiting_message_count():
                 break
-        return found
+        return messages
 
     def delete(self, messages: Sequence[Received]) -> None:
         # In the order in which they came, and nothing of ours is older: one frame for all.

@@ -75,55 +75,55 @@ class QueueSettings:
     delivery_delay: float = 0.0
     """Delay of a message, if the send states none. Seconds. 0: none."""
     max_receives: int = 0
-    """After so many receives without a delete a message moves to the dead-letter queue. 0: never."""
+    """Number of receives without a delete after which a message moves to the dead-letter queue. 0:
+    never."""
     dead_letter_queue: str = ""
-    """The queue that takes messages which were received max_receives times. Empty: none."""
+    """The queue for messages that were received max_receives times. Empty: none."""
     dead_letter_at: DeadLetterAt = "lease_end"
-    """Whether a message moves to the dead-letter queue when its last lease ends, or at the next
+    """When a message moves to the dead-letter queue: at the end of its last lease, or at the next
     receive."""
     retention: float = 0.0
-    """Messages older than this are removed undelivered; counted from the send. Seconds. 0: no
-    limit."""
+    """Age, counted from the send, at which a message is removed undelivered. Seconds. 0: no limit."""
     max_messages: int = 0
-    """A send that would hold more messages in the queue, in any state, is refused. 0: no limit."""
+    """Bound on messages in the queue, in all states. A send above it is refused. 0: no limit."""
     max_bytes: int = 0
-    """A send that would hold more bytes of bodies and attributes in the queue is refused. Bytes. 0: no
+    """Bound on bytes of bodies and attributes in the queue. A send above it is refused. Bytes. 0: no
     limit."""
     max_message_size: int = 1_048_576
     """The largest body. Bytes."""
     lease_durability: LeaseDurability = "strict"
-    """Whether a receive, an extension or a release is answered once it is on stable media, or before:
-    faster, and after a power loss such messages are ready again."""
+    """Whether a receive, an extension or a release is on stable media before its answer. "relaxed" is
+    faster: after a power loss leased messages are ready again."""
     deduplication_window: float = 300.0
-    """How long a deduplication id is remembered after the send that first carried it. Seconds."""
+    """Time for which a deduplication id is remembered after its first send. Seconds."""
     messages_per_file: int = 0
-    """The most messages that a send stores as one file. 1: each message is a file of its own. 0: up to
-    1,000."""
+    """Bound on the messages that a send stores as one file. 1: each message has a file of its own. 0:
+    up to 1,000."""
     group_order: GroupOrder = "fair"
-    """Whether groups only take turns, or, besides, no message of a group is leased behind one that is
-    leased or delayed."""
+    """Groups take turns. With "strict" a message of a group also waits while an earlier one of the
+    group is leased or delayed."""
     priority_aging: float = 0.0
-    """Head start of a message for each step of its priority: it counts as sent so much earlier.
+    """Head start for each step of its priority: a message counts as sent earlier by this time.
     Seconds. 0: a higher priority is always received first."""
     backoff_initial: float = 1.0
-    """Delay of a message after its first failure: a release that states no delay. Seconds. 0: ready at
-    once after every failure."""
+    """Back-off after the first receive: delay of a message after a release that states none. Seconds.
+    0: ready at once after every failure."""
     backoff_factor: int = 2
-    """The back-off is multiplied by this with each further receive."""
+    """Factor of the back-off for each further receive."""
     backoff_maximum: float = 300.0
-    """The back-off grows no longer than this. Seconds."""
+    """Upper bound of the back-off. Seconds."""
     backoff_jitter: int = 50
-    """The back-off is shortened by up to so many percent, differently for each message and receive. 0:
+    """Percentage by which the back-off is shortened at most; differs by message and receive. 0:
     none."""
     backoff_at: BackoffAt = "release"
-    """Whether the back-off hides a message after a release only, or when a lease expires, too."""
+    """Whether the back-off applies to a release only, or to an expired lease, too."""
     archive_retention: float = 0.0
-    """How long the files of messages that have left the queue are kept in the root's archive. Seconds.
+    """Time for which the root's archive keeps the files of messages that have left the queue. Seconds.
     0: no archive."""
     expires: float = 0.0
-    """A queue that is idle for so long is removed: it has no message and no waiting receive, and no
-    request uses it. Seconds. 0: never."""
+    """Idle time after which the queue is removed. Idle: no message, no waiting receive, and no request
+    that uses it. Seconds. 0: never."""
     sending: Sending = "open"
-    """Whether the queue accepts sends and publications; while it is paused they are refused."""
+    """Whether the queue accepts sends and publications. A paused queue refuses them."""
     receiving: Receiving = "open"
-    """Whether the queue hands out messages; while it is paused receives find none, and wait."""
+    """Whether receives get messages. In a paused queue they find none, and wait."""

@@ -134,7 +134,7 @@ class StageIncomplete(SpoolrackError):
 
 class EpochDiffers(SpoolrackError):
     """The writer has published this epoch with other messages, or to a queue that was deleted and
-    created again since: nothing was published, and the stages are as they were."""
+    created again since: nothing was published, and the stages are unchanged."""
 
     reason = "EPOCH_DIFFERS"
     code = "FAILED_PRECONDITION"
@@ -142,7 +142,7 @@ class EpochDiffers(SpoolrackError):
 
 class EpochPassed(SpoolrackError):
     """The writer has published a later epoch, and whether this one was published with these messages is
-    not remembered: nothing was published, and the stages are as they were."""
+    not remembered: nothing was published, and the stages are unchanged."""
 
     reason = "EPOCH_PASSED"
     code = "FAILED_PRECONDITION"
@@ -320,7 +320,7 @@ class DiskError(SpoolrackError):
 
 
 class Draining(SpoolrackError):
-    """The server is shutting down and takes no new work."""
+    """The server is shutting down and accepts no calls."""
 
     reason = "DRAINING"
     code = "UNAVAILABLE"

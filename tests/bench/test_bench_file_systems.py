@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.file_system_loads import WORKLOADS
-from benchmarks.file_systems import BEGIN, END, VARIANTS, Found, Measured, text_of
+from benchmarks.file_systems import BEGIN, END, VARIANTS, Measured, Results, text_of
 from tests import CHECKOUT
 from tests.support.loop_disk import why_not
 from tests.support.serving import output_of
@@ -18,9 +18,9 @@ from tests.support.serving import output_of
 PAGE = CHECKOUT / "docs" / "reference" / "file-systems.md"
 
 
-def found_by_a_run() -> Found:
+def found_by_a_run() -> Results:
     rates = {"ext4": 1_000.0, "xfs": 1_500.0}
-    return Found(
+    return Results(
         began="today",
         machine={"cores": "4", "processor": "X", "memory": "8 GiB", "kernel": "6", "python": "3"},
         mebibytes=2048,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from benchmarks.marked_parts import put_between
-from benchmarks.spark_page import BEGIN, END, Found, Measured, text_of
+from benchmarks.spark_page import BEGIN, END, Measured, Results, text_of
 from tests import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "how-to" / "spark.md"
 
 
-def found_by_a_run() -> Found:
-    found = Found(began="today", cores=4, middle=1_000, body=256, disk="a disk")
+def found_by_a_run() -> Results:
+    found = Results(began="today", cores=4, middle=1_000, body=256, disk="a disk")
     seconds = {
         ("sink", "server"): 1.0,
         ("sink", "null"): 0.5,

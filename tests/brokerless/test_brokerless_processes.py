@@ -12,7 +12,7 @@ from pathlib import Path
 import spoolrack
 from spoolrack import Client, Queue
 from spoolrack.testing import running_server
-from spoolrack_store.files.disk import Found
+from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
@@ -84,7 +84,7 @@ class CountingDisk(LocalDisk):
         super().__init__(root)
         self.listed: list[str] = []
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         self.listed.append(path)
         return super().scan(path)
 

@@ -14,17 +14,17 @@ import pytest
 from spoolrack_store.files.local_disk import find_syncfs
 
 from benchmarks import budget
-from benchmarks.budget import BUDGET, Cost
+from benchmarks.budget import Cost
 from tests import CHECKOUT
-from tests.budget.counting import PARTS, SHARING, counted, difference, measured_rows, trace
+from tests.budget.counting import PAGE, PARTS, SHARING, counted, difference, measured_rows, trace
 from tests.budget.waiting import LEAST, make_root, make_sent
 from tests.proof.mutants.cost_mutants import COST_MUTANTS
 from tests.proof.mutants.mutant import Mutant
 from tests.support.traced_server import why_not
 
+BUDGET = budget.rows_in(PAGE.read_text())
 COSTS = {row.operation: row.cost for row in BUDGET}
 PARTS_OF_MUTANTS = ("nothing", "life:1", "life:10", "old", "linked", "snapshot")
-PAGE = CHECKOUT / "docs" / "explanation" / "performance.md"
 TRACES = 3
 """Whether an operation's rest shares a commit with the look that ends its count depends on two threads;
 a call too many is in each trace."""
@@ -48,8 +48,8 @@ def test_each_operation_asks_of_the_system_what_the_budget_says(tmp_path: Path) 
 
     assert not lines, (
         "\n".join(lines)
-        + "\n\nIf that is meant: `make budget`, or put this into benchmarks/budget.py\n\n"
-        + budget.source_text(rows)
+        + f"\n\nIf that is meant: `make budget`, or put this into {PAGE}\n\n"
+        + budget.page_text(rows)
     )
     assert [row.operation for row in rows] == [row.operation for row in BUDGET]
 
@@ -98,7 +98,7 @@ def test_a_store_that_asks_for_more_is_found_out(tmp_path: Path, mutant: Mutant)
     assert difference(found, BUDGET)
 
 
-def test_the_page_shows_the_budget_as_it_is_in_the_code() -> None:
+def test_the_budget_on_the_page_is_written_as_it_is_read() -> None:
     text = PAGE.read_text()
 
     assert budget.put(BUDGET, text) == text, "`make budget` writes it there"
@@ -196,12 +196,3 @@ def test_a_delete_is_one_link_or_rename_for_each_name_that_it_touches() -> None:
     for operation, cost in deletes.items():
         assert cost.links + cost.renames == 1, operation
     assert COSTS["delete 3 of 10, leased with the others"].links == 1
-
-
-def test_the_table_in_the_code_can_be_written_and_read_again() -> None:
-    source = (CHECKOUT / "benchmarks" / "budget.py").read_text()
-
-    assert budget.with_rows(source, BUDGET) == source
-    assert budget.with_rows(budget.with_rows(source, ()), BUDGET) == source
-    with pytest.raises(ValueError, match="no place"):
-        budget.with_rows("nothing", BUDGET)

@@ -10,7 +10,7 @@ import pytest
 from spoolrack_store.engine import recovery
 from spoolrack_store.files import changes
 from spoolrack_store.files.changes import LOCK
-from spoolrack_store.files.disk import Found
+from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, SendResults, messages_of
 from spoolrack_store.model.settings import QueueSettings
@@ -30,7 +30,7 @@ class ListedDisk(LocalDisk):
         """The folders that were listed without the lock."""
         self.sent: list[str] = []
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         lock = self.lock(LOCK)
         if lock is not None:
             lock.release()

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from spoolrack_store import read_only_root
 from spoolrack_store.files.changes import LOCK, PATH
-from spoolrack_store.files.disk import Found
+from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.layout import NEW
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
@@ -226,7 +226,7 @@ def test_a_look_beside_a_server_needs_no_lock_and_finds_each_message_that_moves_
                     lock.release()
                 return lock is not None
 
-            def scan(self, path: str) -> list[Found]:
+            def scan(self, path: str) -> list[FolderEntry]:
                 found = super().scan(path)
                 if path != "owners" and self.is_lock_free():
                     at = Moving.scans = Moving.scans + 1
@@ -279,7 +279,7 @@ def test_a_look_shows_a_message_that_is_published_as_soon_as_it_is_listed(
                     lock.release()
                 return lock is not None
 
-            def scan(self, path: str) -> list[Found]:
+            def scan(self, path: str) -> list[FolderEntry]:
                 found = super().scan(path)
                 Publishing.scans += path == NEW
                 if Publishing.scans == 2:

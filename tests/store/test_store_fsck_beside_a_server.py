@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.disk import Found
+from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.inspection import inspect
 from spoolrack_store.model.clock import Millis
@@ -29,7 +29,7 @@ class RestlessDisk(LocalDisk):
         super().__init__(root)
         self._happens = happens
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         self._happens(path)
         return super().scan(path)
 

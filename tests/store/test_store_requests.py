@@ -373,7 +373,7 @@ def test_a_visibility_that_is_none_is_told_with_its_unit(rig: Rig) -> None:
     ("attributes", "error", "why"),
     [
         ({f"n{at}": "" for at in range(1_001)}, InvalidMessage, "1001 attributes, and may have 1000"),
-        ({"n": "x" * 65_536}, AttributesTooLarge, "65537 bytes together, and 65536"),
+        ({"n": "x" * 65_536}, AttributesTooLarge, "65537 bytes together, above the limit of 65536"),
         ({"": "x"}, InvalidMessage, "name has 0 bytes, and must have 1 to 256"),
         ({"ä" * 129: "x"}, InvalidMessage, "name has 258 bytes, and must have 1 to 256"),
         ({"n": "\ud800"}, InvalidMessage, "the attribute 'n' is not valid Unicode"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
-from spoolrack_store.files.disk import Facts, Found, Lock, NotSynced, Space
+from spoolrack_store.files.disk import Facts, FolderEntry, Lock, NotSynced, Space
 from spoolrack_store.files.local_disk import LocalDisk
 
 Result = TypeVar("Result")
@@ -114,7 +114,7 @@ class FaultyDisk(LocalDisk):
         self._do("open", path)
         return super().open(path)
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         self._do("scan", path)
         return super().scan(path)
 

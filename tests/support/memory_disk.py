@@ -15,7 +15,7 @@ from io import BytesIO
 from itertools import count
 from typing import BinaryIO
 
-from spoolrack_store.files.disk import Facts, FileKind, Found, Space, read_one_by_one
+from spoolrack_store.files.disk import Facts, FileKind, FolderEntry, Space, read_one_by_one
 
 ROOM = 1 << 40
 
@@ -107,8 +107,8 @@ class MemoryDisk:
     def open(self, path: str) -> BinaryIO:
         return BytesIO(self.read(path))
 
-    def scan(self, path: str) -> list[Found]:
-        return [Found(name, _kind_of(node)) for name, node in self._folder(path).entries.items()]
+    def scan(self, path: str) -> list[FolderEntry]:
+        return [FolderEntry(name, _kind_of(node)) for name, node in self._folder(path).entries.items()]
 
     def facts(self, path: str) -> Facts:
         node = self.node(path)

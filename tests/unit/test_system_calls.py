@@ -1,4 +1,4 @@
-"""What the system refuses is raised, by Python's calls and by the C library's alike."""
+"""What the system refuses is raised, whether or not a call keeps the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -8,32 +8,59 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.local_disk import Kept, Released
+from spoolrack_store.files.local_disk import LocalDisk, SharedBytes, SystemCalls
 
 CLOSED = 2**31 - 1
 """A number that no open file has."""
 
 
-@pytest.mark.parametrize("calls", [Released(), Kept()], ids=["Python", "C library"])
+@pytest.mark.parametrize("keeps_lock", [False, True])
 @pytest.mark.parametrize(
     ("call", "code"),
     [
-        (lambda calls, folder: calls.open(folder, "absent", os.O_RDONLY), errno.ENOENT),
-        (lambda calls, folder: calls.make_folder(folder, ".", 0o700), errno.EEXIST),
-        (lambda calls, folder: calls.rename(folder, "absent", "other"), errno.ENOENT),
-        (lambda calls, folder: calls.write_all(CLOSED, b"a"), errno.EBADF),
+        (lambda calls, _: calls.open("absent", os.O_RDONLY), errno.ENOENT),
+        (lambda calls, _: calls.make_folder(".", 0o700), errno.EEXIST),
+        (lambda calls, _: calls.write_all(CLOSED, b"a"), errno.EBADF),
         (lambda calls, folder: calls.read(folder, 1), errno.EISDIR),
-        (lambda calls, folder: calls.mode_and_size(CLOSED), errno.EBADF),
-        (lambda calls, folder: calls.lock(CLOSED), errno.EBADF),
-        (lambda calls, folder: calls.close(CLOSED), errno.EBADF),
+        (lambda calls, _: calls.mode_and_size(CLOSED), errno.EBADF),
+        (lambda calls, _: calls.close(CLOSED), errno.EBADF),
     ],
 )
 def test_a_call_that_the_system_refuses_raises_its_error(
-    tmp_path: Path, calls: Released, call: Callable[[Released, int], object], code: int
+    tmp_path: Path, keeps_lock: bool, call: Callable[[SystemCalls, int], object], code: int
 ) -> None:
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         with pytest.raises(OSError, match=os.strerror(code)):
-            call(calls, folder)
+            call(SystemCalls(folder, keeps_lock=keeps_lock), folder)
     finally:
         os.close(folder)
+
+
+@pytest.mark.parametrize(
+    ("act", "code"),
+    [
+        (lambda disk: disk.rename("absent", "other"), errno.ENOENT),
+        (lambda disk: disk.rename_new("absent", "other"), errno.ENOENT),
+        (lambda disk: disk.rename_new("file", "folder"), errno.EEXIST),
+        (lambda disk: disk.link("folder", "other"), errno.EPERM),
+        (lambda disk: disk.lock("absent"), errno.ENOENT),
+    ],
+)
+def test_a_move_that_the_system_refuses_raises_its_error(
+    tmp_path: Path, act: Callable[[LocalDisk], object], code: int
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=os.strerror(code)):
+        act(LocalDisk(tmp_path))
+
+
+def test_a_write_to_shared_bytes_that_the_system_refuses_raises_its_error(tmp_path: Path) -> None:
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(8))
+    calls = SystemCalls(os.open(tmp_path, os.O_RDONLY), keeps_lock=True)
+    shared = SharedBytes(os.open(path, os.O_RDONLY), 8, calls)
+    with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
+        shared.write(0, b"a")
+    shared.close()

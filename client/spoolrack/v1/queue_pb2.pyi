@@ -30,17 +30,17 @@ class _FlowEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Flow.ValueType],
     FLOW_UNSPECIFIED: _Flow.ValueType  # 0
     """The default: open."""
     FLOW_OPEN: _Flow.ValueType  # 1
-    """They go."""
+    """Open."""
     FLOW_PAUSED: _Flow.ValueType  # 2
     """Paused, until it is set to open."""
 
 class Flow(_Flow, metaclass=_FlowEnumTypeWrapper):
-    """Whether messages may be sent to a queue, or received from it."""
+    """Whether a queue accepts sends, or gives messages to receives."""
 
 FLOW_UNSPECIFIED: Flow.ValueType  # 0
 """The default: open."""
 FLOW_OPEN: Flow.ValueType  # 1
-"""They go."""
+"""Open."""
 FLOW_PAUSED: Flow.ValueType  # 2
 """Paused, until it is set to open."""
 Global___Flow: _TypeAlias = Flow  # noqa: Y015
@@ -54,19 +54,19 @@ class _DeadLetterMomentEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Dead
     DEAD_LETTER_MOMENT_UNSPECIFIED: _DeadLetterMoment.ValueType  # 0
     """The default: at the lease's end."""
     DEAD_LETTER_MOMENT_LEASE_END: _DeadLetterMoment.ValueType  # 1
-    """When its last lease ends."""
+    """At the end of its last lease."""
     DEAD_LETTER_MOMENT_RECEIVE: _DeadLetterMoment.ValueType  # 2
-    """When the next receive would lease it; until then it is ready, as with Amazon SQS."""
+    """At the next receive. Until then the message is ready, as in Amazon SQS."""
 
 class DeadLetterMoment(_DeadLetterMoment, metaclass=_DeadLetterMomentEnumTypeWrapper):
-    """When a message that was received often enough moves to the dead-letter queue."""
+    """When a message that was received max_receives times moves to the dead-letter queue."""
 
 DEAD_LETTER_MOMENT_UNSPECIFIED: DeadLetterMoment.ValueType  # 0
 """The default: at the lease's end."""
 DEAD_LETTER_MOMENT_LEASE_END: DeadLetterMoment.ValueType  # 1
-"""When its last lease ends."""
+"""At the end of its last lease."""
 DEAD_LETTER_MOMENT_RECEIVE: DeadLetterMoment.ValueType  # 2
-"""When the next receive would lease it; until then it is ready, as with Amazon SQS."""
+"""At the next receive. Until then the message is ready, as in Amazon SQS."""
 Global___DeadLetterMoment: _TypeAlias = DeadLetterMoment  # noqa: Y015
 
 class _BackoffMoment:
@@ -78,19 +78,19 @@ class _BackoffMomentEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Backoff
     BACKOFF_MOMENT_UNSPECIFIED: _BackoffMoment.ValueType  # 0
     """The default: after a release."""
     BACKOFF_MOMENT_RELEASE: _BackoffMoment.ValueType  # 1
-    """After a release that states no delay. A message whose lease expires is ready at once."""
+    """A release without a delay. A message whose lease expires is ready at once."""
     BACKOFF_MOMENT_LEASE_END: _BackoffMoment.ValueType  # 2
-    """When a lease expires, too."""
+    """A release without a delay, and an expired lease."""
 
 class BackoffMoment(_BackoffMoment, metaclass=_BackoffMomentEnumTypeWrapper):
-    """The failures after which a queue's back-off hides a message."""
+    """The failures to which a queue's back-off applies."""
 
 BACKOFF_MOMENT_UNSPECIFIED: BackoffMoment.ValueType  # 0
 """The default: after a release."""
 BACKOFF_MOMENT_RELEASE: BackoffMoment.ValueType  # 1
-"""After a release that states no delay. A message whose lease expires is ready at once."""
+"""A release without a delay. A message whose lease expires is ready at once."""
 BACKOFF_MOMENT_LEASE_END: BackoffMoment.ValueType  # 2
-"""When a lease expires, too."""
+"""A release without a delay, and an expired lease."""
 Global___BackoffMoment: _TypeAlias = BackoffMoment  # noqa: Y015
 
 class _GroupOrder:
@@ -102,22 +102,22 @@ class _GroupOrderEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GroupOrder
     GROUP_ORDER_UNSPECIFIED: _GroupOrder.ValueType  # 0
     """The default: fair."""
     GROUP_ORDER_FAIR: _GroupOrder.ValueType  # 1
-    """Groups take turns, and the messages of each are received in the order of their sends."""
+    """Groups take turns. The messages of a group are received in the order of their sends."""
     GROUP_ORDER_STRICT: _GroupOrder.ValueType  # 2
-    """A receive takes what it can of one group, in order, then of the next. The messages of a group that
-    are behind one that is leased or delayed wait. Other groups don't.
+    """A receive leases all that it can of one group, in order, and then of the next group. A message
+    waits while an earlier one of its group is leased or delayed. Other groups don't wait for it.
     """
 
 class GroupOrder(_GroupOrder, metaclass=_GroupOrderEnumTypeWrapper):
-    """How receives treat groups of messages."""
+    """The order in which receives lease groups of messages."""
 
 GROUP_ORDER_UNSPECIFIED: GroupOrder.ValueType  # 0
 """The default: fair."""
 GROUP_ORDER_FAIR: GroupOrder.ValueType  # 1
-"""Groups take turns, and the messages of each are received in the order of their sends."""
+"""Groups take turns. The messages of a group are received in the order of their sends."""
 GROUP_ORDER_STRICT: GroupOrder.ValueType  # 2
-"""A receive takes what it can of one group, in order, then of the next. The messages of a group that
-are behind one that is leased or delayed wait. Other groups don't.
+"""A receive leases all that it can of one group, in order, and then of the next group. A message
+waits while an earlier one of its group is leased or delayed. Other groups don't wait for it.
 """
 Global___GroupOrder: _TypeAlias = GroupOrder  # noqa: Y015
 
@@ -130,22 +130,22 @@ class _LeaseDurabilityEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Lease
     LEASE_DURABILITY_UNSPECIFIED: _LeaseDurability.ValueType  # 0
     """The default: strict."""
     LEASE_DURABILITY_STRICT: _LeaseDurability.ValueType  # 1
-    """The lease is on stable media: after a power loss the message stays leased until it is due."""
+    """The lease is on stable media: after a power loss the message stays leased until the lease expires."""
     LEASE_DURABILITY_RELAXED: _LeaseDurability.ValueType  # 2
-    """Nothing is synced: faster. After a power loss the message is ready again at once, and its receive
-    count may fall back. Sends and deletes keep their promises.
+    """The lease isn't synced, which is faster. After a power loss the message is ready at once, and its
+    receive count may be lower. Sends and deletes keep their promises.
     """
 
 class LeaseDurability(_LeaseDurability, metaclass=_LeaseDurabilityEnumTypeWrapper):
-    """The promise of a receive, an extension or a release when it answers."""
+    """Whether a receive, an extension or a release is on stable media before its answer."""
 
 LEASE_DURABILITY_UNSPECIFIED: LeaseDurability.ValueType  # 0
 """The default: strict."""
 LEASE_DURABILITY_STRICT: LeaseDurability.ValueType  # 1
-"""The lease is on stable media: after a power loss the message stays leased until it is due."""
+"""The lease is on stable media: after a power loss the message stays leased until the lease expires."""
 LEASE_DURABILITY_RELAXED: LeaseDurability.ValueType  # 2
-"""Nothing is synced: faster. After a power loss the message is ready again at once, and its receive
-count may fall back. Sends and deletes keep their promises.
+"""The lease isn't synced, which is faster. After a power loss the message is ready at once, and its
+receive count may be lower. Sends and deletes keep their promises.
 """
 Global___LeaseDurability: _TypeAlias = LeaseDurability  # noqa: Y015
 
@@ -156,25 +156,25 @@ class _MessageState:
 class _MessageStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     MESSAGE_STATE_UNSPECIFIED: _MessageState.ValueType  # 0
-    """Not said."""
+    """Unknown."""
     MESSAGE_STATE_READY: _MessageState.ValueType  # 1
-    """A receive would get it now."""
+    """Ready: a receive can lease it."""
     MESSAGE_STATE_LEASED: _MessageState.ValueType  # 2
-    """A consumer has a lease on it."""
+    """Leased by a consumer or a reservation."""
     MESSAGE_STATE_DELAYED: _MessageState.ValueType  # 3
-    """It is hidden until its delay is over."""
+    """Delayed: hidden until its delay ends."""
 
 class MessageState(_MessageState, metaclass=_MessageStateEnumTypeWrapper):
     """The state of a message."""
 
 MESSAGE_STATE_UNSPECIFIED: MessageState.ValueType  # 0
-"""Not said."""
+"""Unknown."""
 MESSAGE_STATE_READY: MessageState.ValueType  # 1
-"""A receive would get it now."""
+"""Ready: a receive can lease it."""
 MESSAGE_STATE_LEASED: MessageState.ValueType  # 2
-"""A consumer has a lease on it."""
+"""Leased by a consumer or a reservation."""
 MESSAGE_STATE_DELAYED: MessageState.ValueType  # 3
-"""It is hidden until its delay is over."""
+"""Delayed: hidden until its delay ends."""
 Global___MessageState: _TypeAlias = MessageState  # noqa: Y015
 
 class _DeadLetterReason:
@@ -184,26 +184,26 @@ class _DeadLetterReason:
 class _DeadLetterReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeadLetterReason.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     DEAD_LETTER_REASON_UNSPECIFIED: _DeadLetterReason.ValueType  # 0
-    """Not said."""
+    """Unknown."""
     DEAD_LETTER_REASON_MAX_RECEIVES: _DeadLetterReason.ValueType  # 1
-    """The queue's max_receives leases on it had ended without a delete."""
+    """max_receives leases ended without a delete."""
     DEAD_LETTER_REASON_REJECTED: _DeadLetterReason.ValueType  # 2
-    """A consumer rejected it."""
+    """A consumer rejected the message."""
 
 class DeadLetterReason(_DeadLetterReason, metaclass=_DeadLetterReasonEnumTypeWrapper):
-    """Why a message was moved to a dead-letter queue."""
+    """The reason why a message moved to a dead-letter queue."""
 
 DEAD_LETTER_REASON_UNSPECIFIED: DeadLetterReason.ValueType  # 0
-"""Not said."""
+"""Unknown."""
 DEAD_LETTER_REASON_MAX_RECEIVES: DeadLetterReason.ValueType  # 1
-"""The queue's max_receives leases on it had ended without a delete."""
+"""max_receives leases ended without a delete."""
 DEAD_LETTER_REASON_REJECTED: DeadLetterReason.ValueType  # 2
-"""A consumer rejected it."""
+"""A consumer rejected the message."""
 Global___DeadLetterReason: _TypeAlias = DeadLetterReason  # noqa: Y015
 
 @_typing.final
 class Queue(_message.Message):
-    """A queue: messages wait in it, in the order in which they were sent."""
+    """A queue: messages wait in it, in the order of their sends."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -239,9 +239,9 @@ class Queue(_message.Message):
     name: _builtins.str
     """The queue's name: 1 to 80 letters, digits, '_', '.' and '-', the first a letter or a digit."""
     version: _builtins.int
-    """Rises with each change of the settings and the labels; a queue begins with 1. In an update above 0 it
-    is a precondition: the queue has this version, or the update fails with ABORTED, VERSION_MISMATCH.
-    Otherwise set by the server.
+    """The version of settings and labels: 1 at first, and one more with each change. Set by the server.
+    In an update a version above 0 is a precondition: if the queue has another version, the update
+    fails with ABORTED, VERSION_MISMATCH.
     """
     @_builtins.property
     def settings(self) -> Global___QueueSettings:
@@ -249,7 +249,7 @@ class Queue(_message.Message):
 
     @_builtins.property
     def counts(self) -> Global___QueueCounts:
-        """The queue's counts now. Set by the server; ignored in requests."""
+        """The queue's present counts. Set by the server; ignored in requests."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
@@ -257,21 +257,21 @@ class Queue(_message.Message):
 
     @_builtins.property
     def blocking_message(self) -> Global___BlockingMessage:
-        """The message that blocks the queue, where one does. Set by the server."""
+        """The message that blocks the queue, if there is one. Set by the server."""
 
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Notes of the owner, such as its team: up to 64 texts by name. A name has 1 to 128 characters, a
-        text up to 1,024. The server keeps them, and reads none of them.
+        """Notes of the owner, such as a team: up to 64 texts by name. A name has 1 to 128 characters, a text
+        up to 1,024. The server stores them, and doesn't use them.
         """
 
     @_builtins.property
     def obstacles(self) -> _containers.RepeatedCompositeFieldContainer[Global___Obstacle]:
-        """Causes that keep messages from going in or out; empty: there is none. Set by GetQueue alone."""
+        """Causes that stop messages from entering or leaving the queue. Empty: none. Only GetQueue sets them."""
 
     @_builtins.property
     def oldest_leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___OldLease]:
-        """The leases of the oldest leased messages, up to five. Set by GetQueue alone."""
+        """The leases of the oldest leased messages, up to five. Only GetQueue sets them."""
 
     def __init__(
         self,
@@ -324,47 +324,47 @@ class QueueSettings(_message.Message):
     PRIORITY_AGING_FIELD_NUMBER: _builtins.int
     EXPIRES_FIELD_NUMBER: _builtins.int
     max_receives: _builtins.int
-    """A message whose leases have ended so many times without a delete moves to the dead-letter queue.
-    0: never. Goes with dead_letter_queue: both or neither.
+    """Number of leases that end without a delete, after which a message moves to the dead-letter queue.
+    0: never. max_receives and dead_letter_queue are set together, or neither is.
     """
     dead_letter_queue: _builtins.str
-    """The queue that takes the messages that were received max_receives times. It must exist, and must
-    not lead back to this one.
+    """The queue for messages that were received max_receives times. It must exist. A chain of dead-letter
+    queues must not lead back to this queue.
     """
     max_messages: _builtins.int
-    """A send that would hold more messages in the queue, in any state, is refused. 0: no limit."""
+    """Bound on messages in the queue, in all states. A send above it is refused. 0: no limit."""
     max_bytes: _builtins.int
-    """The same in bytes of bodies and attributes. 0: no limit."""
+    """Bound on bytes of bodies and attributes in the queue. A send above it is refused. 0: no limit."""
     max_message_size: _builtins.int
-    """The largest body in bytes, up to 1099511627776 (1 TiB). 0 or absent: 1048576 (1 MiB). Above 64 MiB
-    a body can only be sent as a file, over HTTP or by a program on the host of the root.
+    """The largest body in bytes, up to 1099511627776 (1 TiB). 0 or absent: 1048576 (1 MiB). A body above
+    64 MiB is sent as a file: over HTTP, or by a program on the host of the root.
     """
     lease_durability: Global___LeaseDurability.ValueType
-    """The promise of a receive, an extension or a release when it answers."""
+    """Whether a receive, an extension or a release is on stable media before its answer."""
     messages_per_file: _builtins.int
-    """The most messages that a send stores as one file, up to 1,000. 1: each message is a file of its own,
-    which `ls`, `cat` and `mv` show and move alone; sends of many take longer then. Chunks of a stage are
-    one file each, whatever is set here. 0 or absent: no limit but 1,000.
+    """Bound on the messages that a send stores as one file, up to 1,000. 1: each message has a file of
+    its own, which `ls`, `cat` and `mv` show and move alone; sends of many messages take longer. A
+    chunk of a stage is always one file. 0 or absent: 1,000.
     """
     group_order: Global___GroupOrder.ValueType
-    """How receives treat groups of messages."""
+    """The order in which receives lease groups of messages."""
     dead_letter_at: Global___DeadLetterMoment.ValueType
     """When a message that was received max_receives times moves to the dead-letter queue."""
     backoff_factor: _builtins.int
-    """The back-off is multiplied by this with each further receive: from 1 to 1,000. 0 or absent: 2."""
+    """Factor of the back-off for each further receive, from 1 to 1,000. 0 or absent: 2."""
     backoff_jitter: _builtins.int
-    """The back-off is shortened by up to so many percent, 0 to 100. By how much is fixed by the message's
-    id and receive count. Absent: 50.
+    """Percentage by which the back-off is shortened at most, 0 to 100. The id and the receive count of
+    the message fix the part. Absent: 50.
     """
     backoff_at: Global___BackoffMoment.ValueType
-    """The failures after which the back-off hides a message."""
+    """The failures to which the back-off applies."""
     sending: Global___Flow.ValueType
-    """Whether the queue takes sends and publications. While it is paused they fail with
-    FAILED_PRECONDITION, SENDING_PAUSED. Dead letters and redrives still come in.
+    """Whether the queue accepts sends and publications. A paused queue refuses them with
+    FAILED_PRECONDITION, SENDING_PAUSED. Dead letters and redriven messages still enter it.
     """
     receiving: Global___Flow.ValueType
-    """Whether the queue hands out messages. While it is paused receives and reservations find none, and
-    wait. Deletes and changes of leases go on, and leases end as ever.
+    """Whether receives get messages. In a paused queue receives and reservations find none, and wait.
+    Deletes, extensions and releases work, and leases expire as usual.
     """
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
@@ -376,46 +376,44 @@ class QueueSettings(_message.Message):
 
     @_builtins.property
     def retention(self) -> _duration_pb2.Duration:
-        """Messages older than this are removed undelivered, counted from their send.
-        Absent or 0: they are kept for ever.
-        """
+        """Age, counted from the send, at which a message is removed undelivered. Absent or 0: no limit."""
 
     @_builtins.property
     def deduplication_window(self) -> _duration_pb2.Duration:
-        """How long a deduplication_id is remembered, from 1 second to 14 days, counted from the send that
-        first carried it. Absent: 5 minutes.
+        """Time for which a deduplication_id is remembered after its first send, from 1 second to 14 days.
+        Absent: 5 minutes.
         """
 
     @_builtins.property
     def archive_retention(self) -> _duration_pb2.Duration:
-        """How long the files of messages that have left the queue are kept in the root's archive, up to 3,650
+        """Time for which the root's archive keeps the files of messages that have left the queue, up to 3,650
         days. Absent or 0: they are removed.
         """
 
     @_builtins.property
     def backoff_initial(self) -> _duration_pb2.Duration:
-        """How long a message is hidden after its first receive failed: by a release that states no delay, and
-        with backoff_at also by an expired lease. 0: it is ready at once after every failure. Up to 12
-        hours; absent: 1 second.
+        """Back-off after the first receive, up to 12 hours: a release without a delay hides the message for
+        this time. With backoff_at an expired lease does, too. 0: the message is ready at once after every
+        failure. Absent: 1 second.
         """
 
     @_builtins.property
     def backoff_maximum(self) -> _duration_pb2.Duration:
-        """The back-off grows no longer than this. From 1 ms to 12 hours; absent: 5 minutes."""
+        """Upper bound of the back-off, from 1 ms to 12 hours. Absent: 5 minutes."""
 
     @_builtins.property
     def priority_aging(self) -> _duration_pb2.Duration:
-        """For each step of its priority a message counts as sent so much earlier, up to 365 days: with 1
-        minute one of priority 9 is received before those of priority 0 that were sent up to 9 minutes
-        before it. 0 or absent: a higher priority is always received first.
+        """Head start for each step of priority, up to 365 days: the message counts as sent earlier by this
+        time. With 1 minute a message of priority 9 precedes those of priority 0 that were sent up to 9
+        minutes before it. 0 or absent: a higher priority always comes first.
         """
 
     @_builtins.property
     def expires(self) -> _duration_pb2.Duration:
-        """A queue that is idle for so long, up to 3,650 days, is removed as by DeleteQueue. Idle: no message is
-        in it, no receive waits, and no request names it, but for those that only look at it. A start of the
-        server counts as use. A queue with schedules, or that is another's dead_letter_queue, is kept.
-        Absent or 0: never.
+        """Idle time after which the queue is removed as by DeleteQueue, up to 3,650 days. A queue is idle if
+        it has no message, no receive waits, and no request uses it; requests that only inspect it don't
+        count. A start of the server counts as use. A queue with schedules, or that is the
+        dead_letter_queue of another, is never removed. Absent or 0: never.
         """
 
     def __init__(
@@ -476,7 +474,7 @@ class QueueCounts(_message.Message):
     """Bytes of bodies and attributes, in all states."""
     @_builtins.property
     def oldest_age(self) -> _duration_pb2.Duration:
-        """How long ago the oldest message that is ready or leased was sent. Absent: there is none."""
+        """Time since the send of the oldest ready or leased message. Absent: there is none."""
 
     def __init__(
         self,
@@ -497,8 +495,8 @@ Global___QueueCounts: _TypeAlias = QueueCounts  # noqa: Y015
 
 @_typing.final
 class BlockingMessage(_message.Message):
-    """A message that stays at the head of its queue because its leases keep ending without a delete, or
-    because its dead-letter queue is missing.
+    """A message that stays at the head of its queue: its leases end without a delete again and again, or
+    its dead-letter queue is missing.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -509,9 +507,9 @@ class BlockingMessage(_message.Message):
     id: _builtins.str
     """The message's id."""
     receive_count: _builtins.int
-    """How many leases on it have begun."""
+    """Number of leases that have begun."""
     explanation: _builtins.str
-    """Why it is still in the queue, for a person."""
+    """The reason why the message is still in the queue, as text."""
     def __init__(
         self,
         *,
@@ -529,7 +527,7 @@ Global___BlockingMessage: _TypeAlias = BlockingMessage  # noqa: Y015
 
 @_typing.final
 class Obstacle(_message.Message):
-    """Something that keeps messages from going into a queue or out of it."""
+    """A cause that stops messages from entering or leaving a queue."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -540,7 +538,7 @@ class Obstacle(_message.Message):
     MESSAGE_BLOCKS. More may be added.
     """
     explanation: _builtins.str
-    """Text for a person."""
+    """The cause as text."""
     def __init__(
         self,
         *,
@@ -557,7 +555,7 @@ Global___Obstacle: _TypeAlias = Obstacle  # noqa: Y015
 
 @_typing.final
 class OldLease(_message.Message):
-    """Messages of a queue that one consumer leased together, and still holds."""
+    """Messages of a queue that one consumer has leased together."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -570,22 +568,22 @@ class OldLease(_message.Message):
     CONSUMER_FIELD_NUMBER: _builtins.int
     RECEIVE_TIME_FIELD_NUMBER: _builtins.int
     message_id: _builtins.str
-    """The id of the first of them."""
+    """The id of the first message."""
     message_count: _builtins.int
-    """How many they are."""
+    """Number of messages."""
     receive_count: _builtins.int
-    """How many leases on them have begun."""
+    """Number of leases that have begun."""
     stream: _builtins.str
-    """The stream of the reservation that holds them; empty: a receive holds them."""
+    """The stream of the reservation that leased them. Empty: a receive leased them."""
     consumer: _builtins.str
-    """The consumer that received them, for people: the name of its identity, its address and its user
-    agent, as far as they are known; of a program that opens the root itself, its process. The server
-    or program that served the receive alone knows it, and keeps it in memory: the answer of another, or
-    after a restart, says that it is unknown. Empty if a reservation holds them.
+    """The consumer that received them, as text: the name of its identity, its address and its user agent,
+    as far as they are known. Of a program that opens the root itself: its process. Only the server or
+    program that served the receive knows it, in memory: other servers, and a restarted one, answer
+    that it is unknown. Empty for a reservation.
     """
     @_builtins.property
     def first_receive_time(self) -> _timestamp_pb2.Timestamp:
-        """When the first of them was received for the first time."""
+        """Time of the first receive of the first message."""
 
     @_builtins.property
     def lease_expire_time(self) -> _timestamp_pb2.Timestamp:
@@ -593,7 +591,7 @@ class OldLease(_message.Message):
 
     @_builtins.property
     def receive_time(self) -> _timestamp_pb2.Timestamp:
-        """When the consumer received them. Not set: the consumer is unknown, or a reservation holds them."""
+        """When the consumer received them. Absent: the consumer is unknown, or a reservation leased them."""
 
     def __init__(
         self,
@@ -617,7 +615,7 @@ Global___OldLease: _TypeAlias = OldLease  # noqa: Y015
 
 @_typing.final
 class Attribute(_message.Message):
-    """A named value that travels beside a message's body."""
+    """A named value beside a message's body."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -680,18 +678,16 @@ class OutgoingMessage(_message.Message):
     body: _builtins.bytes
     """The body: any bytes, up to the queue's max_message_size. May be empty."""
     deduplication_id: _builtins.str
-    """Identifies the message for its sender: 1 to 128 characters. Within the queue's deduplication_window
-    a message with an id that was sent before is not stored again; the answer is the first one's id,
-    also if that was deleted since. Empty: each send is a message of its own.
+    """The sender's id of the message, 1 to 128 characters. A message whose id was sent within the queue's
+    deduplication_window isn't stored again. The answer then has the id of the first message, also if
+    that was deleted since. Empty: each send stores a message.
     """
     group: _builtins.str
-    """The group of the message, 1 to 128 characters: the queue's group_order says what it means for
-    receives. Empty: none.
-    """
+    """The group of the message, 1 to 128 characters: see the queue's group_order. Empty: none."""
     priority: _builtins.int
-    """From 0, the default, to 9: of the ready messages those of a higher priority are received first, and
-    of one priority the oldest. The queue's priority_aging bounds for how long a lower one is overtaken.
-    All messages of a staged chunk have the same.
+    """0, the default, to 9. Receives lease ready messages of a higher priority first; among equal
+    priorities the oldest first. The queue's priority_aging bounds the time for which a message is
+    overtaken. All messages of a staged chunk have the same priority.
     """
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
@@ -699,13 +695,15 @@ class OutgoingMessage(_message.Message):
 
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
-        """Hidden for so long after the send, up to 365 days. Absent: the queue's delivery delay."""
+        """Time after the send for which the message is hidden, up to 365 days. Absent: the queue's
+        delivery_delay.
+        """
 
     @_builtins.property
     def deliver_time(self) -> _timestamp_pb2.Timestamp:
-        """Hidden until this time, up to 365 days ahead by the server's clock; one that has passed hides
-        nothing. Absent: `delay` counts. A message with both is refused, and so is one that the queue's
-        retention would remove before.
+        """Time until which the message is hidden, up to 365 days ahead by the server's clock. A time in the
+        past hides nothing. Absent: `delay` applies. A message with both is refused, and so is one that the
+        queue's retention would remove before that time.
         """
 
     def __init__(
@@ -769,27 +767,27 @@ class Message(_message.Message):
     DELIVER_TIME_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     id: _builtins.str
-    """The message's id: a UUID of version 7, in the order of the sends."""
+    """The message's id: a UUID of version 7. Ids have the order of the sends."""
     body: _builtins.bytes
-    """The body, or its first bytes where the request limits them. Empty if the body has more than 64 MiB,
-    as body_size says: HTTP has it (`GET /{queue}/messages/{id}`, with ranges).
+    """The body, or its first bytes if the request limits them. Empty if the body has more than 64 MiB
+    (body_size): HTTP returns it, in ranges, too (`GET /{queue}/messages/{id}`).
     """
     body_size: _builtins.int
     """The whole body's length in bytes."""
     receive_count: _builtins.int
-    """How many leases on it have begun, this one included; without those that were released uncounted, or
-    expired before their consumer began the message.
+    """Number of leases that have begun, this one included. Leases that were released uncounted, or
+    expired before their consumer began the message, don't count.
     """
     receipt: _builtins.str
-    """Proof of the present lease: pass it to delete, extend, release or reject. Opaque. Set in messages
-    that were received, never in those that were got or listed.
+    """Proof of the present lease, for deletes, extensions, releases and rejects. Opaque. Set only in
+    received messages, not in those of GetMessage or ListMessages.
     """
     state: Global___MessageState.ValueType
-    """Where the message is in its life."""
+    """The message's state."""
     group: _builtins.str
     """The group of the message. Empty: none."""
     priority: _builtins.int
-    """The priority that it was sent with."""
+    """The message's priority."""
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, Global___Attribute]:
         """Attributes by name."""
@@ -800,7 +798,7 @@ class Message(_message.Message):
 
     @_builtins.property
     def first_receive_time(self) -> _timestamp_pb2.Timestamp:
-        """When the first of them began. Absent: none has."""
+        """When the first lease began. Absent: none has."""
 
     @_builtins.property
     def lease_expire_time(self) -> _timestamp_pb2.Timestamp:
@@ -808,9 +806,8 @@ class Message(_message.Message):
 
     @_builtins.property
     def dead_letter_records(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterRecord]:
-        """The last 20 records of its moves to dead-letter queues, the oldest of them first. It keeps them
-        when it is redriven. Empty in a message that never was a dead letter, and in received ones: only
-        GetMessage and ListMessages read them.
+        """The last 20 moves of the message to dead-letter queues, the oldest first. A redrive keeps them.
+        Empty if there was none, and in received messages: only GetMessage and ListMessages read them.
         """
 
     @_builtins.property
@@ -858,22 +855,22 @@ class DeadLetterRecord(_message.Message):
     REDRIVE_TIME_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
     source_queue: _builtins.str
-    """The queue that it was moved from."""
+    """The queue that the message left."""
     reason: Global___DeadLetterReason.ValueType
-    """Why it was moved."""
+    """The reason for the move."""
     receive_count: _builtins.int
-    """How many leases on it had begun in that queue."""
+    """Number of leases that had begun in that queue."""
     redrive_queue: _builtins.str
-    """The queue that a redrive moved it to afterwards. Empty: none did."""
+    """The queue to which a redrive moved the message afterwards. Empty: none did."""
     explanation: _builtins.str
-    """The reason that the consumer gave which rejected it, or released it for the last time. Empty: none."""
+    """The consumer's reason for the reject, or for the last release. Empty: none."""
     @_builtins.property
     def first_receive_time(self) -> _timestamp_pb2.Timestamp:
-        """When the first of them began. Absent: that is not known."""
+        """When the first lease began there. Absent: unknown."""
 
     @_builtins.property
     def dead_letter_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was moved to the dead-letter queue."""
+        """When the message moved to the dead-letter queue."""
 
     @_builtins.property
     def redrive_time(self) -> _timestamp_pb2.Timestamp:

@@ -34,19 +34,19 @@ class _MessageViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MessageVi
     MESSAGE_VIEW_UNSPECIFIED: _MessageView.ValueType  # 0
     """The default: basic."""
     MESSAGE_VIEW_BASIC: _MessageView.ValueType  # 1
-    """Everything but the body; body_size has its length."""
+    """All but the body; body_size has its length."""
     MESSAGE_VIEW_FULL: _MessageView.ValueType  # 2
-    """The body, too."""
+    """All, with the body."""
 
 class MessageView(_MessageView, metaclass=_MessageViewEnumTypeWrapper):
-    """How much of a message a list shows."""
+    """The part of a message that a list returns."""
 
 MESSAGE_VIEW_UNSPECIFIED: MessageView.ValueType  # 0
 """The default: basic."""
 MESSAGE_VIEW_BASIC: MessageView.ValueType  # 1
-"""Everything but the body; body_size has its length."""
+"""All but the body; body_size has its length."""
 MESSAGE_VIEW_FULL: MessageView.ValueType  # 2
-"""The body, too."""
+"""All, with the body."""
 Global___MessageView: _TypeAlias = MessageView  # noqa: Y015
 
 @_typing.final
@@ -58,8 +58,8 @@ class CreateQueueRequest(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queue(self) -> _queue_pb2.Queue:
-        """The queue to create: its name, settings and labels. Settings that are absent have their defaults;
-        fields that the server sets are ignored.
+        """The queue to create: its name, settings and labels. Absent settings have their defaults. Fields
+        that the server sets are ignored.
         """
 
     def __init__(
@@ -84,7 +84,7 @@ class CreateQueueResponse(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queue(self) -> _queue_pb2.Queue:
-        """The queue, new or found."""
+        """The queue, new or existing."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class GetQueueResponse(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     SHARD_FIELD_NUMBER: _builtins.int
     shard: _builtins.str
-    """Which shard the server is, as 2/8: number 2 of 8, from 0. Empty: it is none."""
+    """The server's shard, such as 2/8: number 2 of 8, from 0. Empty: the server is no shard."""
     @_builtins.property
     def queue(self) -> _queue_pb2.Queue:
         """The queue."""
@@ -159,11 +159,13 @@ class ListQueuesRequest(_message.Message):
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     PREFIX_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
-    """How many queues at most. 0: 100. Above 1,000: 1,000."""
+    """Largest number of queues in the page. 0: 100. Above 1,000: 1,000."""
     page_token: _builtins.str
-    """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
+    """The next_page_token of the previous page, of a request with the same filters. Empty: the first
+    page.
+    """
     prefix: _builtins.str
-    """Only queues whose name starts so. Empty: all."""
+    """Only queues whose names begin with this. Empty: all."""
     def __init__(
         self,
         *,
@@ -190,11 +192,11 @@ class ListQueuesResponse(_message.Message):
     ROOT_ID_FIELD_NUMBER: _builtins.int
     SHARD_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Asks for the next page. Opaque. Empty: this is the last."""
+    """The page_token of the next page. Opaque. Empty: this is the last page."""
     root_id: _builtins.str
-    """The identity of the server's root: a UUID, which a copy of the root has, too."""
+    """The identity of the server's root, a UUID. A copy of the root has the same."""
     shard: _builtins.str
-    """Which shard the server is, as 2/8: number 2 of 8, from 0. Empty: it is none."""
+    """The server's shard, such as 2/8: number 2 of 8, from 0. Empty: the server is no shard."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Queue]:
         """The queues of this page."""
@@ -225,16 +227,16 @@ class UpdateQueueRequest(_message.Message):
     UPDATE_MASK_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queue(self) -> _queue_pb2.Queue:
-        """The queue's name, its version as a precondition, and the new values. Other fields that the server
-        sets are ignored. An update with a precondition that is repeated fails if the first one took place.
+        """The queue's name, the new values, and its version as a precondition. Other fields that the server
+        sets are ignored. If an update with a precondition took place, its repetition fails.
         """
 
     @_builtins.property
     def update_mask(self) -> _field_mask_pb2.FieldMask:
         """The fields of `queue` to change: "settings" for all settings, "settings.visibility_timeout" for
-        one, "labels" for all labels, "labels.team" for the label `team`, "*" alone for everything that can
-        be changed. A setting that is named but absent in `queue` gets its default, and such a label is
-        removed. Empty: all fields that are present in `queue`. Any other path is INVALID_ARGUMENT.
+        one, "labels" for all labels, "labels.team" for the label `team`, "*" alone for all of these. A
+        named setting that is absent in `queue` gets its default; a named label that is absent is removed.
+        Empty: all fields that are present in `queue`. Any other path is INVALID_ARGUMENT.
         """
 
     def __init__(
@@ -286,7 +288,9 @@ class DeleteQueueRequest(_message.Message):
     name: _builtins.str
     """The queue's name."""
     version: _builtins.int
-    """Above 0: the queue has this version, or the call fails with ABORTED, VERSION_MISMATCH."""
+    """Above 0: a precondition. If the queue has another version, the call fails with ABORTED,
+    VERSION_MISMATCH.
+    """
     def __init__(
         self,
         *,
@@ -335,7 +339,7 @@ class PurgeQueueRequest(_message.Message):
 
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
-        """Only messages in these states. Empty: in all."""
+        """Only messages in these states. Empty: in any state."""
 
     def __init__(
         self,
@@ -360,7 +364,7 @@ class PurgeQueueResponse(_message.Message):
 
     PURGED_COUNT_FIELD_NUMBER: _builtins.int
     purged_count: _builtins.int
-    """How many messages were deleted."""
+    """Number of deleted messages."""
     def __init__(
         self,
         *,
@@ -436,11 +440,11 @@ class SendResult(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def sent(self) -> Global___SentMessage:
-        """It is on stable media."""
+        """The message is on stable media."""
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """It was refused, and nothing of it is stored."""
+        """The message was refused, and isn't stored."""
 
     def __init__(
         self,
@@ -470,7 +474,7 @@ class SentMessage(_message.Message):
     id: _builtins.str
     """The message's id."""
     duplicate: _builtins.bool
-    """Whether it was sent before: this is the id of the first message with its deduplication_id."""
+    """Whether the deduplication_id was sent before. Then `id` is the id of the first message."""
     @_builtins.property
     def send_time(self) -> _timestamp_pb2.Timestamp:
         """When it was sent."""
@@ -503,8 +507,8 @@ class StreamSendRequest(_message.Message):
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
     accepts_more: _builtins.bool
-    """The client reads `more` of responses, from this request on. The response to the first such request
-    says that the server reads `more` of requests.
+    """The client reads `more` of the responses from this request on. The response to the first such
+    request tells whether the server reads `more` of requests.
     """
     @_builtins.property
     def request(self) -> Global___SendRequest:
@@ -512,8 +516,8 @@ class StreamSendRequest(_message.Message):
 
     @_builtins.property
     def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSendRequest]:
-        """The requests that follow this one, up to 31, each with a correlation id of its own and with no `more`:
-        one message costs less than several. Only after a response with `accepts_more`.
+        """The next requests, up to 31, each with its own correlation id and without `more`: one message on
+        the stream costs less than several. Allowed after a response with `accepts_more`.
         """
 
     def __init__(
@@ -553,11 +557,11 @@ class StreamSendResponse(_message.Message):
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why the whole request failed. The stream goes on."""
+        """The reason why the whole request failed. The stream continues."""
 
     @_builtins.property
     def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamSendResponse]:
-        """The responses that follow this one. Only to a client that accepts them."""
+        """The next responses. Only to a client that accepts them."""
 
     def __init__(
         self,
@@ -592,16 +596,16 @@ class ReceiveRequest(_message.Message):
     queue: _builtins.str
     """The queue's name."""
     max_messages: _builtins.int
-    """How many messages at most, 1 to 1,000. 0: 1."""
+    """Largest number of messages, 1 to 1,000. 0: 1."""
     max_bytes: _builtins.int
-    """How many bytes of bodies and attributes at most, but always at least one message. 0: 4 MiB."""
+    """Bound on the bytes of bodies and attributes. The first message may exceed it. 0: 4 MiB."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
-        """How long the lease lasts, from 1 ms to 12 hours. Absent: the queue's visibility timeout."""
+        """Length of the leases, from 1 ms to 12 hours. Absent: the queue's visibility_timeout."""
 
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
-        """How long to wait for the first message, up to 1 hour. Absent: not at all."""
+        """Longest wait for the first message, up to 1 hour. Absent: no wait."""
 
     def __init__(
         self,
@@ -634,9 +638,7 @@ class ReceiveResponse(_message.Message):
 
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
-        """How long their leases last from now on, so that a consumer that extends them needs to ask for
-        nothing else. Absent: there are no messages.
-        """
+        """Length of the leases from now on, for consumers that extend them. Absent: there are no messages."""
 
     def __init__(
         self,
@@ -670,7 +672,7 @@ class StreamReceiveRequest(_message.Message):
     """Repeated in the response to this request. `start` and `report` have none."""
     @_builtins.property
     def start(self) -> Global___ReceiveStart:
-        """Begins to receive: in the first request, and in no other."""
+        """Begins to receive. In the first request only."""
 
     @_builtins.property
     def delete(self) -> Global___DeleteRequest:
@@ -682,7 +684,7 @@ class StreamReceiveRequest(_message.Message):
 
     @_builtins.property
     def release(self) -> Global___ReleaseRequest:
-        """Ends leases because the messages could not be handled."""
+        """Ends leases of messages that could not be handled."""
 
     @_builtins.property
     def reject(self) -> Global___RejectRequest:
@@ -690,11 +692,11 @@ class StreamReceiveRequest(_message.Message):
 
     @_builtins.property
     def report(self) -> Global___ReceiveReport:
-        """Tells what the client has begun."""
+        """Reports the messages that the client has begun."""
 
     @_builtins.property
     def stop(self) -> _empty_pb2.Empty:
-        """Ends the receiving, and not the stream: the response is `stopped`."""
+        """Ends the receiving, and not the stream. The response is `stopped`."""
 
     def __init__(
         self,
@@ -732,20 +734,20 @@ class ReceiveStart(_message.Message):
     queue: _builtins.str
     """The queue's name."""
     max_in_flight: _builtins.int
-    """How many messages this stream may hold leased at once, 1 to 10,000. 0: 100."""
+    """Bound on the messages of this stream that are leased at once, 1 to 10,000. 0: 100."""
     max_bytes_in_flight: _builtins.int
-    """How many bytes of bodies and attributes this stream may hold leased at once. A message is received as
-    long as one byte is free, so that it may be exceeded by one message. 0: without a limit.
+    """Bound on the bytes of bodies and attributes of this stream that are leased at once. A message is
+    received while one byte is free, so one message may exceed the bound. 0: no bound.
     """
     concurrency: _builtins.int
-    """How many messages the client handles at a time, begun in the order of delivery: up to 10,000. The
-    others that it holds are prefetched. When the lease of a prefetched message expires, the receive isn't
-    counted, and the stream gets nothing new until the client ends a lease or sends a `report`. The same
-    goes for leases that outlive the stream. 0: each receive counts.
+    """Number of messages that the client handles at a time, up to 10,000, begun in the order of delivery.
+    Its other messages are prefetched. If the lease of a prefetched message expires, the receive
+    doesn't count, and the stream gets no new message until the client ends a lease or sends a
+    `report`. Leases that outlive the stream don't count either. 0: each receive counts.
     """
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
-        """How long a lease lasts, from 1 ms to 12 hours. Absent: the queue's visibility timeout."""
+        """Length of a lease, from 1 ms to 12 hours. Absent: the queue's visibility_timeout."""
 
     def __init__(
         self,
@@ -766,8 +768,9 @@ Global___ReceiveStart: _TypeAlias = ReceiveStart  # noqa: Y015
 
 @_typing.final
 class ReceiveReport(_message.Message):
-    """A report of a stream with a `concurrency`. Needed only of a client that begins more than its
-    `concurrency` before it ends a lease, and of one that drops what it finds expired.
+    """A report of a stream with a `concurrency`. Only two kinds of clients need it: those that begin more
+    messages than their `concurrency` before they end a lease, and those that drop messages whose leases
+    have expired.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -775,12 +778,12 @@ class ReceiveReport(_message.Message):
     BEGUN_FIELD_NUMBER: _builtins.int
     MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     begun: _builtins.int
-    """How many of the stream's messages the client has begun or dropped so far, in the order of delivery,
-    from 1 on.
+    """Number of the stream's messages that the client has begun or dropped so far, in the order of
+    delivery.
     """
     max_in_flight: _builtins.int
-    """How many messages this stream may hold leased from now on, up to 10,000. 0 changes nothing. So a
-    client gives the place of a message whose delete is under way to the next one.
+    """Bound on the messages of this stream that are leased at once, from now on, up to 10,000. A client
+    can raise it while a delete is under way, to get the next message early. 0: no change.
     """
     def __init__(
         self,
@@ -818,7 +821,7 @@ class StreamReceiveResponse(_message.Message):
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why the whole request failed. The stream goes on."""
+        """The reason why the whole request failed. The stream continues."""
 
     @_builtins.property
     def delete(self) -> Global___DeleteResponse:
@@ -838,9 +841,7 @@ class StreamReceiveResponse(_message.Message):
 
     @_builtins.property
     def stopped(self) -> _empty_pb2.Empty:
-        """No `received` follows, and all messages that the stream was to deliver have been: the others are not
-        leased for it.
-        """
+        """No `received` follows. All messages that are leased for the stream have been delivered."""
 
     def __init__(
         self,
@@ -902,17 +903,18 @@ class DeleteTarget(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     LAST_RECEIVE_FIELD_NUMBER: _builtins.int
     receipt: _builtins.str
-    """By the receipt of its present lease. One that is gone already is a success, one that was leased
-    again since fails with STALE_RECEIPT.
+    """The receipt of its present lease. If the message is gone, the delete succeeds. If it was leased
+    again since, the delete fails with STALE_RECEIPT.
     """
     id: _builtins.str
-    """By its id, in any state, with or without a lease. One that is deleted already fails with
-    MESSAGE_NOT_FOUND, as one that never was does.
+    """Its id, in any state, with or without a lease. If there is no such message, deleted or never
+    sent, the delete fails with MESSAGE_NOT_FOUND.
     """
     @_builtins.property
     def last_receive(self) -> Global___LastReceive:
-        """With a receipt: delete the message also if its lease is over, as long as this was its last receive.
-        Absent: STALE_RECEIPT once the lease is over. With an id: INVALID_ARGUMENT.
+        """With a receipt: the delete also succeeds after the end of the lease, as long as this was the
+        message's last receive. Absent: STALE_RECEIPT after the end of the lease. With an id:
+        INVALID_ARGUMENT.
         """
 
     def __init__(
@@ -934,7 +936,7 @@ Global___DeleteTarget: _TypeAlias = DeleteTarget  # noqa: Y015
 
 @_typing.final
 class LastReceive(_message.Message):
-    """The receive of a message that a receipt came with, as the received Message tells it."""
+    """The receive that returned a receipt: values of the received Message."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -994,11 +996,11 @@ class DeleteResult(_message.Message):
     DELETED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why it was not deleted."""
+        """The reason why the message was not deleted."""
 
     @_builtins.property
     def deleted(self) -> _empty_pb2.Empty:
-        """It is deleted, or was deleted before."""
+        """The message is deleted, now or before."""
 
     def __init__(
         self,
@@ -1029,8 +1031,8 @@ class StreamDeleteRequest(_message.Message):
     correlation_id: _builtins.int
     """Repeated in the response to this request."""
     accepts_more: _builtins.bool
-    """The client reads `more` of responses, from this request on. The response to the first such request
-    says that the server reads `more` of requests.
+    """The client reads `more` of the responses from this request on. The response to the first such
+    request tells whether the server reads `more` of requests.
     """
     @_builtins.property
     def request(self) -> Global___DeleteRequest:
@@ -1038,8 +1040,8 @@ class StreamDeleteRequest(_message.Message):
 
     @_builtins.property
     def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamDeleteRequest]:
-        """The requests that follow this one, up to 31, each with a correlation id of its own and with no `more`:
-        one message costs less than several. Only after a response with `accepts_more`.
+        """The next requests, up to 31, each with its own correlation id and without `more`: one message on
+        the stream costs less than several. Allowed after a response with `accepts_more`.
         """
 
     def __init__(
@@ -1079,11 +1081,11 @@ class StreamDeleteResponse(_message.Message):
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why the whole request failed. The stream goes on."""
+        """The reason why the whole request failed. The stream continues."""
 
     @_builtins.property
     def more(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamDeleteResponse]:
-        """The responses that follow this one. Only to a client that accepts them."""
+        """The next responses. Only to a client that accepts them."""
 
     def __init__(
         self,
@@ -1145,13 +1147,14 @@ class LeaseExtension(_message.Message):
     """The receipt of the lease; it stays the same."""
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
-        """The lease ends so long after now, from 1 ms to 12 hours."""
+        """Time from now to the end of the lease, from 1 ms to 12 hours."""
 
     @_builtins.property
     def last_receive(self) -> Global___LastReceive:
-        """Hide the message again also if its lease is over, as long as this was its last receive. The new
-        lease isn't counted as a receive, and only extensions and deletes with last_receive reach it. Ignored
-        in a queue whose group_order is "strict": another message of the group may be leased.
+        """The extension also succeeds after the end of the lease, as long as this was the message's last
+        receive. The new lease doesn't count as a receive. Only extensions and deletes with last_receive
+        apply to it. Ignored in a queue whose group_order is "strict": another message of the group may be
+        leased.
         """
 
     def __init__(
@@ -1207,7 +1210,7 @@ class LeaseExtensionResult(_message.Message):
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why it was not extended."""
+        """The reason why the lease was not extended."""
 
     def __init__(
         self,
@@ -1266,17 +1269,15 @@ class MessageRelease(_message.Message):
     receipt: _builtins.str
     """The receipt of the lease."""
     reason: _builtins.str
-    """Why, for people: up to 1,024 characters. The dead-letter record keeps it if this release is the last
-    one that max_receives allows.
+    """The reason as text, up to 1,024 characters. If this release is the last one that max_receives
+    allows, the dead-letter record keeps it.
     """
     uncounted: _builtins.bool
-    """Whether the receive doesn't count: receive_count falls by one, and the message doesn't become a dead
-    letter by this release.
-    """
+    """Don't count the receive: receive_count falls by one, and this release makes no dead letter."""
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
-        """The message is ready again so long after now, up to 365 days; it doesn't count as leased meanwhile.
-        0: at once. Absent: after the queue's back-off.
+        """Time from now until the message is ready again, up to 365 days. Meanwhile the message is delayed,
+        not leased. 0: ready at once. Absent: the queue's back-off.
         """
 
     def __init__(
@@ -1333,7 +1334,7 @@ class ReleaseResult(_message.Message):
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why the release failed."""
+        """The reason why the release failed."""
 
     def __init__(
         self,
@@ -1390,7 +1391,7 @@ class MessageRejection(_message.Message):
     receipt: _builtins.str
     """The receipt of its lease."""
     reason: _builtins.str
-    """Why, for people: up to 1,024 characters. The dead-letter record keeps it."""
+    """The reason as text, up to 1,024 characters. The dead-letter record keeps it."""
     def __init__(
         self,
         *,
@@ -1439,11 +1440,11 @@ class RejectResult(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def rejected(self) -> _empty_pb2.Empty:
-        """It is a dead letter."""
+        """The message is a dead letter."""
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:
-        """Why it is not."""
+        """The reason why it is none."""
 
     def __init__(
         self,
@@ -1552,24 +1553,29 @@ class ListMessagesRequest(_message.Message):
     queue: _builtins.str
     """The queue's name."""
     page_size: _builtins.int
-    """How many messages at most. 0: 100. Above 1,000: 1,000. A page may hold fewer, or none although others
-    follow: a page looks at 10,000 messages at most, and reads what 1,000 files say of theirs.
+    """Largest number of messages in the page. 0: 100. Above 1,000: 1,000. A page examines 10,000 messages
+    at most, and reads attributes and groups from 1,000 files at most. So it may be shorter, or empty
+    although more pages follow.
     """
     page_token: _builtins.str
-    """The next_page_token of the page before, of a request with the same filters. Empty: the first page."""
+    """The next_page_token of the previous page, of a request with the same filters. Empty: the first
+    page.
+    """
     view: Global___MessageView.ValueType
-    """How much of each message. Absent: MESSAGE_VIEW_BASIC."""
+    """The part of each message to return. Absent: MESSAGE_VIEW_BASIC."""
     max_body_bytes: _builtins.int
-    """With MESSAGE_VIEW_FULL, how many bytes of each body at most; 0: all of it. Otherwise 0."""
+    """With MESSAGE_VIEW_FULL: bound on the bytes of each body. 0: no bound. With another view it must be
+    0.
+    """
     group: _builtins.str
-    """Only messages of this group. Empty: of any group, and of none."""
+    """Only messages of this group. Empty: of any group, or of none."""
     skip: _builtins.int
-    """How many messages of the states and the time to pass over before the page, up to 100,000. Goes with
-    neither `group` nor `attributes`.
+    """Number of messages to skip before the page, up to 100,000, among those of `states`, `sent_since`
+    and `sent_before`. Not allowed with `group` or `attributes`.
     """
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_queue_pb2.MessageState.ValueType]:
-        """Only messages in these states. Empty: in all."""
+        """Only messages in these states. Empty: in any state."""
 
     @_builtins.property
     def sent_since(self) -> _timestamp_pb2.Timestamp:
@@ -1581,7 +1587,7 @@ class ListMessagesRequest(_message.Message):
 
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, _queue_pb2.Attribute]:
-        """Only messages that have all these attributes with these values, up to 10. Empty: any attributes."""
+        """Only messages that have all of these attributes with these values, up to 10. Empty: any attributes."""
 
     def __init__(
         self,
@@ -1615,7 +1621,7 @@ class ListMessagesResponse(_message.Message):
     MESSAGES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Asks for the next page. Opaque. Empty: this is the last."""
+    """The page_token of the next page. Opaque. Empty: this is the last page."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Message]:
         """The messages of this page, in order, without receipts."""

@@ -28,14 +28,14 @@ if _version_not_supported:
 class QueueServiceStub(object):
     """A durable message queue. Delivery is at least once.
 
-    A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
-    Where a request names many messages, the call succeeds and each message has a result of its own, in
-    the request's order: an `error` in it is such a status.
+    The status of a failed call carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
+    reason. If a repetition may succeed, it also carries a google.rpc.RetryInfo. docs/reference/errors.md
+    lists the reasons. A call with many messages succeeds: each message has a result of its own, in the
+    request's order. An `error` in a result is such a status.
 
-    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
-    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
-    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
+    Shards: several servers share the queues by their names. A shard refuses each call for a queue of
+    another shard with FAILED_PRECONDITION, WRONG_SHARD. A call may name its shard in the metadata
+    `x-spoolrack-shard`, such as 2/8. Any other server refuses that call in the same way.
     """
 
     def __init__(self, channel):
@@ -134,19 +134,19 @@ class QueueServiceStub(object):
 class QueueServiceServicer(object):
     """A durable message queue. Delivery is at least once.
 
-    A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
-    Where a request names many messages, the call succeeds and each message has a result of its own, in
-    the request's order: an `error` in it is such a status.
+    The status of a failed call carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
+    reason. If a repetition may succeed, it also carries a google.rpc.RetryInfo. docs/reference/errors.md
+    lists the reasons. A call with many messages succeeds: each message has a result of its own, in the
+    request's order. An `error` in a result is such a status.
 
-    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
-    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
-    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
+    Shards: several servers share the queues by their names. A shard refuses each call for a queue of
+    another shard with FAILED_PRECONDITION, WRONG_SHARD. A call may name its shard in the metadata
+    `x-spoolrack-shard`, such as 2/8. Any other server refuses that call in the same way.
     """
 
     def CreateQueue(self, request, context):
-        """Creates a queue. With equal settings, and these labels among its own, it is there already: success.
-        With others: ALREADY_EXISTS.
+        """Creates a queue. If the queue exists with equal settings, and has these labels, the call succeeds.
+        Otherwise it fails with ALREADY_EXISTS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,33 +174,33 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteQueue(self, request, context):
-        """Deletes a queue and all that is in it. It answers once that is certain; for the moment that the
-        removal takes, creating the queue again says UNAVAILABLE with a retry delay.
+        """Deletes a queue and all of its messages. The answer comes once that is certain. While the removal
+        lasts, CreateQueue of the name fails with UNAVAILABLE and a retry delay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PurgeQueue(self, request, context):
-        """Deletes the messages of a queue: all of them, or those of an age and of some states.
+        """Deletes the messages of a queue: all, or those of an age and of some states.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Send(self, request, context):
-        """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
-        together, also after a crash (messages of different delays each by themselves).
+        """Sends 1 to 1,000 messages. The answer comes when all valid messages are on stable media. Messages
+        of one delay appear together, also after a crash.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamSend(self, request_iterator, context):
-        """Sends without waiting for each answer: requests carry a correlation id that their responses
-        repeat. Responses come in the order of the requests. The stream ends when the client has ended its
-        side and all is answered; a server that shuts down answers all that it took, and then ends it with
-        UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
+        """Sends without waiting for each answer. Each response repeats the correlation id of its request.
+        Responses have the order of the requests. The stream ends when the client has ended its side and
+        all requests are answered. A server that shuts down answers all requests that it has accepted, and
+        ends the stream with UNAVAILABLE, DRAINING. A request without an answer then had no effect.
 
         A client with many requests may join them: see `accepts_more`.
         """
@@ -209,46 +209,48 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Receive(self, request, context):
-        """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
-        long poll. No messages in time: an empty response.
+        """Leases up to max_messages messages, in order. `wait` makes it a long poll: it waits for the first
+        message. If none comes in time, the response is empty.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamReceive(self, request_iterator, context):
-        """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
+        """Leases messages continuously, as long as fewer than max_in_flight messages of this stream are
         leased. A delete, a release or an expiry returns a credit, through any connection.
 
-        A client that says its `concurrency` is counted for the messages that it begins, and not for those
-        that it holds beyond them.
+        With `concurrency` a receive counts for the messages that the client begins, and not for those that
+        it prefetches.
 
-        The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
-        unary calls do; their responses repeat their correlation ids, in the order of the requests, between
-        those with messages.
+        The first request is a `start`. Later requests delete messages, and extend, release or reject
+        leases, as the unary calls do. Their responses repeat the correlation ids, in the order of the
+        requests, between responses with messages.
 
-        A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
-        Messages on their way to a stream that is cancelled stay leased until their leases expire.
+        A client that shuts down sends `stop`, reads up to `stopped`, and releases the messages that it
+        won't handle. If the stream is cancelled instead, messages on their way stay leased until their
+        leases expire.
 
-        A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
-        is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
-        took, and then ends it with UNAVAILABLE, reason DRAINING.
+        A client that ends its side still receives messages. After a `stop` the stream ends once all
+        requests are answered. Otherwise the stream ends only if the server shuts down: the server answers
+        all requests that it has accepted, and ends the stream with UNAVAILABLE, DRAINING.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Delete(self, request, context):
-        """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
-        is on stable media: they are never delivered again.
+        """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when the
+        deletes are on stable media: the messages are never delivered again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamDelete(self, request_iterator, context):
-        """Deletes without waiting for each answer: requests carry a correlation id that their responses
-        repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
+        """Deletes without waiting for each answer. Each response repeats the correlation id of its request.
+        Responses have the order of the requests. Requests are joined, and the stream ends, as in
+        StreamSend.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -262,17 +264,17 @@ class QueueServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
-        delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
+        """Ends 1 to 1,000 leases of messages that could not be handled. The messages are ready again after a
+        delay. A message that has reached its queue's max_receives moves to the dead-letter queue instead.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Reject(self, request, context):
-        """Moves 1 to 1,000 leased messages to the dead-letter queue, however often they were received. The
-        answer comes when they are there, on stable media. A queue without a dead-letter queue:
-        FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
+        """Moves 1 to 1,000 leased messages to the dead-letter queue, whatever their receive counts. The
+        answer comes when they are on stable media there. If the queue has no dead-letter queue, the call
+        fails with FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -391,14 +393,14 @@ def add_QueueServiceServicer_to_server(servicer, server):
 class QueueService(object):
     """A durable message queue. Delivery is at least once.
 
-    A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
-    Where a request names many messages, the call succeeds and each message has a result of its own, in
-    the request's order: an `error` in it is such a status.
+    The status of a failed call carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
+    reason. If a repetition may succeed, it also carries a google.rpc.RetryInfo. docs/reference/errors.md
+    lists the reasons. A call with many messages succeeds: each message has a result of its own, in the
+    request's order. An `error` in a result is such a status.
 
-    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
-    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
-    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
+    Shards: several servers share the queues by their names. A shard refuses each call for a queue of
+    another shard with FAILED_PRECONDITION, WRONG_SHARD. A call may name its shard in the metadata
+    `x-spoolrack-shard`, such as 2/8. Any other server refuses that call in the same way.
     """
 
     @staticmethod

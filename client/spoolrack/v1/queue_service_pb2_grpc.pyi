@@ -29,14 +29,14 @@ GRPC_VERSION: str
 class QueueServiceStub:
     """A durable message queue. Delivery is at least once.
 
-    A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
-    Where a request names many messages, the call succeeds and each message has a result of its own, in
-    the request's order: an `error` in it is such a status.
+    The status of a failed call carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
+    reason. If a repetition may succeed, it also carries a google.rpc.RetryInfo. docs/reference/errors.md
+    lists the reasons. A call with many messages succeeds: each message has a result of its own, in the
+    request's order. An `error` in a result is such a status.
 
-    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
-    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
-    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
+    Shards: several servers share the queues by their names. A shard refuses each call for a queue of
+    another shard with FAILED_PRECONDITION, WRONG_SHARD. A call may name its shard in the metadata
+    `x-spoolrack-shard`, such as 2/8. Any other server refuses that call in the same way.
     """
 
     @_typing.overload
@@ -44,8 +44,8 @@ class QueueServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> QueueServiceAsyncStub: ...
     CreateQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.CreateQueueRequest, _queue_service_pb2.CreateQueueResponse]
-    """Creates a queue. With equal settings, and these labels among its own, it is there already: success.
-    With others: ALREADY_EXISTS.
+    """Creates a queue. If the queue exists with equal settings, and has these labels, the call succeeds.
+    Otherwise it fails with ALREADY_EXISTS.
     """
     GetQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.GetQueueRequest, _queue_service_pb2.GetQueueResponse]
     """Returns a queue with its settings and counts."""
@@ -54,63 +54,65 @@ class QueueServiceStub:
     UpdateQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.UpdateQueueRequest, _queue_service_pb2.UpdateQueueResponse]
     """Changes the fields of a queue that the mask names (AIP-134)."""
     DeleteQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteQueueRequest, _queue_service_pb2.DeleteQueueResponse]
-    """Deletes a queue and all that is in it. It answers once that is certain; for the moment that the
-    removal takes, creating the queue again says UNAVAILABLE with a retry delay.
+    """Deletes a queue and all of its messages. The answer comes once that is certain. While the removal
+    lasts, CreateQueue of the name fails with UNAVAILABLE and a retry delay.
     """
     PurgeQueue: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.PurgeQueueRequest, _queue_service_pb2.PurgeQueueResponse]
-    """Deletes the messages of a queue: all of them, or those of an age and of some states."""
+    """Deletes the messages of a queue: all, or those of an age and of some states."""
     Send: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.SendRequest, _queue_service_pb2.SendResponse]
-    """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
-    together, also after a crash (messages of different delays each by themselves).
+    """Sends 1 to 1,000 messages. The answer comes when all valid messages are on stable media. Messages
+    of one delay appear together, also after a crash.
     """
     StreamSend: _grpc.StreamStreamMultiCallable[_queue_service_pb2.StreamSendRequest, _queue_service_pb2.StreamSendResponse]
-    """Sends without waiting for each answer: requests carry a correlation id that their responses
-    repeat. Responses come in the order of the requests. The stream ends when the client has ended its
-    side and all is answered; a server that shuts down answers all that it took, and then ends it with
-    UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
+    """Sends without waiting for each answer. Each response repeats the correlation id of its request.
+    Responses have the order of the requests. The stream ends when the client has ended its side and
+    all requests are answered. A server that shuts down answers all requests that it has accepted, and
+    ends the stream with UNAVAILABLE, DRAINING. A request without an answer then had no effect.
 
     A client with many requests may join them: see `accepts_more`.
     """
     Receive: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ReceiveRequest, _queue_service_pb2.ReceiveResponse]
-    """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
-    long poll. No messages in time: an empty response.
+    """Leases up to max_messages messages, in order. `wait` makes it a long poll: it waits for the first
+    message. If none comes in time, the response is empty.
     """
     StreamReceive: _grpc.StreamStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]
-    """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
+    """Leases messages continuously, as long as fewer than max_in_flight messages of this stream are
     leased. A delete, a release or an expiry returns a credit, through any connection.
 
-    A client that says its `concurrency` is counted for the messages that it begins, and not for those
-    that it holds beyond them.
+    With `concurrency` a receive counts for the messages that the client begins, and not for those that
+    it prefetches.
 
-    The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
-    unary calls do; their responses repeat their correlation ids, in the order of the requests, between
-    those with messages.
+    The first request is a `start`. Later requests delete messages, and extend, release or reject
+    leases, as the unary calls do. Their responses repeat the correlation ids, in the order of the
+    requests, between responses with messages.
 
-    A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
-    Messages on their way to a stream that is cancelled stay leased until their leases expire.
+    A client that shuts down sends `stop`, reads up to `stopped`, and releases the messages that it
+    won't handle. If the stream is cancelled instead, messages on their way stay leased until their
+    leases expire.
 
-    A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
-    is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
-    took, and then ends it with UNAVAILABLE, reason DRAINING.
+    A client that ends its side still receives messages. After a `stop` the stream ends once all
+    requests are answered. Otherwise the stream ends only if the server shuts down: the server answers
+    all requests that it has accepted, and ends the stream with UNAVAILABLE, DRAINING.
     """
     Delete: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]
-    """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
-    is on stable media: they are never delivered again.
+    """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when the
+    deletes are on stable media: the messages are never delivered again.
     """
     StreamDelete: _grpc.StreamStreamMultiCallable[_queue_service_pb2.StreamDeleteRequest, _queue_service_pb2.StreamDeleteResponse]
-    """Deletes without waiting for each answer: requests carry a correlation id that their responses
-    repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
+    """Deletes without waiting for each answer. Each response repeats the correlation id of its request.
+    Responses have the order of the requests. Requests are joined, and the stream ends, as in
+    StreamSend.
     """
     ExtendLeases: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ExtendLeasesRequest, _queue_service_pb2.ExtendLeasesResponse]
     """Extends 1 to 1,000 leases. Release ends them."""
     Release: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ReleaseRequest, _queue_service_pb2.ReleaseResponse]
-    """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
-    delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
+    """Ends 1 to 1,000 leases of messages that could not be handled. The messages are ready again after a
+    delay. A message that has reached its queue's max_receives moves to the dead-letter queue instead.
     """
     Reject: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.RejectRequest, _queue_service_pb2.RejectResponse]
-    """Moves 1 to 1,000 leased messages to the dead-letter queue, however often they were received. The
-    answer comes when they are there, on stable media. A queue without a dead-letter queue:
-    FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
+    """Moves 1 to 1,000 leased messages to the dead-letter queue, whatever their receive counts. The
+    answer comes when they are on stable media there. If the queue has no dead-letter queue, the call
+    fails with FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
     """
     GetMessage: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]
     """Returns a message without leasing it."""
@@ -121,20 +123,20 @@ class QueueServiceStub:
 class QueueServiceAsyncStub(QueueServiceStub):
     """A durable message queue. Delivery is at least once.
 
-    A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
-    Where a request names many messages, the call succeeds and each message has a result of its own, in
-    the request's order: an `error` in it is such a status.
+    The status of a failed call carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
+    reason. If a repetition may succeed, it also carries a google.rpc.RetryInfo. docs/reference/errors.md
+    lists the reasons. A call with many messages succeeds: each message has a result of its own, in the
+    request's order. An `error` in a result is such a status.
 
-    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
-    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
-    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
+    Shards: several servers share the queues by their names. A shard refuses each call for a queue of
+    another shard with FAILED_PRECONDITION, WRONG_SHARD. A call may name its shard in the metadata
+    `x-spoolrack-shard`, such as 2/8. Any other server refuses that call in the same way.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.CreateQueueRequest, _queue_service_pb2.CreateQueueResponse]  # type: ignore[assignment]
-    """Creates a queue. With equal settings, and these labels among its own, it is there already: success.
-    With others: ALREADY_EXISTS.
+    """Creates a queue. If the queue exists with equal settings, and has these labels, the call succeeds.
+    Otherwise it fails with ALREADY_EXISTS.
     """
     GetQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.GetQueueRequest, _queue_service_pb2.GetQueueResponse]  # type: ignore[assignment]
     """Returns a queue with its settings and counts."""
@@ -143,63 +145,65 @@ class QueueServiceAsyncStub(QueueServiceStub):
     UpdateQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.UpdateQueueRequest, _queue_service_pb2.UpdateQueueResponse]  # type: ignore[assignment]
     """Changes the fields of a queue that the mask names (AIP-134)."""
     DeleteQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteQueueRequest, _queue_service_pb2.DeleteQueueResponse]  # type: ignore[assignment]
-    """Deletes a queue and all that is in it. It answers once that is certain; for the moment that the
-    removal takes, creating the queue again says UNAVAILABLE with a retry delay.
+    """Deletes a queue and all of its messages. The answer comes once that is certain. While the removal
+    lasts, CreateQueue of the name fails with UNAVAILABLE and a retry delay.
     """
     PurgeQueue: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.PurgeQueueRequest, _queue_service_pb2.PurgeQueueResponse]  # type: ignore[assignment]
-    """Deletes the messages of a queue: all of them, or those of an age and of some states."""
+    """Deletes the messages of a queue: all, or those of an age and of some states."""
     Send: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.SendRequest, _queue_service_pb2.SendResponse]  # type: ignore[assignment]
-    """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
-    together, also after a crash (messages of different delays each by themselves).
+    """Sends 1 to 1,000 messages. The answer comes when all valid messages are on stable media. Messages
+    of one delay appear together, also after a crash.
     """
     StreamSend: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamSendRequest, _queue_service_pb2.StreamSendResponse]  # type: ignore[assignment]
-    """Sends without waiting for each answer: requests carry a correlation id that their responses
-    repeat. Responses come in the order of the requests. The stream ends when the client has ended its
-    side and all is answered; a server that shuts down answers all that it took, and then ends it with
-    UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
+    """Sends without waiting for each answer. Each response repeats the correlation id of its request.
+    Responses have the order of the requests. The stream ends when the client has ended its side and
+    all requests are answered. A server that shuts down answers all requests that it has accepted, and
+    ends the stream with UNAVAILABLE, DRAINING. A request without an answer then had no effect.
 
     A client with many requests may join them: see `accepts_more`.
     """
     Receive: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ReceiveRequest, _queue_service_pb2.ReceiveResponse]  # type: ignore[assignment]
-    """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
-    long poll. No messages in time: an empty response.
+    """Leases up to max_messages messages, in order. `wait` makes it a long poll: it waits for the first
+    message. If none comes in time, the response is empty.
     """
     StreamReceive: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamReceiveRequest, _queue_service_pb2.StreamReceiveResponse]  # type: ignore[assignment]
-    """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
+    """Leases messages continuously, as long as fewer than max_in_flight messages of this stream are
     leased. A delete, a release or an expiry returns a credit, through any connection.
 
-    A client that says its `concurrency` is counted for the messages that it begins, and not for those
-    that it holds beyond them.
+    With `concurrency` a receive counts for the messages that the client begins, and not for those that
+    it prefetches.
 
-    The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
-    unary calls do; their responses repeat their correlation ids, in the order of the requests, between
-    those with messages.
+    The first request is a `start`. Later requests delete messages, and extend, release or reject
+    leases, as the unary calls do. Their responses repeat the correlation ids, in the order of the
+    requests, between responses with messages.
 
-    A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
-    Messages on their way to a stream that is cancelled stay leased until their leases expire.
+    A client that shuts down sends `stop`, reads up to `stopped`, and releases the messages that it
+    won't handle. If the stream is cancelled instead, messages on their way stay leased until their
+    leases expire.
 
-    A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
-    is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
-    took, and then ends it with UNAVAILABLE, reason DRAINING.
+    A client that ends its side still receives messages. After a `stop` the stream ends once all
+    requests are answered. Otherwise the stream ends only if the server shuts down: the server answers
+    all requests that it has accepted, and ends the stream with UNAVAILABLE, DRAINING.
     """
     Delete: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.DeleteRequest, _queue_service_pb2.DeleteResponse]  # type: ignore[assignment]
-    """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
-    is on stable media: they are never delivered again.
+    """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when the
+    deletes are on stable media: the messages are never delivered again.
     """
     StreamDelete: _aio.StreamStreamMultiCallable[_queue_service_pb2.StreamDeleteRequest, _queue_service_pb2.StreamDeleteResponse]  # type: ignore[assignment]
-    """Deletes without waiting for each answer: requests carry a correlation id that their responses
-    repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
+    """Deletes without waiting for each answer. Each response repeats the correlation id of its request.
+    Responses have the order of the requests. Requests are joined, and the stream ends, as in
+    StreamSend.
     """
     ExtendLeases: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ExtendLeasesRequest, _queue_service_pb2.ExtendLeasesResponse]  # type: ignore[assignment]
     """Extends 1 to 1,000 leases. Release ends them."""
     Release: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ReleaseRequest, _queue_service_pb2.ReleaseResponse]  # type: ignore[assignment]
-    """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
-    delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
+    """Ends 1 to 1,000 leases of messages that could not be handled. The messages are ready again after a
+    delay. A message that has reached its queue's max_receives moves to the dead-letter queue instead.
     """
     Reject: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.RejectRequest, _queue_service_pb2.RejectResponse]  # type: ignore[assignment]
-    """Moves 1 to 1,000 leased messages to the dead-letter queue, however often they were received. The
-    answer comes when they are there, on stable media. A queue without a dead-letter queue:
-    FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
+    """Moves 1 to 1,000 leased messages to the dead-letter queue, whatever their receive counts. The
+    answer comes when they are on stable media there. If the queue has no dead-letter queue, the call
+    fails with FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
     """
     GetMessage: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.GetMessageRequest, _queue_service_pb2.GetMessageResponse]  # type: ignore[assignment]
     """Returns a message without leasing it."""
@@ -209,14 +213,14 @@ class QueueServiceAsyncStub(QueueServiceStub):
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """A durable message queue. Delivery is at least once.
 
-    A failed call's status carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
-    reason, and a google.rpc.RetryInfo where a repetition may succeed; docs/reference/errors.md lists the reasons.
-    Where a request names many messages, the call succeeds and each message has a result of its own, in
-    the request's order: an `error` in it is such a status.
+    The status of a failed call carries one google.rpc.ErrorInfo with the domain "spoolrack" and a stable
+    reason. If a repetition may succeed, it also carries a google.rpc.RetryInfo. docs/reference/errors.md
+    lists the reasons. A call with many messages succeeds: each message has a result of its own, in the
+    request's order. An `error` in a result is such a status.
 
-    A server that is a shard, one of several that share the queues by their names, refuses the name of a queue
-    that belongs to another one with FAILED_PRECONDITION, WRONG_SHARD, in each call. A call may name the shard that
-    it is for in the metadata `x-spoolrack-shard`, as 2/8: any other server refuses it likewise.
+    Shards: several servers share the queues by their names. A shard refuses each call for a queue of
+    another shard with FAILED_PRECONDITION, WRONG_SHARD. A call may name its shard in the metadata
+    `x-spoolrack-shard`, such as 2/8. Any other server refuses that call in the same way.
     """
 
     @_abc_1.abstractmethod
@@ -225,8 +229,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.CreateQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.CreateQueueResponse, _abc.Awaitable[_queue_service_pb2.CreateQueueResponse]]:
-        """Creates a queue. With equal settings, and these labels among its own, it is there already: success.
-        With others: ALREADY_EXISTS.
+        """Creates a queue. If the queue exists with equal settings, and has these labels, the call succeeds.
+        Otherwise it fails with ALREADY_EXISTS.
         """
 
     @_abc_1.abstractmethod
@@ -259,8 +263,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.DeleteQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.DeleteQueueResponse, _abc.Awaitable[_queue_service_pb2.DeleteQueueResponse]]:
-        """Deletes a queue and all that is in it. It answers once that is certain; for the moment that the
-        removal takes, creating the queue again says UNAVAILABLE with a retry delay.
+        """Deletes a queue and all of its messages. The answer comes once that is certain. While the removal
+        lasts, CreateQueue of the name fails with UNAVAILABLE and a retry delay.
         """
 
     @_abc_1.abstractmethod
@@ -269,7 +273,7 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.PurgeQueueRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.PurgeQueueResponse, _abc.Awaitable[_queue_service_pb2.PurgeQueueResponse]]:
-        """Deletes the messages of a queue: all of them, or those of an age and of some states."""
+        """Deletes the messages of a queue: all, or those of an age and of some states."""
 
     @_abc_1.abstractmethod
     def Send(
@@ -277,8 +281,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.SendRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.SendResponse, _abc.Awaitable[_queue_service_pb2.SendResponse]]:
-        """Sends 1 to 1,000 messages. The answer comes when all valid ones are on stable media; they appear
-        together, also after a crash (messages of different delays each by themselves).
+        """Sends 1 to 1,000 messages. The answer comes when all valid messages are on stable media. Messages
+        of one delay appear together, also after a crash.
         """
 
     @_abc_1.abstractmethod
@@ -287,10 +291,10 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_queue_service_pb2.StreamSendRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamSendResponse], _abc.AsyncIterator[_queue_service_pb2.StreamSendResponse]]:
-        """Sends without waiting for each answer: requests carry a correlation id that their responses
-        repeat. Responses come in the order of the requests. The stream ends when the client has ended its
-        side and all is answered; a server that shuts down answers all that it took, and then ends it with
-        UNAVAILABLE, reason DRAINING: of a request without an answer, nothing was done.
+        """Sends without waiting for each answer. Each response repeats the correlation id of its request.
+        Responses have the order of the requests. The stream ends when the client has ended its side and
+        all requests are answered. A server that shuts down answers all requests that it has accepted, and
+        ends the stream with UNAVAILABLE, DRAINING. A request without an answer then had no effect.
 
         A client with many requests may join them: see `accepts_more`.
         """
@@ -301,8 +305,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.ReceiveRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.ReceiveResponse, _abc.Awaitable[_queue_service_pb2.ReceiveResponse]]:
-        """Leases up to max_messages messages in order, and waits for the first as long as `wait` says: a
-        long poll. No messages in time: an empty response.
+        """Leases up to max_messages messages, in order. `wait` makes it a long poll: it waits for the first
+        message. If none comes in time, the response is empty.
         """
 
     @_abc_1.abstractmethod
@@ -311,22 +315,23 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_queue_service_pb2.StreamReceiveRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamReceiveResponse], _abc.AsyncIterator[_queue_service_pb2.StreamReceiveResponse]]:
-        """Leases messages as they come, as long as fewer than max_in_flight of those it handed out are
+        """Leases messages continuously, as long as fewer than max_in_flight messages of this stream are
         leased. A delete, a release or an expiry returns a credit, through any connection.
 
-        A client that says its `concurrency` is counted for the messages that it begins, and not for those
-        that it holds beyond them.
+        With `concurrency` a receive counts for the messages that the client begins, and not for those that
+        it prefetches.
 
-        The first request is a `start`. Later requests delete messages, and extend, release or reject leases, as the
-        unary calls do; their responses repeat their correlation ids, in the order of the requests, between
-        those with messages.
+        The first request is a `start`. Later requests delete messages, and extend, release or reject
+        leases, as the unary calls do. Their responses repeat the correlation ids, in the order of the
+        requests, between responses with messages.
 
-        A client that leaves sends `stop`, reads up to `stopped`, and releases the messages that it won't handle.
-        Messages on their way to a stream that is cancelled stay leased until their leases expire.
+        A client that shuts down sends `stop`, reads up to `stopped`, and releases the messages that it
+        won't handle. If the stream is cancelled instead, messages on their way stay leased until their
+        leases expire.
 
-        A client that ends its side goes on receiving, or, after a `stop`, gets the end of the stream once all
-        is answered. A stream doesn't end otherwise; a server that shuts down answers all requests that it
-        took, and then ends it with UNAVAILABLE, reason DRAINING.
+        A client that ends its side still receives messages. After a `stop` the stream ends once all
+        requests are answered. Otherwise the stream ends only if the server shuts down: the server answers
+        all requests that it has accepted, and ends the stream with UNAVAILABLE, DRAINING.
         """
 
     @_abc_1.abstractmethod
@@ -335,8 +340,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.DeleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.DeleteResponse, _abc.Awaitable[_queue_service_pb2.DeleteResponse]]:
-        """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when that
-        is on stable media: they are never delivered again.
+        """Deletes 1 to 1,000 messages, each by receipt, or by id in any state. The answer comes when the
+        deletes are on stable media: the messages are never delivered again.
         """
 
     @_abc_1.abstractmethod
@@ -345,8 +350,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_queue_service_pb2.StreamDeleteRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_queue_service_pb2.StreamDeleteResponse], _abc.AsyncIterator[_queue_service_pb2.StreamDeleteResponse]]:
-        """Deletes without waiting for each answer: requests carry a correlation id that their responses
-        repeat. Responses come in the order of the requests. It joins requests and ends as StreamSend does.
+        """Deletes without waiting for each answer. Each response repeats the correlation id of its request.
+        Responses have the order of the requests. Requests are joined, and the stream ends, as in
+        StreamSend.
         """
 
     @_abc_1.abstractmethod
@@ -363,8 +369,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.ReleaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.ReleaseResponse, _abc.Awaitable[_queue_service_pb2.ReleaseResponse]]:
-        """Ends 1 to 1,000 leases because the messages could not be handled: they are ready again after a
-        delay. A message that has used up its queue's max_receives moves to the dead-letter queue instead.
+        """Ends 1 to 1,000 leases of messages that could not be handled. The messages are ready again after a
+        delay. A message that has reached its queue's max_receives moves to the dead-letter queue instead.
         """
 
     @_abc_1.abstractmethod
@@ -373,9 +379,9 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.RejectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.RejectResponse, _abc.Awaitable[_queue_service_pb2.RejectResponse]]:
-        """Moves 1 to 1,000 leased messages to the dead-letter queue, however often they were received. The
-        answer comes when they are there, on stable media. A queue without a dead-letter queue:
-        FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
+        """Moves 1 to 1,000 leased messages to the dead-letter queue, whatever their receive counts. The
+        answer comes when they are on stable media there. If the queue has no dead-letter queue, the call
+        fails with FAILED_PRECONDITION, NO_DEAD_LETTER_QUEUE.
         """
 
     @_abc_1.abstractmethod

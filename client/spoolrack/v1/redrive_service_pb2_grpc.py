@@ -26,11 +26,12 @@ if _version_not_supported:
 
 
 class RedriveServiceStub(object):
-    """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
-    rate. A redrive goes on after a restart.
+    """Redrives: the server moves messages of a dead-letter queue back to their source queues, or to another
+    queue, at a bounded rate. A redrive continues after a restart.
 
-    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
-    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
+    A call that names a redrive may also name its dead-letter queue. The caller needs the call's
+    permission on that queue. A server that is another shard refuses the call with WRONG_SHARD. A redrive
+    of another queue is not found.
     """
 
     def __init__(self, channel):
@@ -62,37 +63,38 @@ class RedriveServiceStub(object):
 
 
 class RedriveServiceServicer(object):
-    """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
-    rate. A redrive goes on after a restart.
+    """Redrives: the server moves messages of a dead-letter queue back to their source queues, or to another
+    queue, at a bounded rate. A redrive continues after a restart.
 
-    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
-    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
+    A call that names a redrive may also name its dead-letter queue. The caller needs the call's
+    permission on that queue. A server that is another shard refuses the call with WRONG_SHARD. A redrive
+    of another queue is not found.
     """
 
     def StartRedrive(self, request, context):
-        """Begins to move messages of a dead-letter queue back. The answer comes when that is on stable media:
-        it goes on by itself, also after a restart. A queue has one redrive at a time.
+        """Starts a redrive of a dead-letter queue. The answer comes when the redrive is on stable media. The
+        server then runs it in the background. A queue has one redrive at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetRedrive(self, request, context):
-        """Returns a redrive, and how far it is.
+        """Returns a redrive with its progress.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRedrives(self, request, context):
-        """Returns the redrives, those of the last 30 days that have ended too, a page at a time.
+        """Returns the redrives that run, or ended in the last 30 days, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelRedrive(self, request, context):
-        """Ends a redrive. Messages that it has moved stay moved. A repetition is a success.
+        """Cancels a redrive. Moved messages stay moved. A repetition succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,11 +132,12 @@ def add_RedriveServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RedriveService(object):
-    """Moves messages of a dead-letter queue to the queues that they came from, or to another one, with a
-    rate. A redrive goes on after a restart.
+    """Redrives: the server moves messages of a dead-letter queue back to their source queues, or to another
+    queue, at a bounded rate. A redrive continues after a restart.
 
-    A call that names a redrive may name its dead-letter queue. The caller needs its permission on that queue, a
-    server that is another shard refuses the call with WRONG_SHARD, and a redrive of another queue is not found.
+    A call that names a redrive may also name its dead-letter queue. The caller needs the call's
+    permission on that queue. A server that is another shard refuses the call with WRONG_SHARD. A redrive
+    of another queue is not found.
     """
 
     @staticmethod

@@ -26,16 +26,17 @@ if _version_not_supported:
 
 
 class ReservationServiceStub(object):
-    """Sets of messages that are leased under a name, and can be read again until they are committed.
+    """Reservations: a set of messages is leased under a name, and can be read again until it is committed.
 
-    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
-    which the caller may not receive fails with NAME_TAKEN.
+    A stream belongs to the queues of its sets, and of its last commit. If the caller may not receive
+    from one of these queues, a call that names the stream fails with NAME_TAKEN.
 
-    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
-    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
+    A call that names a set may also name its queue. The caller needs the call's permission on that
+    queue. A server that is another shard refuses the call with WRONG_SHARD. A set of another queue is
+    not found.
 
-    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
-    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    A set belongs to one root. A call may name the root by its identity in the metadata `spoolrack-root`.
+    A server with another root refuses the call with FAILED_PRECONDITION, ROOT_DIFFERS, and does nothing.
     """
 
     def __init__(self, channel):
@@ -82,65 +83,69 @@ class ReservationServiceStub(object):
 
 
 class ReservationServiceServicer(object):
-    """Sets of messages that are leased under a name, and can be read again until they are committed.
+    """Reservations: a set of messages is leased under a name, and can be read again until it is committed.
 
-    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
-    which the caller may not receive fails with NAME_TAKEN.
+    A stream belongs to the queues of its sets, and of its last commit. If the caller may not receive
+    from one of these queues, a call that names the stream fails with NAME_TAKEN.
 
-    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
-    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
+    A call that names a set may also name its queue. The caller needs the call's permission on that
+    queue. A server that is another shard refuses the call with WRONG_SHARD. A set of another queue is
+    not found.
 
-    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
-    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    A set belongs to one root. A call may name the root by its identity in the metadata `spoolrack-root`.
+    A server with another root refuses the call with FAILED_PRECONDITION, ROOT_DIFFERS, and does nothing.
     """
 
     def Reserve(self, request, context):
-        """Leases messages under a name. The answer comes when that is on stable media; the same name again
-        gives the same messages, also after a restart.
+        """Leases messages under a name. The answer comes when the leases are on stable media. A repetition
+        with the same name returns the same messages, also after a restart.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExtendReservation(self, request, context):
-        """Extends the leases of a reservation. One whose leases have ended, or whose queue was deleted, fails with
-        RESERVATION_LOST.
+        """Extends the leases of a reservation. If its leases have ended, or its queue was deleted, the call
+        fails with RESERVATION_LOST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadReservation(self, request, context):
-        """Returns messages of a reservation, as often as it is asked. One whose leases have ended, or whose queue
-        was deleted, fails with RESERVATION_LOST, one that is committed with RESERVATION_COMMITTED.
+        """Returns messages of a reservation, any number of times. If its leases have ended, or its queue was
+        deleted, the call fails with RESERVATION_LOST; if it is committed, with RESERVATION_COMMITTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitReservations(self, request, context):
-        """Deletes the messages of a stream's reservations up to a number. Of a reservation that was read with
-        `mark_read` before its leases ended it deletes those that no other reader has leased since. A repetition
-        is a success, of an earlier commit, too, as long as its reservation is among the last 100 that were
-        committed. A number below the stream's last commit that isn't fails with RESERVATION_COMMITTED: whether it
-        was made on this server is not remembered. A number above it that was never reserved, or ended more than 30
-        days ago, fails with RESERVATION_NOT_FOUND.
+        """Deletes the messages of a stream's reservations up to a number.
+
+        A reservation that was read with `mark_read` before its leases ended is included: the commit
+        deletes those of its messages that no other reader has leased since.
+
+        A repetition succeeds. A number below the stream's last commit succeeds if its reservation is among
+        the last 100 committed ones, and fails with RESERVATION_COMMITTED otherwise: this server may not
+        have made it. A number above the last commit that was never reserved, or ended more than 30 days
+        ago, fails with RESERVATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseReservation(self, request, context):
-        """Returns the messages of a reservation to the queue. Later calls for it fail with RESERVATION_LOST, and no
-        commit deletes its messages.
+        """Releases a reservation: its messages return to the queue. Later calls for it fail with
+        RESERVATION_LOST, and no commit deletes its messages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetReservation(self, request, context):
-        """Returns a reservation, held or lost. One that is committed, or of a queue that the caller may not monitor,
-        fails with RESERVATION_NOT_FOUND.
+        """Returns a reservation, held or lost. A committed one, or one of a queue that the caller may not
+        monitor, fails with RESERVATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -200,16 +205,17 @@ def add_ReservationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReservationService(object):
-    """Sets of messages that are leased under a name, and can be read again until they are committed.
+    """Reservations: a set of messages is leased under a name, and can be read again until it is committed.
 
-    A stream belongs to the queues of its sets, and of its last commit. A call that names one of a queue from
-    which the caller may not receive fails with NAME_TAKEN.
+    A stream belongs to the queues of its sets, and of its last commit. If the caller may not receive
+    from one of these queues, a call that names the stream fails with NAME_TAKEN.
 
-    A call that names a set may name its queue. The caller needs its permission on that queue, a server that is
-    another shard refuses the call with WRONG_SHARD, and a set of another queue is not found.
+    A call that names a set may also name its queue. The caller needs the call's permission on that
+    queue. A server that is another shard refuses the call with WRONG_SHARD. A set of another queue is
+    not found.
 
-    A set is of one root. A call may name it by its identity, in the metadata `spoolrack-root`: with another
-    root the call fails with FAILED_PRECONDITION, ROOT_DIFFERS, and nothing is done.
+    A set belongs to one root. A call may name the root by its identity in the metadata `spoolrack-root`.
+    A server with another root refuses the call with FAILED_PRECONDITION, ROOT_DIFFERS, and does nothing.
     """
 
     @staticmethod

@@ -26,8 +26,9 @@ if _version_not_supported:
 
 
 class ScheduleServiceStub(object):
-    """Sends messages again and again, at the times of a cron expression: once for each tick, whatever the
-    number of servers on a root, and whatever crashes. A schedule belongs to a queue, and goes with it.
+    """Schedules: the server sends a message at each tick of a cron expression. Each tick is sent once,
+    whatever the number of servers on a root, and whatever crashes. A schedule belongs to a queue, and is
+    deleted with it.
     """
 
     def __init__(self, channel):
@@ -74,12 +75,13 @@ class ScheduleServiceStub(object):
 
 
 class ScheduleServiceServicer(object):
-    """Sends messages again and again, at the times of a cron expression: once for each tick, whatever the
-    number of servers on a root, and whatever crashes. A schedule belongs to a queue, and goes with it.
+    """Schedules: the server sends a message at each tick of a cron expression. Each tick is sent once,
+    whatever the number of servers on a root, and whatever crashes. A schedule belongs to a queue, and is
+    deleted with it.
     """
 
     def CreateSchedule(self, request, context):
-        """Creates a schedule. A repetition with the same content is a success.
+        """Creates a schedule. A repetition with the same content succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -93,8 +95,8 @@ class ScheduleServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateSchedule(self, request, context):
-        """Changes the fields of a schedule that the mask names (AIP-134). With another `cron` or `time_zone` the
-        first tick is the first one after the change. A repetition is a success.
+        """Changes the fields of a schedule that the mask names (AIP-134). After a change of `cron` or
+        `time_zone` the next tick is the first one after the change. A repetition succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,21 +110,22 @@ class ScheduleServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PauseSchedule(self, request, context):
-        """Sends no message of a schedule until it is resumed. A repetition is a success.
+        """Pauses a schedule: no tick is sent until it is resumed. A repetition succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResumeSchedule(self, request, context):
-        """Goes on with the first tick from now on: those of the pause are not sent. A repetition is a success.
+        """Resumes a schedule with the next tick from now on. Ticks of the pause are not sent. A repetition
+        succeeds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteSchedule(self, request, context):
-        """Deletes a schedule. No message of it is sent after the answer; those that were sent stay.
+        """Deletes a schedule. No tick is sent after the answer. Sent messages stay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -175,8 +178,9 @@ def add_ScheduleServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ScheduleService(object):
-    """Sends messages again and again, at the times of a cron expression: once for each tick, whatever the
-    number of servers on a root, and whatever crashes. A schedule belongs to a queue, and goes with it.
+    """Schedules: the server sends a message at each tick of a cron expression. Each tick is sent once,
+    whatever the number of servers on a root, and whatever crashes. A schedule belongs to a queue, and is
+    deleted with it.
     """
 
     @staticmethod

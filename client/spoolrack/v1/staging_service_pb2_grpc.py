@@ -26,13 +26,13 @@ if _version_not_supported:
 
 
 class StagingServiceStub(object):
-    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+    """Atomic batches: staged messages are durable and invisible. A publication makes them appear together.
 
-    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
-    names it fails with NAME_TAKEN.
+    A stage belongs to another caller if it holds messages for a queue to which the caller may not send.
+    A call that names it fails with NAME_TAKEN.
 
-    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
-    server that is another shard refuses the call with WRONG_SHARD.
+    A call that names stages may also name one of their queues. The caller needs the call's permission on
+    that queue. A server that is another shard refuses the call with WRONG_SHARD.
     """
 
     def __init__(self, channel):
@@ -69,17 +69,17 @@ class StagingServiceStub(object):
 
 
 class StagingServiceServicer(object):
-    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+    """Atomic batches: staged messages are durable and invisible. A publication makes them appear together.
 
-    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
-    names it fails with NAME_TAKEN.
+    A stage belongs to another caller if it holds messages for a queue to which the caller may not send.
+    A call that names it fails with NAME_TAKEN.
 
-    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
-    server that is another shard refuses the call with WRONG_SHARD.
+    A call that names stages may also name one of their queues. The caller needs the call's permission on
+    that queue. A server that is another shard refuses the call with WRONG_SHARD.
     """
 
     def Stage(self, request, context):
-        """Stores messages that are invisible until they are published: one chunk of a stage. The answer comes
+        """Stores one chunk of a stage: messages that are invisible until they are published. The answer comes
         when they are on stable media.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -87,31 +87,31 @@ class StagingServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Publish(self, request, context):
-        """Makes all messages of the stages appear, in one queue or several. The answer comes when that is
-        certain, also after a crash: all of them appear, or none.
+        """Publishes stages: all of their messages appear, in one queue or several, or none does, also after a
+        crash. The answer comes when that is certain.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AbortStage(self, request, context):
-        """Deletes a stage with all its messages. One that isn't there fails with STAGE_NOT_FOUND: a repetition does,
-        too.
+        """Deletes a stage with all of its messages. A missing stage, so also a repetition, fails with
+        STAGE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStage(self, request, context):
-        """Returns a stage that isn't published. Another caller's fails with STAGE_NOT_FOUND.
+        """Returns a stage that isn't published. A stage of another caller fails with STAGE_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListStages(self, request, context):
-        """Returns the stages in the order of their names, a page at a time: those of queues that the caller may
-        monitor.
+        """Returns the stages of the queues that the caller may monitor, in the order of their names, a page
+        at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,13 +154,13 @@ def add_StagingServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class StagingService(object):
-    """Atomic batches: messages are staged, invisible and durable, and appear together when they are published.
+    """Atomic batches: staged messages are durable and invisible. A publication makes them appear together.
 
-    A stage that holds messages for a queue to which the caller may not send is another caller's. A call that
-    names it fails with NAME_TAKEN.
+    A stage belongs to another caller if it holds messages for a queue to which the caller may not send.
+    A call that names it fails with NAME_TAKEN.
 
-    A call that names stages may name one of their queues. The caller needs its permission on that queue, and a
-    server that is another shard refuses the call with WRONG_SHARD.
+    A call that names stages may also name one of their queues. The caller needs the call's permission on
+    that queue. A server that is another shard refuses the call with WRONG_SHARD.
     """
 
     @staticmethod

@@ -41,11 +41,11 @@ _LONGEST_SHOWN: Final = 60
 def command(connection: Connection, file: Any) -> int:
     """Create and update queues as FILE declares them: {"jobs": {"visibility_timeout": "5m"}}.
 
-    A queue that isn't there is created; of one that is there, the settings become the declared ones,
-    and those that are not declared the defaults. Its labels become those that it declares as "labels",
-    if it does. Other queues are left alone, and none is deleted. Waits up to --timeout for a server
-    that isn't up yet. With shards, the queues of one that is away are named and left out, and the exit
-    code is 69. "-" reads standard input.
+    A missing queue is created. An existing queue gets the declared settings, and the defaults of
+    settings that aren't declared. Its labels become the declared "labels", if there are any. Other
+    queues aren't changed, and no queue is deleted. Waits up to --timeout for a server that isn't up
+    yet. The queues of an unreachable shard are named and left out, and the exit code is 69. "-" reads
+    standard input.
     """
     if file.name == "<stdin>":
         announce_stdin("JSON")

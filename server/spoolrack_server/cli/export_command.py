@@ -50,9 +50,9 @@ Write = Callable[[bytes], None]
 def command(connection: Connection, queues: tuple[str, ...], output: str, quiet: bool) -> int:
     """Copy QUEUEs, their settings, schedules and all of their messages, into an archive.
 
-    Leased messages are exported as ready, for a lease can't be exported; delayed ones keep the time at
-    which they appear. The messages stay in their queues. Messages that are sent or deleted in the
-    meantime may be in the archive or not.
+    Leased messages are exported as ready, because a lease can't be exported. Delayed messages keep the
+    time at which they are ready. The messages stay in their queues. Messages that are sent or deleted
+    meanwhile may be in the archive or not.
     """
     names = list(dict.fromkeys(queues))
     states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}

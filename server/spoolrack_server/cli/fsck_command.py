@@ -53,13 +53,12 @@ def command(
 ) -> int:
     """Check every name, size and checksum in the folder ROOT.
 
-    Changes nothing without --repair and --restore, and may then run beside a server. Nothing is ever
-    destroyed: --repair moves damaged and foreign files to quarantine, and gives a queue that has
-    messages and no settings the default ones. Work that a crash has left unfinished is no problem: the
+    Without --repair and --restore it changes nothing, and may run beside a server. It never destroys a
+    file: --repair moves damaged and foreign files to quarantine, and gives the default settings to a
+    queue with messages and without settings. Work that a crash has left unfinished is no problem: the
     next start of a server finishes it.
 
-    Exits with 0 if there is no problem (any more), with 1 if there is one, and above if ROOT can't be
-    checked.
+    Exits with 0 if no problem is left, with 1 if there is one, and above if ROOT can't be checked.
     """
     root = root or data
     # The repairs are printed; the store's own log would repeat them.

@@ -79,12 +79,12 @@ def command(
     settle: float,
     quiet: bool,
 ) -> int:
-    """Bring messages from elsewhere into queues, in their order, and make the queues that are missing.
+    """Import messages into queues, in their order, and create missing queues.
 
-    After an interruption of any kind the same command continues: it loses nothing, and sends nothing
-    twice: each message carries its origin as the attribute imported-from. A message is removed from its
-    folder once it is on stable media in its queue; --keep leaves it there, and an archive is never
-    changed. Meanwhile no other program should use the folder, and no consumer the queues.
+    After any interruption the same command continues. No message is lost or sent twice: the attribute
+    imported-from of a message names its origin. A message is removed from its folder once it is on
+    stable media in its queue; --keep leaves it there. An archive is never changed. Meanwhile no other
+    program should use the folder, and no consumer the queues.
     """
     if kind == MQ and queue is not None:
         raise click.UsageError("mq has queues of its own: leave --queue out.")

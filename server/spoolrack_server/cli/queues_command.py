@@ -110,7 +110,7 @@ def _given(settings: dict[str, Any]) -> dict[str, Any]:
 def create(
     connection: Connection, name: str, label: tuple[tuple[str, str], ...], **settings: Any
 ) -> None:
-    """Create the queue NAME. If it is there with equal settings and these labels, nothing happens."""
+    """Create the queue NAME. If it exists with equal settings and these labels, nothing changes."""
     with connection.client() as client:
         client.create_queue(name, labels=dict(label), **_given(settings))
 
@@ -175,7 +175,7 @@ def oldest_text(info: QueueInfo) -> str:
 @option("--json", is_flag=True, help="Print it as JSON.")
 @reads_queues
 def show(connection: Connection, name: str, json: bool) -> None:
-    """Show counts and settings of the queue NAME, and the message that blocks it, if one does."""
+    """Show counts and settings of the queue NAME, and the message that blocks it, if there is one."""
     with connection.client() as client:
         info = client.queue(name).info()
     if json:
@@ -228,7 +228,7 @@ def set_(
     remove_label: tuple[str, ...],
     **settings: Any,
 ) -> None:
-    """Change settings and labels of the queue NAME; those that are not named stay as they are."""
+    """Change the named settings and labels of the queue NAME."""
     changes: dict[str, Any] = {**_given(settings), **dict.fromkeys(reset)}
     named: dict[str, str | None] = {**dict(label), **dict.fromkeys(remove_label)}
     if not changes and not named:
@@ -356,7 +356,7 @@ def _set_flow(connection: Connection, name: str, flow: str, *, sending: bool, re
 @_has_directions
 @connects_to_queues
 def pause(connection: Connection, name: str, sending: bool, receiving: bool) -> None:
-    """Refuse sends to the queue NAME, and hand out none of its messages, until `resume`."""
+    """Pause the queue NAME: sends are refused, and receives get no messages, until `resume`."""
     _set_flow(connection, name, "paused", sending=sending, receiving=receiving)
 
 
@@ -365,7 +365,7 @@ def pause(connection: Connection, name: str, sending: bool, receiving: bool) -> 
 @_has_directions
 @connects_to_queues
 def resume(connection: Connection, name: str, sending: bool, receiving: bool) -> None:
-    """Take sends to the queue NAME again, and hand out its messages."""
+    """Resume the queue NAME: it accepts sends, and receives get messages."""
     _set_flow(connection, name, "open", sending=sending, receiving=receiving)
 
 

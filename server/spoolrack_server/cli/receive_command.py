@@ -103,16 +103,16 @@ def command(
     patterns, such as "jobs-*": queues that are created later, and match, are found within 10 s.
 
     Without --delete or --exec the messages are only leased: they are hidden from other consumers for
-    the visibility timeout, and then come back. With --delete, a message is deleted only after its body
-    was written, and is on stable media if that is a file. A body of more than 64 MiB needs --to or
-    --exec; over gRPC it is read by --http-url.
+    the visibility timeout, and then ready again. With --delete a message is deleted after its body was
+    written; if the output is a file, after it is on stable media. A body of more than 64 MiB needs --to
+    or --exec; over gRPC it is read by --http-url.
 
-    CMD finds SPOOLRACK_MESSAGE_ID, SPOOLRACK_MESSAGE_QUEUE, SPOOLRACK_MESSAGE_RECEIVE_COUNT,
-    SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_PATH (with --root, of a body that was sent as a
-    file), SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and a SPOOLRACK_ATTRIBUTE_<NAME> for each attribute in
-    its environment. Its message stays leased for as long as it runs. A message that it fails on is
-    ready again when this command ends; with --follow after 1 s, then 2 s, and so on to 1 min, or when
-    this command ends.
+    The environment of CMD has SPOOLRACK_MESSAGE_ID, SPOOLRACK_MESSAGE_QUEUE,
+    SPOOLRACK_MESSAGE_RECEIVE_COUNT, SPOOLRACK_MESSAGE_SEND_TIME, SPOOLRACK_MESSAGE_PATH (with --root,
+    of a body that was sent as a file), SPOOLRACK_MESSAGE_ATTRIBUTES (JSON) and
+    SPOOLRACK_ATTRIBUTE_<NAME> for each attribute. The message stays leased while CMD runs. If CMD
+    fails, the message is ready again when this command ends; with --follow after 1 s, then 2 s, and so
+    on to 1 min.
 
     Exits with 0 if there was a message, and with 1 if there was none, or if CMD has failed.
     """

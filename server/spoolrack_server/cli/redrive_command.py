@@ -56,9 +56,9 @@ def command(
     json: bool,
     quiet: bool,
 ) -> int:
-    """Move the dead letters of QUEUE back to the queues that they came from.
+    """Move the dead letters of QUEUE back to their source queues.
 
-    The redrive runs in the background: Ctrl-C ends this command, `spoolrack redrives cancel` the
+    The redrive runs in the background: Ctrl-C ends this command only, `spoolrack redrives cancel` the
     redrive. Exits with 1 if nothing was moved, if messages had to stay, or if it was cancelled.
     """
     with connection.client() as client:

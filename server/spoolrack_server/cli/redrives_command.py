@@ -57,9 +57,9 @@ def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
 @option("--quiet", "-q", is_flag=True, help="Print no counts.")
 @connects_to_queues
 def cancel(connection: Connection, ids: tuple[str, ...], quiet: bool) -> None:
-    """End the redrives with these IDs. Messages that were moved stay moved.
+    """Cancel the redrives with these IDs. Moved messages stay moved.
 
-    Exits with 1 if there is no such redrive. One that had ended before is a success.
+    Exits with 1 if there is no such redrive. A redrive that had ended before counts as cancelled.
     """
     with connection.client() as client:
         for id in ids:

@@ -47,7 +47,7 @@ def command(
     dry_run: bool,
     http_url: str | None,
 ) -> int:
-    """Send messages that have left QUEUE again, from its archive, in the order of the first sends.
+    """Send the messages of QUEUE's archive again, in the order of the first sends.
 
     All of them appear at one moment, or none does; a body of more than 64 MiB is sent by itself between
     those before and after it. The messages have new ids, the same bodies, attributes, groups and
@@ -56,7 +56,7 @@ def command(
     --archive-retention 7d.
 
     TIME is an ISO 8601 time, such as 2026-11-23T10:00Z, or a span such as 2h: two hours ago. Exits with
-    1 if there was nothing to send, and says of each file that can't be read why.
+    1 if there was nothing to send. Each file that can't be read is named, with the cause.
     """
     for name, hint in ((queue, "QUEUE"), (queue if into is None else into, "--into")):
         if not is_queue_name(name):

@@ -24,14 +24,14 @@ def command() -> None:
 
 
 @command.command(name="list")
-@option("--queue", help="Only those of this queue.")
-@option("--stream", type=STREAM, help="Only those of this stream.")
+@option("--queue", help="Only reservations of this queue.")
+@option("--stream", type=STREAM, help="Only reservations of this stream.")
 @option("--json", is_flag=True, help="Print a line of JSON for each reservation.")
 @reads_queues
 def list_(connection: Connection, queue: str | None, stream: str | None, json: bool) -> int:
     """List the reservations, by stream and number.
 
-    READS is how often one was read from its beginning: a message that breaks its reader shows there.
+    READS is the number of reads from the beginning. It rises with a message that breaks its reader.
     """
     with connection.client() as client:
         return print_list(

@@ -51,10 +51,10 @@ def create(
     attribute: tuple[str, ...],
     group: str | None,
 ) -> None:
-    """Send BODY to QUEUE at each time of CRON, and print the first of them.
+    """Send BODY to QUEUE at each tick of CRON, and print the first tick.
 
-    CRON has five fields, as in crontab(5): "30 6 * * MON-FRI" is 6:30 on work days. If the schedule is
-    there with the same content, nothing happens.
+    CRON has five fields, as in crontab(5): "30 6 * * MON-FRI" is 6:30 on work days. If the
+    schedule exists with the same content, nothing changes.
     """
     with connection.client() as client:
         made = client.schedules.create(
@@ -76,7 +76,11 @@ def create(
 @option("--time-zone", metavar="ZONE", type=Text(), help="The time zone of CRON.")
 @option("--body", metavar="BODY", type=Text(may_be_empty=True), help="The body of the messages.")
 @option(
-    "--attribute", "-a", metavar="NAME=VALUE", multiple=True, help="Only this dead letter; repeatable."
+    "--attribute",
+    "-a",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Attribute of the messages; repeatable. Replaces all of them.",
 )
 @option(
     "--group",
@@ -95,9 +99,9 @@ def update(
     attribute: tuple[str, ...],
     group: str | None,
 ) -> None:
-    """Change what is given of a schedule, and print the next time at which it sends.
+    """Change the given fields of a schedule, and print the next tick.
 
-    With another CRON or ZONE that is the first one from now on.
+    After a change of CRON or ZONE that is the first tick from now on.
     """
     with connection.client() as client:
         changed = client.schedules.update(
@@ -145,7 +149,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 @argument("name", type=Text())
 @connects_to_queues
 def pause(connection: Connection, queue: str, name: str) -> None:
-    """Send no message of a schedule until it is resumed."""
+    """Pause a schedule: no tick is sent until it is resumed."""
     with connection.client() as client:
         client.schedules.pause(queue, name)
 
@@ -165,6 +169,6 @@ def resume(connection: Connection, queue: str, name: str) -> None:
 @argument("name", type=Text())
 @connects_to_queues
 def delete(connection: Connection, queue: str, name: str) -> None:
-    """Delete a schedule. The messages that it has sent stay."""
+    """Delete a schedule. Sent messages stay."""
     with connection.client() as client:
         client.schedules.delete(queue, name)

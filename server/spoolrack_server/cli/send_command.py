@@ -100,7 +100,7 @@ STDIN = 0
 @option(
     "--epoch",
     type=click.IntRange(0, MAX_EPOCH),
-    help="With --batch: a number that rises with each batch of it.",
+    help="With --batch: a number that rises with each batch of the writer.",
 )
 @option(
     "--no-publish",
@@ -138,10 +138,10 @@ def command(
     media. Waits for a full queue, up to --timeout. A file of more than 64 MiB is sent by --http-url, or
     with --root into the folder; a later write to a linked file changes the message.
 
-    With --lines, prints at the end the number of acknowledged messages; if it is stopped or fails, it
-    prints the lines that are not stored. A line that can't be sent is named. With --batch, all lines
-    appear at one moment, or none does. A batch with a --writer and
-    an --epoch is sent once: of a writer's epochs each is sent only if it is higher than the last.
+    With --lines, prints the number of acknowledged messages at the end. If the command is stopped or
+    fails, it prints the lines that are not stored. A line that can't be sent is named. With --batch all
+    lines appear at one moment, or none does. A batch with --writer and --epoch is sent once: an epoch
+    is sent only if it is higher than the writer's last.
     """
     given = [source for source in (body, file, link, lines) if source is not None]
     if len(given) > 1:

@@ -16,9 +16,9 @@ from .units import FolderPath, plural
 def command(target: str, data: str) -> int:
     """Copy the root as it is now to TARGET, by hard links.
 
-    TARGET must not exist, and its folder lies on the root's file system. Calls wait while the names are
-    linked. The snapshot can be checked, served, and copied elsewhere (rsync -aH); changes to it don't
-    touch the root. It takes space for names, and for messages that the root deletes meanwhile.
+    TARGET must not exist, and its folder must be on the root's file system. Calls wait while the names
+    are linked. The snapshot can be checked, served, and copied elsewhere (rsync -aH); changes to it
+    don't change the root. It takes space for names, and for messages that the root deletes later.
     """
     taken = take_snapshot(data, target)
     print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.held:,} ms.")

@@ -52,8 +52,8 @@ class WrongHost(GatewayError):
 
     def __init__(self, host: str) -> None:
         super().__init__(
-            f"This server is for this machine alone, and is not {host[:100]!r}: ask for localhost or "
-            "an address, or give the server --tokens."
+            f"This server serves this machine only, and the request's host is {host[:100]!r}: use "
+            "localhost or an address, or start the server with --tokens."
         )
 
 
@@ -104,7 +104,9 @@ class SettingsTooLarge(GatewayError):
     http_code = 413
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"A request has {limit} bytes of JSON at most, also of a queue's settings.")
+        super().__init__(
+            f"The JSON of a request, such as a queue's settings, has {limit} bytes at most: send less."
+        )
 
 
 class UploadTooSlow(GatewayError):
@@ -112,7 +114,9 @@ class UploadTooSlow(GatewayError):
     http_code = 408
 
     def __init__(self, size: int) -> None:
-        super().__init__(f"The body came too slowly: nothing of it is stored, after {size} bytes.")
+        super().__init__(
+            f"The body arrived too slowly, {size} bytes of it: nothing is stored. Try again."
+        )
 
 
 class TooManyUploads(GatewayError):
@@ -120,7 +124,7 @@ class TooManyUploads(GatewayError):
     http_code = UNAVAILABLE
 
     def __init__(self) -> None:
-        super().__init__("Too many large bodies are being uploaded: try again.")
+        super().__init__("Uploads fill the memory that is reserved for them: try again later.")
 
 
 class RangeNotSatisfiable(GatewayError):
@@ -129,7 +133,8 @@ class RangeNotSatisfiable(GatewayError):
 
     def __init__(self, size: int) -> None:
         super().__init__(
-            f"The body has {size} bytes, and none in that range.", {"Content-Range": f"bytes */{size}"}
+            f"The body has {size} bytes, and none in this range: use a range within it.",
+            {"Content-Range": f"bytes */{size}"},
         )
 
 

@@ -39,8 +39,15 @@ def _process_metric(
 _ALL: Final = (
     Metric("spoolrack_build", "info", "Version of the server and of Python.", ("version", "python")),
     # The root.
-    Metric("spoolrack_root", "info", "Identity of the root, which its copies have, too.", ("id",)),
-    Metric("spoolrack_shard", "info", "Which shard the root is, if it is one.", ("shard", "shards")),
+    Metric(
+        "spoolrack_root", "info", "Identity of the root; copies of the root have the same.", ("id",)
+    ),
+    Metric(
+        "spoolrack_shard",
+        "info",
+        "Number of the root's shard and count of shards; absent: no shard.",
+        ("shard", "shards"),
+    ),
     Metric("spoolrack_queues", "gauge", "Queues."),
     Metric("spoolrack_queue_messages", "gauge", "Messages, by queue and state.", ("queue", "state")),
     Metric(
@@ -49,28 +56,28 @@ _ALL: Final = (
     Metric(
         "spoolrack_queue_oldest_ready_age_seconds",
         "gauge",
-        "Time since the send of the oldest message that is ready; 0 if none is.",
+        "Time since the send of the oldest ready message; 0: none is ready.",
         ("queue",),
     ),
     Metric(
         "spoolrack_queue_oldest_ready_receives",
         "gauge",
-        "How often the oldest message that is ready was received before; 0 if none is.",
+        "Receives of the oldest ready message so far; 0: none is ready.",
         ("queue",),
     ),
     Metric(
         "spoolrack_dead_letters",
         "gauge",
-        "Messages in a queue that is another one's dead-letter queue, in all states.",
+        "Messages in all states, of queues that are the dead-letter queue of another.",
         ("queue",),
     ),
-    Metric("spoolrack_deduplication_keys", "gauge", "Deduplication ids that are remembered."),
-    Metric("spoolrack_reservations", "gauge", "Reservations that aren't committed.", ("state",)),
-    Metric("spoolrack_stages", "gauge", "Stages; absent where several processes have the root open."),
+    Metric("spoolrack_deduplication_keys", "gauge", "Remembered deduplication ids."),
+    Metric("spoolrack_reservations", "gauge", "Uncommitted reservations.", ("state",)),
+    Metric("spoolrack_stages", "gauge", "Stages; absent if several processes have the root open."),
     Metric(
         "spoolrack_overdue_seconds",
         "gauge",
-        "How long ago the first lease or delay has ended whose message isn't brought back.",
+        "Time since the end of the oldest lease or delay whose message isn't ready yet; 0: none.",
     ),
     Metric(
         "spoolrack_quarantine_items",
@@ -78,59 +85,77 @@ _ALL: Final = (
         "Files in quarantine/, counted every half minute.",
     ),
     Metric("spoolrack_disk_size_bytes", "gauge", "Size of the root's file system."),
-    Metric("spoolrack_disk_free_bytes", "gauge", "Free bytes of it for this process's user."),
-    Metric("spoolrack_disk_refuses_sends", "gauge", "1 while sends are refused for its free room."),
     Metric(
-        "spoolrack_disk_inodes", "gauge", "How many files the file system can have; absent: no limit."
+        "spoolrack_disk_free_bytes",
+        "gauge",
+        "Free bytes of the root's file system for the server's user.",
     ),
-    Metric("spoolrack_disk_inodes_free", "gauge", "How many more it can have; absent: no limit."),
+    Metric(
+        "spoolrack_disk_refuses_sends",
+        "gauge",
+        "1 while sends are refused because of the disk's free space or inodes.",
+    ),
+    Metric("spoolrack_disk_inodes", "gauge", "Inodes of the root's file system; absent: no limit."),
+    Metric(
+        "spoolrack_disk_inodes_free",
+        "gauge",
+        "Free inodes of the root's file system; absent: no limit.",
+    ),
     # Each process.
     _process_metric(
         "spoolrack_serving",
         "gauge",
-        "1 while it serves; 0 if it starts, drains or has failed.",
+        "1 while the process serves; 0 while it starts or drains, or once it has failed.",
     ),
     _process_metric("spoolrack_draining", "gauge", "1 while the process drains."),
     _process_metric(
-        "spoolrack_memory_watermark_bytes", "gauge", "Memory past which sends are refused; 0: no bound."
+        "spoolrack_memory_watermark_bytes",
+        "gauge",
+        "Memory above which sends are refused; 0: no bound.",
     ),
     _process_metric(
         "spoolrack_memory_used_bytes",
         "gauge",
-        "Memory that is compared with it: anonymous memory, without the mapped files of libraries.",
+        "Memory compared with the watermark: anonymous memory, without the mapped files of libraries.",
     ),
-    _process_metric("spoolrack_memory_refuses_sends", "gauge", "1 while sends are refused for it."),
+    _process_metric(
+        "spoolrack_memory_refuses_sends",
+        "gauge",
+        "1 while sends are refused because of the memory watermark.",
+    ),
     _process_metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
     _process_metric(
         "spoolrack_operation_duration_seconds",
         "histogram",
-        "Calls and requests, by what they asked for and how they ended.",
+        "Duration of calls and requests, by operation and status code.",
         ("operation", "code"),
         SECONDS,
     ),
-    _process_metric("spoolrack_streams", "gauge", "Streaming calls that are open.", ("operation",)),
+    _process_metric("spoolrack_streams", "gauge", "Open streaming calls.", ("operation",)),
     _process_metric(
         "spoolrack_streams_ended",
         "counter",
-        "Streaming calls that have ended, and how.",
+        "Ended streaming calls, by operation and status code.",
         ("operation", "code"),
     ),
     _process_metric(
-        "spoolrack_credits", "gauge", "Messages that the streams of receives may hold together."
+        "spoolrack_credits", "gauge", "Bound on messages that are leased by streams of receives."
     ),
-    _process_metric("spoolrack_credits_in_use", "gauge", "Messages that they hold."),
-    _process_metric("spoolrack_waiting_receives", "gauge", "Receives that wait for a message."),
-    _process_metric("spoolrack_redrives", "gauge", "Redrives that the process drives."),
+    _process_metric(
+        "spoolrack_credits_in_use", "gauge", "Messages that are leased by streams of receives."
+    ),
+    _process_metric("spoolrack_waiting_receives", "gauge", "Waiting receives."),
+    _process_metric("spoolrack_redrives", "gauge", "Redrives that this process runs."),
     _process_metric(
         "spoolrack_messages",
         "counter",
-        "Messages, by queue and what was done to them.",
+        "Messages, by queue and operation.",
         ("queue", "operation"),
     ),
     _process_metric(
         "spoolrack_commit_duration_seconds",
         "histogram",
-        "From a commit's first change to its answers.",
+        "Duration of a commit, from its first change to its answers.",
         (),
         SECONDS,
     ),
@@ -138,27 +163,25 @@ _ALL: Final = (
         "spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES
     ),
     _process_metric(
-        "spoolrack_sync_duration_seconds", "histogram", "Syncs that succeeded.", (), SECONDS
+        "spoolrack_sync_duration_seconds", "histogram", "Duration of syncs that succeeded.", (), SECONDS
     ),
     _process_metric(
-        "spoolrack_sync_failures", "counter", "Failed syncs: the first one stops the process."
+        "spoolrack_sync_failures", "counter", "Failed syncs; the first one stops the process."
     ),
     _process_metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
     _process_metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
     _process_metric(
         "spoolrack_reaper_waiting",
         "gauge",
-        "Deleted files and folders that wait to be unlinked.",
+        "Deleted files and folders that the reaper has not unlinked yet.",
     ),
-    _process_metric(
-        "spoolrack_log_lines_dropped", "counter", "Lines of the log that could not be written."
-    ),
+    _process_metric("spoolrack_log_lines_dropped", "counter", "Log lines that could not be written."),
     _process_metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
     _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
     _process_metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
     _process_metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
     _process_metric("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
-    _process_metric("spoolrack_process_max_fds", "gauge", "How many it may have."),
+    _process_metric("spoolrack_process_max_fds", "gauge", "Limit of open file descriptors."),
     _process_metric(
         "spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."
     ),

@@ -175,8 +175,8 @@ class Catalog(Part):
         was deleted meanwhile, and another one has the name."""
         record = self.require(request.queue)
         made = record.created_at, record.salt
-        request.made = request.made or made
-        if request.made != made:
+        request.queue_identity = request.queue_identity or made
+        if request.queue_identity != made:
             raise QueueNotFound(queue=request.queue)
         return record
 

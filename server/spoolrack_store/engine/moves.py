@@ -21,14 +21,14 @@ from ..files.disk import (
     NOT_A_FILE,
     Commit,
     Disk,
-    Found,
+    FolderEntry,
     ReservedRoom,
     Syncer,
     SyncFailed,
     explained,
 )
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
-from ..files.removed import Removed
+from ..files.removed import RemovedFiles
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
@@ -101,7 +101,7 @@ class Moves:
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
         self.watermark = DiskWatermark()
         """The free room below which nothing is stored."""
-        self.removed = Removed(disk)
+        self.removed = RemovedFiles(disk)
         """Names that the reaper may unlink: room on a full disk, too."""
         self.foreign: dict[str, str] = {}
         """Paths of what was found in the folders and is none of ours, and why."""
@@ -471,7 +471,7 @@ class Moves:
         self.syncer.lone_file_written(path)
         return record
 
-    def scan(self, folder: str) -> list[Found]:
+    def scan(self, folder: str) -> list[FolderEntry]:
         """Return what is in a folder; raise `DiskError`."""
         try:
             return self.disk.scan(folder)

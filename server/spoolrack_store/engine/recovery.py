@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count, islice
 from typing import Final
 
-from ..files.disk import FileKind, Found
+from ..files.disk import FileKind, FolderEntry
 from ..files.layout import BODIES, BODY, DEAD_LETTERS, DELAY, NEW, QUARANTINE, body_owner
 from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
@@ -250,7 +250,7 @@ def _leave_untold(moves: Moves) -> None:
             moves.index.untold[path] = moves.commit
 
 
-def _in_order(found: list[Found]) -> Iterator[Found]:
+def _in_order(found: list[FolderEntry]) -> Iterator[FolderEntry]:
     """Yield what is in a folder by name. It sorts few at a time: during one sort of a million no other
     thread could answer whether the server lives."""
     if len(found) <= _SORTED:
@@ -258,7 +258,7 @@ def _in_order(found: list[Found]) -> Iterator[Found]:
         return
     low, high = min(found).name, max(found).name
     end = _DIGITS + next(at for at in count() if low[at : at + 1] != high[at : at + 1])
-    buckets: dict[str, list[Found]] = {}
+    buckets: dict[str, list[FolderEntry]] = {}
     while found:
         each = found.pop()
         buckets.setdefault(each.name[:end], []).append(each)
@@ -266,7 +266,7 @@ def _in_order(found: list[Found]) -> Iterator[Found]:
         yield from _in_order(buckets.pop(beginning))
 
 
-def _pack(moves: Moves, folder: str, part: list[Found], known: set[str]) -> list[Found]:
+def _pack(moves: Moves, folder: str, part: list[FolderEntry], known: set[str]) -> list[FolderEntry]:
     """Take in the names of a part of a folder that can be packed, in order; return the others. Paths
     that are there are taken out of `known`."""
     if folder != DELAY and not folder.startswith("queues/"):
@@ -281,7 +281,7 @@ def _pack(moves: Moves, folder: str, part: list[Found], known: set[str]) -> list
     for id in sorted(ids, reverse=True):
         if moves.ids.rise_above(id):
             break
-    return rest + [Found(path.rpartition("/")[2], FileKind.FILE) for path in others]
+    return rest + [FolderEntry(path.rpartition("/")[2], FileKind.FILE) for path in others]
 
 
 def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
@@ -291,7 +291,7 @@ def _names_in(moves: Moves, folder: str) -> Iterator[Name]:
             yield name
 
 
-def _name_of(moves: Moves, folder: str, each: Found) -> Name | None:
+def _name_of(moves: Moves, folder: str, each: FolderEntry) -> Name | None:
     """Return the name of a message; None for anything else, which is noted as foreign if it is."""
     path = f"{folder}/{each.name}"
     is_file = each.kind is FileKind.FILE
@@ -306,7 +306,7 @@ def _name_of(moves: Moves, folder: str, each: Found) -> Name | None:
     return None
 
 
-def _found_in(moves: Moves, folder: str) -> list[Found]:
+def _found_in(moves: Moves, folder: str) -> list[FolderEntry]:
     """Return what is in a folder: nothing, if another process has deleted its queue meanwhile."""
     try:
         return moves.scan(folder)

@@ -112,7 +112,7 @@ class Changes:
         self._memory = memory
         self._owner = owner
         self._pid = pid
-        self._seen = 0
+        self._position = 0
         """Up to where this process has replayed."""
         self._head = 0
         self._done = 0
@@ -139,7 +139,7 @@ class Changes:
 
     def begin_anew(self) -> None:
         """Empty the log: no other member is alive."""
-        self._head = self._done = self._seen = 0
+        self._head = self._done = self._position = 0
         self._write(0, _HEADER.pack(_MAGIC, 0, 0, 0))
         self._write(_LISTENING_AT, _LISTENING.pack(0))
         self.set_members((self._owner,))
@@ -148,7 +148,7 @@ class Changes:
         """Become a member; the caller has checked the others, and lists the root then: records of
         others from now on are news."""
         self.set_members((*self.members, self._owner))
-        self._seen = self._done
+        self._position = self._done
 
     def set_members(self, members: tuple[str, ...]) -> None:
         text = "".join(f"{owner}\n" for owner in members).encode()
@@ -190,7 +190,7 @@ class Changes:
         if not self.is_shared and self.read_members() != self.members:
             return True
         _, head, _, poison = _HEADER.unpack(self._memory.read(0, _HEADER.size))
-        return bool(head != self._seen or poison)
+        return bool(head != self._position or poison)
 
     def read_header(self) -> bool:
         """Read the header; return whether there are moves that this process hasn't replayed. Raise
@@ -203,7 +203,7 @@ class Changes:
         if members != self._members:
             self._members = members
             self.members = _owners_in(members)
-        return not self._head == self._done == self._seen
+        return not self._head == self._done == self._position
 
     def in_doubt(self) -> Change | None:
         """Return the move that a dead process began and did not mark as done."""
@@ -223,14 +223,14 @@ class Changes:
         """Yield the moves of other processes since the last read. Raise `Overtaken`; then `skip` once
         the root is listed."""
         # A record that was taken back may have overwritten the oldest ones, too.
-        if self._done - self._seen > RING - _LARGEST:
+        if self._done - self._position > RING - _LARGEST:
             raise Overtaken
-        while self._seen < self._done:
-            change, self._seen = self._record(self._seen)
+        while self._position < self._done:
+            change, self._position = self._record(self._position)
             yield change
 
     def skip(self) -> None:
-        self._seen = self._done
+        self._position = self._done
 
     def intend(self, change: Change) -> None:
         """Append a move before it is made; the one before was made."""
@@ -241,7 +241,7 @@ class Changes:
         if due and self._clock is not None:
             due += self._clock.wall() - self._clock.monotonic()
         record = _RECORD.pack(_RECORD.size + len(paths), change.kind, due) + paths
-        self._done = self._seen = self._head
+        self._done = self._position = self._head
         self.has_told = True
         self._put(self._head, record)
         self._head += len(record)
@@ -256,7 +256,7 @@ class Changes:
     def finish(self) -> None:
         """Mark all moves of the commit as made."""
         if self._done != self._head:
-            self._done = self._seen = self._head
+            self._done = self._position = self._head
             self._write_header()
 
     def poison(self) -> None:
@@ -301,7 +301,7 @@ def _owners_in(text: bytes) -> tuple[str, ...]:
 
 log = logging.getLogger(__name__)
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 _TRY_EVERY: Final = 0.02
 """Seconds."""
@@ -333,13 +333,13 @@ def describe_holder(pid: int, since: int) -> str:
     return f"process {pid} ({_state_of(pid)}) since {moment}"
 
 
-def try_for(tries: int, act: Callable[[], _Found], every: float = _TRY_EVERY) -> _Found:
+def try_for(tries: int, act: Callable[[], _Result], every: float = _TRY_EVERY) -> _Result:
     """Repeat a call under the lock until its result is true; return the last result after so many
     `tries`, one `every` so many seconds."""
     for _ in range(tries - 1):
-        found = act()
-        if found:
-            return found
+        result = act()
+        if result:
+            return result
         # In true time: it is another process that this waits for.
         _NEVER.wait(every)
     return act()
@@ -364,7 +364,7 @@ class LockWait:
         self._holder = holder
         self._longest = _LONGEST_PAUSE_OF_HOSTS if several_hosts else _LONGEST_PAUSE
         self._since: Millis | None = None
-        self._said = Millis(0)
+        self._warned_at = Millis(0)
         self._pause = _FIRST_PAUSE
         self.next_try: Millis | None = None
         """None: the lock was free at the last try."""
@@ -372,9 +372,9 @@ class LockWait:
     def in_vain(self, now: Millis) -> None:
         """Note a failed attempt; after a while, log which process holds the lock."""
         if self._since is None:
-            self._since = self._said = now
-        elif now - self._said >= _SAY_EVERY:
-            self._said = now
+            self._since = self._warned_at = now
+        elif now - self._warned_at >= _SAY_EVERY:
+            self._warned_at = now
             holder = describe_holder(*self._holder())
             log.warning("nothing is committed while another process holds the lock: %s", holder)
         self.next_try = Millis(now + self._pause)

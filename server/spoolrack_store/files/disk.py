@@ -58,7 +58,7 @@ class FileKind(Enum):
     """A symbolic link, a socket, a device: never ours."""
 
 
-class Found(NamedTuple):
+class FolderEntry(NamedTuple):
     """A name in a folder, as a listing shows it."""
 
     name: str
@@ -149,7 +149,7 @@ class Disk(Protocol):
         It stays readable when its name is moved or removed.
         """
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         """Return all names in a folder, in no order."""
 
     def facts(self, path: str) -> Facts:
@@ -427,7 +427,7 @@ class ReservedRoom:
         not on a full disk."""
         if self._is_whole:
             return
-        missing = RESERVE_BYTES - self._held()
+        missing = RESERVE_BYTES - self._size()
         try:
             if missing <= 0 or self._disk.space().bytes - missing >= _LEFT_FREE:
                 self._disk.set_aside(layout.RESERVE, RESERVE_BYTES)
@@ -444,19 +444,19 @@ class ReservedRoom:
         Raises `SyncFailed`: until a sync, the disk may keep what was given up to itself.
         """
         self._is_whole = False
-        held = self._held()
+        size = self._size()
         try:
-            if held > 0:
-                self._disk.set_aside(layout.RESERVE, max(0, held - BIT))
+            if size > 0:
+                self._disk.set_aside(layout.RESERVE, max(0, size - BIT))
             else:
                 self._disk.unlink(layout.RESERVE)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 log.warning("the reserve for a full disk can't be released: %s", error)
             return False
-        log.warning("the disk is full: %d bytes of %s are given up", min(held, BIT), layout.RESERVE)
+        log.warning("the disk is full: %d bytes of %s are given up", min(size, BIT), layout.RESERVE)
         try:
-            if held > 0:
+            if size > 0:
                 self._disk.sync_file(layout.RESERVE)
             else:
                 self._disk.sync_folder(".")
@@ -464,7 +464,7 @@ class ReservedRoom:
             raise SyncFailed(str(error)) from error
         return True
 
-    def _held(self) -> int:
+    def _size(self) -> int:
         try:
             return self._disk.facts(layout.RESERVE).size
         except OSError:
@@ -477,26 +477,25 @@ class DiskRoom:
     def __init__(self, disk: Disk, watermark: DiskWatermark) -> None:
         self._disk = disk
         self._watermark = watermark
-        self._left: Space | None = None
+        self._space: Space | None = None
 
     def reserve(self, size: int) -> None:
         """Reserve the space for a file, and leave some for deletes. Raise `DiskFull`, or
         `DiskError`."""
-        if self._left is None:
+        if self._space is None:
             try:
-                self._left = self._disk.space()
+                self._space = self._disk.space()
             except OSError as error:
                 raise explained(error) from error
-        left = self._left
-        if left.is_below(self._watermark, size):
-            least = self._watermark
+        free, watermark = self._space, self._watermark
+        if free.is_below(watermark, size):
             raise DiskFull(
-                detail=f"{left.bytes} bytes and {left.files} files are left, and sends need "
-                f"{least.bytes} and {least.files}"
+                detail=f"{free.bytes} bytes and {free.files} files are left, and sends need "
+                f"{watermark.bytes} and {watermark.files}"
             )
-        files = None if left.files is None else left.files - 1
-        self._left = Space(bytes=left.bytes - size, files=files)
+        files = None if free.files is None else free.files - 1
+        self._space = Space(bytes=free.bytes - size, files=files)
 
     def refresh(self) -> None:
         """Query the disk again with the next file."""
-        self._left = None
+        self._space = None

@@ -47,12 +47,12 @@ def disk_of(root: str | os.PathLike[str], hosts: str | None = None) -> LocalDisk
     `OSError`.
     """
     name = os.fspath(root)
-    found = _hosts_of(name)
-    if found is not None and hosts not in (None, found):
-        hosts_found = "one host" if found == layout.ONE_HOST else f"{found} hosts"
-        why = f"it was made for {hosts_found}: leave out --hosts {hosts}, or choose another folder"
+    hosts_of_root = _hosts_of(name)
+    if hosts_of_root is not None and hosts not in (None, hosts_of_root):
+        made_for = "one host" if hosts_of_root == layout.ONE_HOST else f"{hosts_of_root} hosts"
+        why = f"it was made for {made_for}: leave out --hosts {hosts}, or choose another folder"
         raise RootUnusable(root=name, why=why)
-    is_of_one = (found or hosts or layout.ONE_HOST) == layout.ONE_HOST
+    is_of_one = (hosts_of_root or hosts or layout.ONE_HOST) == layout.ONE_HOST
     return LocalDisk(root) if is_of_one else HostsDisk(root)
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from ..files.changes import LOCK, Memory
-from ..files.disk import Facts, FileKind, Found, Lock, NotSynced, Space
+from ..files.disk import Facts, FileKind, FolderEntry, Lock, NotSynced, Space
 from ..files.mounts import is_written_by_other_hosts, kind_of, passes_on_syncfs
 from ..model.clock import Millis
 
@@ -54,131 +54,77 @@ _STATX_LENGTH: Final = struct.Struct("=Q")
 _STATX_LENGTH_AT: Final = 40
 
 
-class Released:
-    """The system calls of one root, by Python, which releases the GIL. Paths are relative to the open
-    `folder`."""
+class SystemCalls:
+    """The C library's system calls in one open folder, from which paths are resolved.
 
-    def open(self, folder: int, path: str, flags: int, mode: int = 0) -> int:
-        return os.open(path, flags, mode, dir_fd=folder)
+    What a message's every move calls is the library's own function, which returns -1 at an error.
+    """
 
-    def make_folder(self, folder: int, path: str, mode: int) -> None:
-        os.mkdir(path, mode, dir_fd=folder)
+    def __init__(self, folder: int, *, keeps_lock: bool) -> None:
+        """`keeps_lock`: short calls keep the interpreter's lock."""
+        self._folder = folder
+        library = (ctypes.PyDLL if keeps_lock else ctypes.CDLL)(None, use_errno=True)
+        number, bits, size, count = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_ssize_t
+        text, buffer, offset = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_longlong
 
-    def rename(self, folder: int, source: str, target: str) -> None:
-        os.rename(source, target, src_dir_fd=folder, dst_dir_fd=folder)
+        def call(name: str, *types: type, result: type = number) -> ctypes._NamedFuncPointer:
+            function: ctypes._NamedFuncPointer = getattr(library, name)
+            function.argtypes, function.restype = types, result
+            return function
 
-    def write_all(self, file: int, content: bytes) -> None:
-        left = memoryview(content)
-        while left:
-            left = left[os.write(file, left) :]
+        self._openat = call("openat", number, text, number, bits)
+        self._mkdirat = call("mkdirat", number, text, bits)
+        self.renameat2 = call("renameat2", number, text, number, text, bits)
+        self.linkat = call("linkat", number, text, number, text, number)
+        self._write = call("write", number, text, size, result=count)
+        self.pwrite = call("pwrite", number, text, size, offset, result=count)
+        self._read = call("read", number, buffer, size, result=count)
+        self._statx = call("statx", number, text, number, bits, buffer)
+        self.flock = call("flock", number, number)
+        self._close = call("close", number)
 
-    def read(self, file: int, size: int) -> bytes:
-        """Return up to so many bytes, perhaps fewer; none at the end of the file."""
-        return os.read(file, size)
-
-    def mode_and_size(self, file: int) -> tuple[int, int]:
-        """Return mode and size of an open file, as stat(2) has them."""
-        found = os.fstat(file)
-        return found.st_mode, found.st_size
-
-    def lock(self, file: int) -> bool:
-        """Lock a file for this descriptor alone (flock(2)); return False if another descriptor has
-        it."""
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def close(self, file: int) -> None:
-        os.close(file)
-
-
-class Kept(Released):
-    """The C library's system calls by ctypes, which keep the GIL."""
-
-    def __init__(self) -> None:
-        libc = ctypes.PyDLL(None, use_errno=True)
-        number, text, size = ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t
-        self._openat = libc.openat
-        self._openat.argtypes = [number, text, number, ctypes.c_uint]
-        self._mkdirat = libc.mkdirat
-        self._mkdirat.argtypes = [number, text, ctypes.c_uint]
-        self._renameat = libc.renameat
-        self._renameat.argtypes = [number, text, number, text]
-        self._write = libc.write
-        self._write.argtypes = [number, text, size]
-        self._write.restype = ctypes.c_ssize_t
-        self._read = libc.read
-        self._read.argtypes = [number, ctypes.c_void_p, size]
-        self._read.restype = ctypes.c_ssize_t
-        self._statx = libc.statx
-        self._statx.argtypes = [number, text, number, ctypes.c_uint, ctypes.c_void_p]
-        self._flock = libc.flock
-        self._flock.argtypes = [number, number]
-        self._close = libc.close
-        self._close.argtypes = [number]
-
-    def open(self, folder: int, path: str, flags: int, mode: int = 0) -> int:
+    def open(self, path: str, flags: int, mode: int = 0) -> int:
         name = _encoded(path)
-        while (file := self._openat(folder, name, flags, mode)) < 0:
+        while (file := self._openat(self._folder, name, flags, mode)) < 0:
             _complain(path)
         return int(file)
 
-    def make_folder(self, folder: int, path: str, mode: int) -> None:
+    def make_folder(self, path: str, mode: int) -> None:
         name = _encoded(path)
-        while self._mkdirat(folder, name, mode) < 0:
+        while self._mkdirat(self._folder, name, mode) < 0:
             _complain(path)
 
-    def rename(self, folder: int, source: str, target: str) -> None:
-        before, after = _encoded(source), _encoded(target)
-        while self._renameat(folder, before, folder, after) < 0:
-            _complain(source, target)
-
     def write_all(self, file: int, content: bytes) -> None:
-        if len(content) > _SHORT:
-            super().write_all(file, content)
-            return
         while content:
-            while (written := self._write(file, content, len(content))) < 0:
-                _complain(None)
+            if len(content) > _SHORT:
+                written = os.write(file, content)
+            else:
+                while (written := self._write(file, content, len(content))) < 0:
+                    _complain(None)
             content = content[written:]
 
     def read(self, file: int, size: int) -> bytes:
+        """Return up to so many bytes, perhaps fewer; none at the end of the file."""
         if size > _SHORT:
-            return super().read(file, size)
+            return os.read(file, size)
         buffer = ctypes.create_string_buffer(size)
         while (count := self._read(file, buffer, size)) < 0:
             _complain(None)
         return buffer.raw[:count]
 
     def mode_and_size(self, file: int) -> tuple[int, int]:
-        found = ctypes.create_string_buffer(_STATX_BYTES)
-        while self._statx(file, b"", _AT_EMPTY_PATH, _STATX_TYPE | _STATX_SIZE, found) < 0:
+        """Return mode and size of an open file, as stat(2) has them."""
+        buffer = ctypes.create_string_buffer(_STATX_BYTES)
+        while self._statx(file, b"", _AT_EMPTY_PATH, _STATX_TYPE | _STATX_SIZE, buffer) < 0:
             _complain(None)
-        (mode,) = _STATX_MODE.unpack_from(found, _STATX_MODE_AT)
-        (size,) = _STATX_LENGTH.unpack_from(found, _STATX_LENGTH_AT)
+        (mode,) = _STATX_MODE.unpack_from(buffer, _STATX_MODE_AT)
+        (size,) = _STATX_LENGTH.unpack_from(buffer, _STATX_LENGTH_AT)
         return mode, size
 
-    def lock(self, file: int) -> bool:
-        while self._flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB) < 0:
-            if ctypes.get_errno() == errno.EWOULDBLOCK:
-                return False
-            _complain(None)
-        return True
-
     def close(self, file: int) -> None:
-        if (
-            self._close(file) < 0 and ctypes.get_errno() != errno.EINTR
-        ):  # EINTR: it is closed (close(2))
+        # After EINTR it is closed, too (close(2)).
+        if self._close(file) < 0 and ctypes.get_errno() != errno.EINTR:
             _complain(None)
-
-
-def calls_for(*, is_local: bool) -> Released:
-    """Return the calls for a local file system, or for one that other hosts serve."""
-    # Only the GNU C library is known to have all of them.
-    is_known = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
-    return Kept() if is_local and is_known else Released()
 
 
 def _encoded(path: str) -> bytes:
@@ -251,16 +197,13 @@ class SharedBytes:
     a write to mapped memory by SIGBUS, which ends the process without a word.
     """
 
-    def __init__(self, file: int, size: int, path: str) -> None:
+    def __init__(self, file: int, size: int, calls: SystemCalls) -> None:
         """Take over `file`, a descriptor that can be read and written."""
-        self._path = path
         self._bytes = mmap.mmap(file, size, access=mmap.ACCESS_READ)
         self._file = file
+        self._pwrite = calls.pwrite
         self._close = weakref.finalize(self, os.close, file)
         self._close.atexit = False  # A thread may still commit: the system closes it then.
-        self._pwrite = ctypes.PyDLL(None, use_errno=True).pwrite
-        self._pwrite.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_longlong]
-        self._pwrite.restype = ctypes.c_ssize_t
 
     def read(self, offset: int, length: int) -> bytes:
         return self._bytes[offset : offset + length]
@@ -268,7 +211,7 @@ class SharedBytes:
     def write(self, offset: int, content: bytes) -> None:
         while content:
             while (written := self._pwrite(self._file, content, len(content), offset)) < 0:
-                _complain(self._path)
+                _complain(None)
             content, offset = content[written:], offset + written
 
     def close(self) -> None:
@@ -276,81 +219,55 @@ class SharedBytes:
         self._close()
 
 
-class _LockFile:
-    """`LOCK`, open as long as the disk is: to take and to release it is one system call each."""
+class _FileLock:
+    """A lock of a file (flock(2)), for this process alone or shared with others."""
 
-    def __init__(self, file: int, flock: Callable[[int, int], int]) -> None:
+    def __init__(self, file: int, calls: SystemCalls, *, stays_open: bool) -> None:
+        """Take over `file`. With `stays_open` a lock that was released can be acquired again."""
         self._file: int | None = file
-        self._flock = flock
-        self._is_held = False
+        self._flock = calls.flock
+        self._stays_open = stays_open
+        self._is_locked = False
         self._close = weakref.finalize(self, os.close, file)
         self._close.atexit = False  # A thread may still commit: the system closes it then.
-        _held.add(self)
+        _open_locks.add(self)
 
     def acquire(self, how: int = fcntl.LOCK_EX) -> bool:
         """Take the lock; return False if another process, or another user of this file, holds it."""
-        if self._is_held or self._file is None:
+        if self._is_locked or self._file is None:
             return False
-        while self._flock(self._file, how | fcntl.LOCK_NB):
+        while self._flock(self._file, how | fcntl.LOCK_NB) < 0:
             if ctypes.get_errno() == errno.EWOULDBLOCK:
                 return False
-            _complain(LOCK)
-        self._is_held = True
+            _complain(None)
+        self._is_locked = True
         return True
 
     def is_held(self) -> bool:
         # To lock it again changes nothing, and asks the servers of a file system of several hosts.
-        return self._file is not None and _is_locked(self._file)
+        self._is_locked = False
+        return self.acquire()
 
     def release(self) -> None:
-        if self._is_held and self._file is not None:
+        if not self._stays_open:
+            self.close()
+        elif self._is_locked and self._file is not None:
             self._flock(self._file, fcntl.LOCK_UN)
-        self._is_held = False
+        self._is_locked = False
 
     def close(self) -> None:
         self._file = None
         self._close()
 
-    def leave_to_parent(self) -> None:
-        """Close it in a child of fork, which shares the lock with its parent: an unlock would take it
-        from the parent, and a descriptor that stays open would hold it after the parent's death."""
-        self.close()
 
-
-class _FileLock:
-    def __init__(self, file: int) -> None:
-        self._file: int | None = file
-        _held.add(self)
-
-    def is_held(self) -> bool:
-        return self._file is not None and _is_locked(self._file)
-
-    def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    def leave_to_parent(self) -> None:
-        """Close it in a child of fork, which shares the lock with its parent."""
-        self.release()
-
-
-def _is_locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-_held: Final[weakref.WeakSet[_FileLock | _LockFile]] = weakref.WeakSet()
+_open_locks: Final[weakref.WeakSet[_FileLock]] = weakref.WeakSet()
 
 
 def _leave_locks_to_parent() -> None:
-    """Close inherited locks in a forked child. A lock says that its process lives; the child would hold
-    it after the parent's death."""
-    for lock in list(_held):
-        lock.leave_to_parent()
+    """Close inherited locks in a forked child, which shares them with its parent: an unlock would take
+    one from the parent, and a descriptor that stays open would hold it after the parent's death."""
+    for lock in list(_open_locks):
+        lock.close()
 
 
 os.register_at_fork(after_in_child=_leave_locks_to_parent)
@@ -432,20 +349,10 @@ class LocalDisk:
         self._close.atexit = False
         self._for_group = is_for_group(os.fstat(self._root).st_mode)
         self.kind = kind_of(root)
-        is_local = not is_written_by_other_hosts(self.kind)
-        self._calls = calls_for(is_local=is_local)
+        self._calls = SystemCalls(self._root, keeps_lock=not is_written_by_other_hosts(self.kind))
         self._syncfs = find_syncfs() if passes_on_syncfs(self.kind) else None
         self.can_sync_all = self._syncfs is not None
-        # PyDLL keeps the interpreter's lock: a local file system answers these calls from memory.
-        libc = (ctypes.PyDLL if is_local else ctypes.CDLL)(None, use_errno=True)
-        folder, text = ctypes.c_int, ctypes.c_char_p
-        self._renameat2 = libc.renameat2
-        self._renameat2.argtypes = [folder, text, folder, text, ctypes.c_uint]
-        self._linkat = libc.linkat
-        self._linkat.argtypes = [folder, text, folder, text, ctypes.c_int]
-        self._flock = libc.flock
-        self._flock.argtypes = [ctypes.c_int, ctypes.c_int]
-        self._lock_file: _LockFile | None = None
+        self._lock_file: _FileLock | None = None
 
     def close(self) -> None:
         """Close the folder. Happens by itself with the last reference."""
@@ -455,14 +362,14 @@ class LocalDisk:
 
     def make_folder(self, path: str) -> None:
         mode = 0o770 if self._for_group else FOLDER_MODE
-        self._calls.make_folder(self._root, path, mode)
+        self._calls.make_folder(path, mode)
         if self._for_group:
             # The umask may have taken from the mode, and it is the whole process's.
             os.chmod(path, GROUP_FOLDER_MODE, dir_fd=self._root)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         mode = _GROUP_FILE_MODE if self._for_group else _FILE_MODE
-        file = self._calls.open(self._root, path, _CREATE_FLAGS, mode)
+        file = self._calls.open(path, _CREATE_FLAGS, mode)
         try:
             try:
                 if self._for_group:
@@ -478,7 +385,7 @@ class LocalDisk:
             raise
 
     def write_at(self, path: str, offset: int, content: bytes) -> None:
-        file = self._calls.open(self._root, path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = self._calls.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             os.lseek(file, offset, os.SEEK_SET)
             self._calls.write_all(file, content)
@@ -530,7 +437,7 @@ class LocalDisk:
         """Open a regular file; return its descriptor and size."""
         # A foreign pipe must not hold us up: hence O_NONBLOCK.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = self._calls.open(self._root, path, flags)
+        file = self._calls.open(path, flags)
         try:
             mode, size = self._calls.mode_and_size(file)
             if not stat.S_ISREG(mode):
@@ -540,26 +447,30 @@ class LocalDisk:
             raise
         return file, size
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         folder = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
         try:
             with os.scandir(folder) as entries:
-                return [Found(entry.name, _kind_of(entry)) for entry in entries]
+                return [FolderEntry(entry.name, _kind_of(entry)) for entry in entries]
         finally:
             os.close(folder)
 
     def facts(self, path: str) -> Facts:
-        found = os.stat(path, dir_fd=self._root, follow_symlinks=False)
-        if stat.S_ISREG(found.st_mode):
+        status = os.stat(path, dir_fd=self._root, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode):
             kind = FileKind.FILE
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             kind = FileKind.FOLDER
         else:
             kind = FileKind.OTHER
-        return Facts(kind=kind, size=found.st_size, links=found.st_nlink, changed_ns=found.st_ctime_ns)
+        return Facts(
+            kind=kind, size=status.st_size, links=status.st_nlink, changed_ns=status.st_ctime_ns
+        )
 
     def rename(self, source: str, target: str) -> None:
-        self._calls.rename(self._root, source, target)
+        before, after = _encoded(source), _encoded(target)
+        while self._calls.renameat2(self._root, before, self._root, after, 0) < 0:
+            _complain(source, target)
 
     def unlink(self, path: str) -> None:
         os.unlink(path, dir_fd=self._root)
@@ -590,12 +501,12 @@ class LocalDisk:
             raise _failure("syncfs")
 
     def run_at_once(self, syncs: Sequence[Callable[[], None]]) -> None:
-        left, errors = deque(syncs), list[Exception]()
+        waiting, errors = deque(syncs), list[Exception]()
 
         def run() -> None:
             while True:
                 try:
-                    sync = left.popleft()
+                    sync = waiting.popleft()
                 except IndexError:
                     return
                 try:
@@ -637,18 +548,14 @@ class LocalDisk:
     def lock(self, path: str) -> Lock | None:
         if path == LOCK:
             if self._lock_file is None:
-                flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-                self._lock_file = _LockFile(os.open(path, flags, dir_fd=self._root), self._flock)
+                self._lock_file = self._lock_of(path, os.O_RDWR, stays_open=True)
             return self._lock_file if self._lock_file.acquire() else None
-        file = self._calls.open(self._root, path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            if not self._calls.lock(file):
-                self._calls.close(file)
-                return None
-        except BaseException:
-            os.close(file)
-            raise
-        return _FileLock(file)
+        lock = self._lock_of(path, os.O_RDWR)
+        return lock if lock.acquire() else None
+
+    def _lock_of(self, path: str, flags: int, *, stays_open: bool = False) -> _FileLock:
+        file = self._calls.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return _FileLock(file, self._calls, stays_open=stays_open)
 
     def close_lock(self) -> None:
         """Close the file of `LOCK`; a later `lock` opens it again."""
@@ -657,8 +564,8 @@ class LocalDisk:
             self._lock_file = None
 
     def link(self, source: str, target: str) -> None:
-        if self._linkat(self._root, source.encode(), self._root, target.encode(), 0):
-            raise _failure(source, target)
+        while self._calls.linkat(self._root, source.encode(), self._root, target.encode(), 0) < 0:
+            _complain(source, target)
 
     def link_from(self, source: str, target: str) -> int:
         """Give the regular file at `source`, resolved as the process's own paths are, the name `target`
@@ -680,10 +587,9 @@ class LocalDisk:
             os.close(file)
 
     def rename_new(self, source: str, target: str) -> None:
-        if self._renameat2(
-            self._root, os.fsencode(source), self._root, os.fsencode(target), _NOREPLACE
-        ):
-            raise _failure(source, target)
+        before, after = os.fsencode(source), os.fsencode(target)
+        while self._calls.renameat2(self._root, before, self._root, after, _NOREPLACE) < 0:
+            _complain(source, target)
 
     def touch(self, path: str) -> None:
         with contextlib.suppress(OSError):  # It has ended, or is another user's: it looks by itself.
@@ -705,30 +611,29 @@ class LocalDisk:
     def share_lock(self) -> Lock | None:
         """Return `LOCK` for reading, shared with other readers; None while a process commits. It needs
         no permission to write."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = _LockFile(os.open(LOCK, flags, dir_fd=self._root), self._flock)
-        return file if file.acquire(fcntl.LOCK_SH) else None
+        lock = self._lock_of(LOCK, os.O_RDONLY)
+        return lock if lock.acquire(fcntl.LOCK_SH) else None
 
     def map(self, path: str, size: int) -> Memory:
         """Return the bytes of a file of this size, which all processes of the host share."""
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._root)
         try:
-            return SharedBytes(file, size, path)
+            return SharedBytes(file, size, self._calls)
         except BaseException:
             os.close(file)
             raise
 
 
-def space_of(found: os.statvfs_result) -> Space:
+def space_of(status: os.statvfs_result) -> Space:
     """Return what statvfs(3) tells of a file system.
 
     One without a limit of files says 0 of 0, and ceph-fuse -1 free ones, which it doesn't know.
     """
     return Space(
-        bytes=found.f_bavail * found.f_frsize,
-        files=found.f_favail if found.f_files and 0 <= found.f_favail <= found.f_files else None,
-        all_bytes=found.f_blocks * found.f_frsize,
-        all_files=max(0, found.f_files),
+        bytes=status.f_bavail * status.f_frsize,
+        files=status.f_favail if status.f_files and 0 <= status.f_favail <= status.f_files else None,
+        all_bytes=status.f_blocks * status.f_frsize,
+        all_files=max(0, status.f_files),
     )
 
 

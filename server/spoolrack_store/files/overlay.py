@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import BinaryIO, Final
 
 from ..model.names import name_at
-from .disk import Disk, Facts, FileKind, Found, Lock, Space, read_one_by_one
+from .disk import Disk, Facts, FileKind, FolderEntry, Lock, Space, read_one_by_one
 from .layout import (
     BODIES,
     CONFIG,
@@ -36,15 +36,9 @@ _AFTER: Final = (PUBLISHED, KEYS, BODIES, DELAY, REMOVE, QUARANTINE)
 _RECORDS: Final = (CONFIG, RESERVED, REDRIVES)
 
 
-class _Node:
-    """A file that is elsewhere than on the disk, or a folder."""
-
-    __slots__ = ("content", "place")
-
-    def __init__(self, place: str | None, content: bytes = b"") -> None:
-        self.place = place
-        """Where the file is on the disk; None: only in memory."""
-        self.content = content
+_File = FileKind | str | bytes
+"""What a name stands for: the kind of what is on the disk under this name, the path of a file that is
+on the disk elsewhere, or the content of a file in memory."""
 
 
 class _OverlayLock:
@@ -86,12 +80,8 @@ class OverlayDisk:
         self.several_hosts = disk.several_hosts
         self.kind = ""
         self._locked: set[str] = set()
-        self._files: dict[str, dict[str, _Node | None]] = {}
-        """By folder the names that differ from the disk; None: there is none."""
-        self._folders: dict[str, bool] = {}
-        """Folders that were made (True) or removed."""
-        self._listed: dict[str, dict[str, FileKind]] = {}
-        """Folders as `freeze` has listed them."""
+        self._folders: dict[str, dict[str, _File]] = {}
+        """The names of each folder, once it was listed or made."""
 
     def freeze(self) -> None:
         """List all folders, beside processes that go on: their later moves aren't seen.
@@ -100,107 +90,82 @@ class OverlayDisk:
         is seen under its old path, its new one, or both: of two the later version counts. Settings,
         records and messages that are being sent are read at once. Raise `OSError`.
         """
-        order = [*_ORDER, *(f"{QUEUES}/{each.name}" for each in self._disk.scan(QUEUES)), *_AFTER]
+        order = [*_ORDER, *(f"{QUEUES}/{queue.name}" for queue in self._disk.scan(QUEUES)), *_AFTER]
         for folder in (*order, *reversed(order)):
             with suppress(FileNotFoundError, NotADirectoryError):
-                found = {each.name: each.kind for each in self._disk.scan(folder)}
-                for name in [name for name in found if _is_copied(folder, name)]:
-                    if found.pop(name) is FileKind.FILE:
-                        self._copy(folder, name)
-                self._listed.setdefault(folder, {}).update(found)
-
-    def _copy(self, folder: str, name: str) -> None:
-        """Keep the content of a file that other processes rename or unlink, and that a start reads."""
-        path = f"{folder}/{name}"
-        if name not in self._files.get(folder, {}):
-            with suppress(FileNotFoundError):
-                self._put(path, _Node(None, self._disk.read(path, afresh=True)))
+                listed = self._disk.scan(folder)
+                names = self._folders.setdefault(folder, {})
+                for name, kind in listed:
+                    if not _is_copied(folder, name):
+                        names[name] = kind
+                    elif kind is FileKind.FILE and name not in names:
+                        # Other processes rename and unlink it, and a start reads it.
+                        with suppress(FileNotFoundError):
+                            names[name] = self._disk.read(f"{folder}/{name}", afresh=True)
 
     def make_folder(self, path: str) -> None:
-        self._require_new(path)
-        self._folders[path] = True
+        self._put(path, FileKind.FOLDER)
+        self._folders[path] = {}
 
     def remove_folder(self, path: str) -> None:
-        if self.scan(path):
+        if self._names(path):
             raise _fails(errno.ENOTEMPTY, path)
-        self._folders[path] = False
+        self._take(path)
+        del self._folders[path]
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
-        self._require_new(path)
-        self._put(path, _Node(None, b"".join(parts)))
+        self._put(path, b"".join(parts))
 
     def write_at(self, path: str, offset: int, content: bytes) -> None:
         before = self.read(path)
-        self._put(path, _Node(None, before[:offset] + content + before[offset + len(content) :]))
+        self._take(path)
+        self._put(path, before[:offset] + content + before[offset + len(content) :])
 
     def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
-        node = self._file(path)
-        if node.place is not None:
-            return self._disk.read(node.place, limit, afresh=afresh)
-        return node.content if limit is None else node.content[:limit]
+        file = self._file(path)
+        if isinstance(file, str):
+            return self._disk.read(file, limit, afresh=afresh)
+        return file if limit is None else file[:limit]
 
     def read_all(self, paths: Sequence[str]) -> Iterator[bytes | OSError]:
         return read_one_by_one(self, paths)
 
     def open(self, path: str) -> BinaryIO:
-        node = self._file(path)
-        return self._disk.open(node.place) if node.place is not None else BytesIO(node.content)
+        file = self._file(path)
+        return self._disk.open(file) if isinstance(file, str) else BytesIO(file)
 
-    def scan(self, path: str) -> list[Found]:
-        is_made = self._folders.get(path)
-        if is_made is False:
-            raise _fails(errno.ENOENT, path)
-        kinds: dict[str, FileKind] = {}
-        if is_made is None:
-            listed = self._listed.get(path)
-            if listed is None:
-                listed = {found.name: found.kind for found in self._disk.scan(path)}
-            kinds = dict(listed)
-        for folder, exists in self._folders.items():
-            above, _, name = folder.rpartition("/")
-            if (above or ".") == path:
-                kinds.pop(name, None)
-                if exists:
-                    kinds[name] = FileKind.FOLDER
-        for name, node in self._files.get(path, {}).items():
-            kinds.pop(name, None)
-            if node is not None:
-                kinds[name] = FileKind.FILE
-        return [Found(name, kind) for name, kind in kinds.items()]
+    def scan(self, path: str) -> list[FolderEntry]:
+        return [
+            FolderEntry(name, file if isinstance(file, FileKind) else FileKind.FILE)
+            for name, file in self._names(path).items()
+        ]
 
     def facts(self, path: str) -> Facts:
-        is_made = self._folders.get(path)
-        if is_made:
+        if self._entry(path) is FileKind.FOLDER:
             return Facts(kind=FileKind.FOLDER, size=0, links=1, changed_ns=0)
-        if is_made is False:
-            raise _fails(errno.ENOENT, path)
-        node = self._file(path)
-        if node.place is not None:
-            return self._disk.facts(node.place)
-        return Facts(kind=FileKind.FILE, size=len(node.content), links=1, changed_ns=0)
+        file = self._file(path)
+        if isinstance(file, str):
+            return self._disk.facts(file)
+        return Facts(kind=FileKind.FILE, size=len(file), links=1, changed_ns=0)
 
     def rename(self, source: str, target: str) -> None:
-        node = self._file(source)
-        self._require_there(source)
-        self._put(target, node)
-        self._put(source, None)
+        file = self._file(source)
+        folder, name = _split(target)
+        names = self._names(folder)
+        self._take(source)
+        names[name] = file
 
     def rename_new(self, source: str, target: str) -> None:
-        self._require_new(target)
-        self.rename(source, target)
+        self.link(source, target)
+        self._take(source)
 
     def link(self, source: str, target: str) -> None:
-        self._require_new(target)
-        self._require_there(source)
         self._put(target, self._file(source))
 
     def unlink(self, path: str) -> None:
-        self._require_there(path)
-        folder, name = _split(path)
-        is_listed_file = self._listed.get(folder, {}).get(name) is FileKind.FILE
-        if not is_listed_file and self.facts(path).kind is FileKind.FOLDER:
+        if self._entry(path) is FileKind.FOLDER:
             raise _fails(errno.EISDIR, path)
-        self._put(path, None)
+        self._take(path)
 
     def sync_file(self, path: str) -> None:
         """Do nothing: no change here is made durable. The other syncs do the same."""
@@ -236,38 +201,37 @@ class OverlayDisk:
     def map(self, path: str, size: int) -> _Bytes:
         return _Bytes(size)
 
-    def _file(self, path: str) -> _Node:
+    def _names(self, folder: str) -> dict[str, _File]:
+        """Return the names of a folder; list it if that wasn't done before."""
+        names = self._folders.get(folder)
+        if names is None:
+            if folder != "." and self._entry(folder) is not FileKind.FOLDER:
+                raise _fails(errno.ENOTDIR, folder)
+            names = self._folders[folder] = dict[str, _File](self._disk.scan(folder))
+        return names
+
+    def _entry(self, path: str) -> _File:
         folder, name = _split(path)
-        if self._folders.get(folder) is False:
+        file = self._names(folder).get(name)
+        if file is None:
             raise _fails(errno.ENOENT, path)
-        names = self._files.get(folder, {})
-        if name in names:
-            node = names[name]
-            if node is None:
-                raise _fails(errno.ENOENT, path)
-            return node
-        listed = self._listed.get(folder)
-        if self._folders.get(folder) or (listed is not None and name not in listed):
+        return file
+
+    def _file(self, path: str) -> str | bytes:
+        """Return where a file is on the disk, or its content in memory."""
+        file = self._entry(path)
+        return path if isinstance(file, FileKind) else file
+
+    def _put(self, path: str, file: _File) -> None:
+        folder, name = _split(path)
+        if name in self._names(folder):
+            raise _fails(errno.EEXIST, path)
+        self._names(folder)[name] = file
+
+    def _take(self, path: str) -> None:
+        folder, name = _split(path)
+        if self._names(folder).pop(name, None) is None:
             raise _fails(errno.ENOENT, path)
-        return _Node(path)
-
-    def _put(self, path: str, node: _Node | None) -> None:
-        folder, name = _split(path)
-        self._files.setdefault(folder, {})[name] = node
-
-    def _require_there(self, path: str) -> None:
-        """Raise `FileNotFoundError` for a file that is neither on the disk nor listed."""
-        self._file(path)
-        folder, name = _split(path)
-        if name not in self._listed.get(folder, {}):
-            self.facts(path)
-
-    def _require_new(self, path: str) -> None:
-        try:
-            self._require_there(path)
-        except FileNotFoundError:
-            return
-        raise _fails(errno.EEXIST, path)
 
 
 def _is_copied(folder: str, name: str) -> bool:

@@ -26,7 +26,7 @@ _AT_ONCE: Final = 100
 """Names that a commit unlinks before it looks whether that was enough."""
 
 
-class Removed:
+class RemovedFiles:
     """The names that the reaper's thread unlinks. Thread-safe."""
 
     def __init__(self, disk: Disk) -> None:
@@ -38,7 +38,7 @@ class Removed:
         """Whether there is something to unlink."""
         self.unlinked = 0
         """Names that this process has unlinked."""
-        self._told = 0
+        self._counted = 0
         """How many of them `make_room` has counted."""
 
     def add(self, paths: Sequence[tuple[str, Sequence[str]]]) -> None:
@@ -53,10 +53,10 @@ class Removed:
         while most is None or done < most:
             with self._unlinking:
                 try:
-                    path, kept = self._paths.popleft()
+                    path, archive_paths = self._paths.popleft()
                 except IndexError:
                     break
-                self.unlinked += self._keep(path, kept) or self._unlink(path)
+                self.unlinked += self._archive(path, archive_paths) or self._unlink(path)
             done += 1
         return done
 
@@ -64,24 +64,24 @@ class Removed:
         """Unlink some names on a full disk; return whether any was unlinked since the last call."""
         self.unlink(_AT_ONCE)
         with self._unlinking:  # The thread may be about to unlink the last one.
-            before, self._told = self._told, self.unlinked
-        return self._told > before
+            before, self._counted = self._counted, self.unlinked
+        return self._counted > before
 
-    def _keep(self, path: str, kept: Sequence[str]) -> bool:
+    def _archive(self, path: str, archive_paths: Sequence[str]) -> bool:
         """Move a name to `archive/`, by links to all places but the last; return False if it is to be
         unlinked."""
-        for place in kept[:-1]:
-            self._put(self._disk.link, path, place)
-        return bool(kept) and self._put(self._disk.rename_new, path, kept[-1])
+        for archive_path in archive_paths[:-1]:
+            self._put(self._disk.link, path, archive_path)
+        return bool(archive_paths) and self._put(self._disk.rename_new, path, archive_paths[-1])
 
-    def _put(self, make: Callable[[str, str], None], path: str, kept: str) -> bool:
+    def _put(self, make: Callable[[str, str], None], path: str, archive_path: str) -> bool:
         """Make a name in `archive/`; return False if there is none, or another one of the file."""
         try:
             while True:
                 try:
-                    make(path, kept)
+                    make(path, archive_path)
                 except FileNotFoundError:
-                    if not self._make_folders(kept):
+                    if not self._make_folders(archive_path):
                         return False
                 else:
                     return True
@@ -91,18 +91,18 @@ class Removed:
             log.warning("%s isn't kept in the archive: %s", path, error)
             return False
 
-    def _make_folders(self, kept: str) -> bool:
+    def _make_folders(self, archive_path: str) -> bool:
         """Make the folders above a path; return False if all are there.
 
         They are durable: a power cut that takes a folder takes what is in it."""
-        made = False
-        for at, letter in enumerate(kept):
+        has_made = False
+        for at, letter in enumerate(archive_path):
             if letter == "/":
                 with suppress(FileExistsError):
-                    self._disk.make_folder(kept[:at])
-                    self._disk.sync_folder(kept[:at].rpartition("/")[0])
-                    made = True
-        return made
+                    self._disk.make_folder(archive_path[:at])
+                    self._disk.sync_folder(archive_path[:at].rpartition("/")[0])
+                    has_made = True
+        return has_made
 
     def _unlink(self, path: str) -> bool:
         """Unlink a name; return False if another process was faster, or it has to stay."""
@@ -119,7 +119,7 @@ class Removed:
 class ReaperThread:
     """The thread that unlinks deleted files."""
 
-    def __init__(self, removed: Removed) -> None:
+    def __init__(self, removed: RemovedFiles) -> None:
         self._removed = removed
         self._stopping = Event()
         self._thread = Thread(target=self._run, name="spoolrack-reaper", daemon=True)

@@ -41,7 +41,7 @@ from .local_disk import (
 
 log = logging.getLogger(__name__)
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 _FILES: Final = frozenset({"FORMAT", IDENTITY, LOCK, PATH, RESERVE, SHARD})
 _ALSO_ALLOWED: Final = frozenset({"lost+found"})
@@ -220,12 +220,12 @@ def _require_ours(disk: RootDisk, root: str) -> None:
     """Raise `RootUnusable` or `UnknownFormat` for what is neither empty nor a root of this format."""
     kinds = {found.name: found.kind for found in disk.scan(".")}
     if "FORMAT" in kinds:
-        found = disk.read("FORMAT", 100)
+        content = disk.read("FORMAT", 100)
         # A first start that was killed may have left the beginning.
-        if not _format_of(disk).startswith(found):
+        if not _format_of(disk).startswith(content):
             raise other_format(
                 root,
-                found,
+                content,
                 "export its queues with the version that wrote it (spoolrack export), and import them "
                 "here into an empty folder (spoolrack import)",
             )
@@ -249,11 +249,11 @@ def _require_ours(disk: RootDisk, root: str) -> None:
         )
 
 
-def other_format(root: str, found: bytes, advice: str) -> RootUnusable | UnknownFormat:
+def other_format(root: str, content: bytes, advice: str) -> RootUnusable | UnknownFormat:
     """Return why a root isn't opened whose `FORMAT` file has another content; `advice` is for a format
     that an earlier version wrote."""
-    text = found.decode(errors="replace").strip()
-    if found in _BEFORE:
+    text = content.decode(errors="replace").strip()
+    if content in _BEFORE:
         why = f"it has format {text.split()[1]}, and this version has format 3: {advice}"
         return RootUnusable(root=root, why=why)
     return UnknownFormat(root=root, found=text, known=FORMAT_CONTENT.decode().strip())
@@ -296,34 +296,32 @@ def read_identity(disk: Disk) -> str | None:
     return id if is_id(id) else ""
 
 
-def _keep_shard(disk: RootDisk, root: str, owner: str, wanted: Shard | None) -> Shard | None:
-    """Return the shard that the root is; with `wanted` it becomes that one, if it is none yet. It is
+def _keep_shard(disk: RootDisk, root: str, owner: str, shard: Shard | None) -> Shard | None:
+    """Return the shard that the root is; with `shard` it becomes that one, if it is none yet. It is
     durable at return. Raise `RootUnusable` for another one, or with queues that belong elsewhere."""
     try:
-        found = read_shard(disk)
+        shard_of_root = read_shard(disk)
     except ValueError as error:
         # Torn by a power cut at the first start, or damaged: the flag says again what it is.
-        if wanted is None:
+        if shard is None:
             why = f"its file {SHARD} is damaged ({error}): say which shard it is, with --shard"
             raise RootUnusable(root=root, why=why) from error
         disk.unlink(SHARD)
-        found = None
-    if found is not None:
-        if wanted not in (None, found):
-            raise RootUnusable(
-                root=root,
-                why=f"it is shard {found}, not {wanted}: start it as {found}; or {_how_to_move(root)}",
-            )
+        shard_of_root = None
+    if shard_of_root is not None:
+        if shard not in (None, shard_of_root):
+            why = f"it is shard {shard_of_root}, not {shard}: start it as {shard_of_root}"
+            raise RootUnusable(root=root, why=f"{why}; or {_how_to_move(root)}")
         # The process that wrote it may have died before it was durable.
         _sync(lambda: disk.sync_file(SHARD))
-    elif wanted is not None:
-        _require_empty_of_others(disk, root, owner, wanted)
-        content = f"{wanted}\n".encode()
+    elif shard is not None:
+        _require_empty_of_others(disk, root, owner, shard)
+        content = f"{shard}\n".encode()
         _sync(lambda: _also_when_full(disk, lambda: disk.create(SHARD, [content], sync=True)))
     else:
         return None
     _sync(lambda: disk.sync_folder("."))
-    return found or wanted
+    return shard_of_root or shard
 
 
 def _require_empty_of_others(disk: RootDisk, root: str, owner: str, shard: Shard) -> None:
@@ -378,23 +376,23 @@ def _become_owner(
     disk: RootDisk, root: str, random: Random, process: RunningProcess
 ) -> tuple[Lock, str]:
     for other in owners_of(disk):
-        told = disk.read(owner_file(other), 200).decode(errors="replace").strip()
-        is_elsewhere = not (disk.several_hosts or not told or told.endswith(f"boot {process.boot}"))
+        about = _about(disk, other)
+        is_elsewhere = not (disk.several_hosts or not about or about.endswith(f"boot {process.boot}"))
         if not is_living(disk, other):
             if is_elsewhere:
                 log.warning(
                     "%s was open in a process of another host, or before this host was started (%s): "
                     "only processes of one host may share a root",
                     root,
-                    told,
+                    about,
                 )
             disk.unlink(owner_file(other))
         elif is_elsewhere:
-            raise RootInUse(root=root, holder=f" ({told}), which runs on another host")
+            raise RootInUse(root=root, holder=f" ({about}), which runs on another host")
     owner = make_token(random)[:_OWNER_LENGTH]
     path = owner_file(owner)
-    about = f"pid {process.pid} on {process.host} boot {process.boot}\n"
-    _also_when_full(disk, lambda: disk.create(path, [about.encode()], sync=False))
+    content = f"pid {process.pid} on {process.host} boot {process.boot}\n".encode()
+    _also_when_full(disk, lambda: disk.create(path, [content], sync=False))
     lock = disk.lock(path)
     if lock is None:
         raise RootInUse(root=root, holder="")
@@ -415,11 +413,16 @@ def _also_when_full(disk: Disk, make: Callable[[], None]) -> None:
 
 def holder(disk: Disk) -> str:
     """Describe the processes that have the root open, from their own files."""
-    told = []
+    processes = []
     for owner in owners_of(disk):
         with suppress(FileNotFoundError):
-            told.append(disk.read(owner_file(owner), 200).decode(errors="replace").strip())
-    return f" ({'; '.join(told)})" if told else ""
+            processes.append(_about(disk, owner))
+    return f" ({'; '.join(processes)})" if processes else ""
+
+
+def _about(disk: Disk, owner: str) -> str:
+    """Return the process of an owner in its own words."""
+    return disk.read(owner_file(owner), 200).decode(errors="replace").strip()
 
 
 def require_operations(disk: RootDisk, root: str, owner: str) -> None:
@@ -486,7 +489,7 @@ def _require_locks(disk: RootDisk, root: str, path: str) -> None:
             lock.release()
 
 
-def _attempt(disk: RootDisk, root: str, name: str, operation: Callable[[], _Found]) -> _Found:
+def _attempt(disk: RootDisk, root: str, name: str, operation: Callable[[], _Result]) -> _Result:
     """Return what an operation does; raise `RootUnusable` if the file system doesn't have it."""
     try:
         return operation()

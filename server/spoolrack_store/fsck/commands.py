@@ -23,7 +23,7 @@ from ..model.errors import RootInUse, RootUnusable, StoreFailed
 from ..model.members import indexes
 from ..model.names import parse
 from ..model.transitions import State
-from .findings import Mended, Notes, Problem, Progress, Report
+from .findings import Findings, Mended, Problem, Progress, Report
 from .inspection import inspect
 from .listing import Lister
 from .repairs import Mender
@@ -60,8 +60,8 @@ def repair(
     clock = clock or SystemClock()
     with _opened(root) as disk, _alone(disk, root):
         report = inspect(disk, clock, progress=progress)
-        mended, left = Mender(disk, clock, random or SystemRandom()).mend(report.problems)
-        return report, mended, left
+        mended, unsolved = Mender(disk, clock, random or SystemRandom()).mend(report.problems)
+        return report, mended, unsolved
 
 
 def restore(
@@ -90,15 +90,15 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
     """
     receipt_of: dict[str, str] = {}
     with _opened(root) as disk:
-        paths = Lister(Notes(disk)).list()
+        paths = Lister(Findings(disk)).list()
     for batch in resolve(parse(path) for of_stem in paths.values() for path in of_stem).values():
         for entry in batch.entries:
             name = entry.name
             if name.state is State.LEASED and name.queue == queue:
                 of_entry = [(index, batch.stem.message_id(index)) for index in indexes(entry.held)]
-                wanted = [(index, id) for index, id in of_entry if id in ids]
-                made = receipts.make(queue, name.token, wanted)
-                receipt_of |= {id: receipt for (_, id), receipt in zip(wanted, made, strict=True)}
+                messages = [(index, id) for index, id in of_entry if id in ids]
+                receipts_made = receipts.make(queue, name.token, messages)
+                receipt_of |= dict(zip((id for _, id in messages), receipts_made, strict=True))
     return receipt_of
 
 
@@ -111,14 +111,14 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
         raise RootUnusable(root=name, why=error.strerror or str(error)) from error
     try:
         try:
-            found = disk.read(FORMAT, 100)
+            content = disk.read(FORMAT, 100)
         except FileNotFoundError as error:
             why = f"it holds no {FORMAT} file; where its folders are there, a start writes it anew"
             raise RootUnusable(root=name, why=why) from error
         except OSError as error:
             raise RootUnusable(root=name, why=f"{FORMAT}: {error.strerror}") from error
-        if found not in HOSTS_OF:
-            raise other_format(name, found, "use the version that wrote it")
+        if content not in HOSTS_OF:
+            raise other_format(name, content, "use the version that wrote it")
         try:
             yield disk
         except OSError as error:

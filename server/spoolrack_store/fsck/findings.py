@@ -1,4 +1,4 @@
-"""Findings of an inspection: values, and the notes that inspectors take."""
+"""Findings of an inspection: values, and the collection that inspectors fill."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from ..files.disk import Disk, Found
+from ..files.disk import Disk, FolderEntry
 from ..model.shards import Shard
 from ..model.transitions import State
 
@@ -128,7 +128,7 @@ class Mended:
     how: str
 
 
-class Notes:
+class Findings:
     """The findings of all inspectors of one root, and the listing of its folders.
 
     A server may be at work: a file that is gone when it is noted was finished, and is skipped.
@@ -161,7 +161,7 @@ class Notes:
         if self.exists(path):
             self._leftovers.setdefault(path, Leftover(path=path, why=why))
 
-    def scan(self, folder: str) -> list[Found]:
+    def scan(self, folder: str) -> list[FolderEntry]:
         """Return all names in a folder, in order; none if it is missing."""
         try:
             return sorted(self.disk.scan(folder), key=lambda found: found.name)

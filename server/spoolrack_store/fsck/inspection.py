@@ -26,13 +26,13 @@ from ..files.root import read_identity, read_shard
 from ..model.clock import Clock
 from ..model.settings import settings_path
 from ..model.shards import shard_of
-from .findings import MessageCounts, Notes, Problem, Progress, Remedy, Report
+from .findings import Findings, MessageCounts, Problem, Progress, Remedy, Report
 from .message_files import MessageInspector, bodies_there
-from .other_folders import BESIDE
+from .other_folders import INSPECTIONS
 from .quarantined_files import list_quarantined
 from .settings_files import Registry
 
-KNOWN: Final = (*dict.fromkeys((*FOLDERS, *BESIDE, KEYS)),)
+KNOWN: Final = (*dict.fromkeys((*FOLDERS, *INSPECTIONS, KEYS)),)
 """Folders that a root may have."""
 _MADE_BY_A_START: Final = {
     IDENTITY: "the next start gives the root another identity",
@@ -45,56 +45,56 @@ _ALSO_ALLOWED: Final = frozenset({FORMAT, SHARD, *_MADE_BY_A_START, "lost+found"
 
 def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress | None = None) -> Report:
     """Inspect everything, with `deep` each byte; raise `OSError` if the root can't be listed."""
-    notes = Notes(disk, deep=deep)
-    _inspect_root(notes)
-    registry = Registry(notes)
-    owners = frozenset(found.name for found in notes.scan(OWNERS))
-    bodies = bodies_there(notes)
-    dead_letter_files = {found.name for found in notes.scan(DEAD_LETTERS)}
-    messages = MessageInspector(notes, clock, owners, progress)
+    findings = Findings(disk, deep=deep)
+    _inspect_root(findings)
+    registry = Registry(findings)
+    owners = frozenset(found.name for found in findings.scan(OWNERS))
+    bodies = bodies_there(findings)
+    dead_letter_files = [f"{DEAD_LETTERS}/{found.name}" for found in findings.scan(DEAD_LETTERS)]
+    messages = MessageInspector(findings, clock, owners, progress)
     messages.run()
     messages.note_bodies_left(bodies)
     messages.note_dead_letter_files(dead_letter_files)
     # After the messages: sets that are made meanwhile are found, and with a set that goes its leases
     # are gone, too.
-    for look in BESIDE.values():
-        look(notes)
+    for inspect_folder in INSPECTIONS.values():
+        inspect_folder(findings)
     messages.note_leases_without_set()
-    _note_queues(notes, registry, messages)
-    notes.report.quarantined += list_quarantined(notes)
-    return notes.finish()
+    _note_queues(findings, registry, messages)
+    findings.report.quarantined += list_quarantined(findings)
+    return findings.finish()
 
 
-def _inspect_root(notes: Notes) -> None:
-    kinds = {found.name: found.kind for found in notes.disk.scan(".")}
+def _inspect_root(findings: Findings) -> None:
+    kinds = {found.name: found.kind for found in findings.disk.scan(".")}
     for folder in KNOWN:
         if folder not in kinds and folder not in FOLDERS:
             continue
         if folder not in kinds:
             why = "this folder of every root is missing"
-            notes.problem(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
+            findings.problem(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
         elif kinds[folder] is not FileKind.FOLDER:
-            notes.by_hand(folder, "this is a folder in every root, and it is none")
+            findings.by_hand(folder, "this is a folder in every root, and it is none")
     for name, why in _MADE_BY_A_START.items():
         if name not in kinds:
-            notes.leave(FORMAT, f"{name} is missing: {why}")
+            findings.leave(FORMAT, f"{name} is missing: {why}")
         elif kinds[name] is not FileKind.FILE:
-            notes.by_hand(name, "this is a file in every root, and it is none")
+            findings.by_hand(name, "this is a file in every root, and it is none")
     if kinds.get(IDENTITY) is FileKind.FILE:
-        notes.report.identity = read_identity(notes.disk) or ""
-        if not notes.report.identity:
-            notes.leave(IDENTITY, "it is no identity: the next start draws another one")
+        findings.report.identity = read_identity(findings.disk) or ""
+        if not findings.report.identity:
+            findings.leave(IDENTITY, "it is no identity: the next start draws another one")
     try:
-        notes.report.shard = read_shard(notes.disk)
+        findings.report.shard = read_shard(findings.disk)
     except (OSError, ValueError) as error:
-        notes.by_hand(SHARD, f"{error}; start the server with --shard, which writes it anew")
+        findings.by_hand(SHARD, f"{error}; start the server with --shard, which writes it anew")
     for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
-        notes.leave(name, "not ours; the store neither uses nor touches it")
+        findings.leave(name, "not ours; the store neither uses nor touches it")
 
 
-def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -> None:
+def _note_queues(findings: Findings, registry: Registry, messages: MessageInspector) -> None:
     """Note queues of which only a part is there; a queue may just have been made or deleted."""
-    report = notes.report
+    report = findings.report
     if (shard := report.shard) is not None:
         for queue in sorted(each for each in registry.names if not shard.has(each)):
             home = shard_of(queue, shard.count)
@@ -102,28 +102,28 @@ def _note_queues(notes: Notes, registry: Registry, messages: MessageInspector) -
                 f"the queue {queue} belongs to shard {home}, and this root is shard {shard}: no client "
                 "that routes finds it; export it, delete it, and import it there"
             )
-            notes.by_hand(settings_path(queue, registry.versions[queue]), why)
+            findings.by_hand(settings_path(queue, registry.versions[queue]), why)
     if (messages.queues.keys() | messages.folders) - registry.names:
-        registry = Registry(notes)
+        registry = Registry(findings)
     for queue in sorted((messages.queues.keys() | messages.folders) - registry.names):
         folder = f"{QUEUES}/{queue}"
         if queue in messages.queues:
             count = report.queues.pop(queue, MessageCounts()).messages
             why = f"there are no settings of the queue {queue}, and {count} messages of it"
-            notes.problem(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
+            findings.problem(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
         else:
-            notes.leave(folder, "a queue without settings and messages: it was never created")
+            findings.leave(folder, "a queue without settings and messages: it was never created")
     living = registry.names - registry.being_deleted
-    without = {queue for queue in living if not notes.exists(f"{QUEUES}/{queue}")}
-    if without and notes.exists(QUEUES):
+    without = {queue for queue in living if not findings.exists(f"{QUEUES}/{queue}")}
+    if without and findings.exists(QUEUES):
         # The folder of a queue goes after its tombstone is there: it may just have been deleted.
-        registry = Registry(notes)
+        registry = Registry(findings)
         for queue in sorted(without & registry.names - registry.being_deleted):
             why = (
                 f"the folder of the queue {queue} is missing: messages that were ready in it are lost, "
                 "and only a backup has them"
             )
-            notes.problem(Problem(path=f"{QUEUES}/{queue}", why=why, remedy=Remedy.FOLDER))
+            findings.problem(Problem(path=f"{QUEUES}/{queue}", why=why, remedy=Remedy.FOLDER))
     for queue in registry.names:
         report.queues.setdefault(queue, MessageCounts()).is_being_deleted = (
             queue in registry.being_deleted

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..files.disk import FileKind, Found
+from ..files.disk import FileKind, FolderEntry
 from ..files.layout import COPY, QUARANTINE, QUEUES, body_owner
 from ..model.message_ids import is_id
 from ..model.names import Name, is_queue_name, name_at
-from .findings import Notes
+from .findings import Findings
 
 SHARED: Final = ("new", "delay", "remove", QUARANTINE)
 """The folders that hold messages of all queues."""
@@ -25,8 +25,8 @@ Paths = dict[str, list[str]]
 class Lister:
     """A listing of message names, which can be repeated."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
         self._stems: dict[str, str] = {}
         """Of each path that was parsed, the text of its stem."""
         self.queues: set[str] = set()
@@ -36,11 +36,11 @@ class Lister:
         """Return all paths of message files by their stems; note other files."""
         paths: Paths = {}
         for folder in (*SHARED[:1], *self._queue_folders(), *SHARED[1:]):
-            for found in self._notes.scan(folder):
-                path = f"{folder}/{found.name}"
+            for entry in self._findings.scan(folder):
+                path = f"{folder}/{entry.name}"
                 stem = self._stems.get(path)
                 if stem is None:
-                    name = self._name(folder, path, found)
+                    name = self._name(folder, path, entry)
                     if name is None:
                         continue
                     stem = self._stems[path] = name.stem.text
@@ -48,30 +48,32 @@ class Lister:
         return paths
 
     def _queue_folders(self) -> Iterator[str]:
-        for found in self._notes.scan(QUEUES):
+        for found in self._findings.scan(QUEUES):
             path = f"{QUEUES}/{found.name}"
             if found.kind is FileKind.FOLDER and is_queue_name(found.name):
                 self.queues.add(found.name)
                 yield path
             else:
-                self._notes.foreign(path, "not a queue's folder")
+                self._findings.foreign(path, "not a queue's folder")
 
-    def _name(self, folder: str, path: str, found: Found) -> Name | None:
+    def _name(self, folder: str, path: str, entry: FolderEntry) -> Name | None:
         name = name_at(path)
         if name is None:
-            queue, _, id = found.name.partition(":")
+            queue, _, id = entry.name.partition(":")
             if folder == QUARANTINE:
                 pass  # A foreign file, or the folder of one.
-            elif folder == "new" and found.name.endswith(COPY):
-                self._notes.leave(path, "a copy of a file, being made: the next start unlinks it")
-            elif folder == "new" and body_owner(found.name):
-                self._notes.leave(path, "a body, being written: a start unlinks it if its process died")
-            elif folder == "new" and found.kind is FileKind.FILE and is_queue_name(queue) and is_id(id):
-                self._notes.leave(path, "put here by hand: it waits to be adopted")
+            elif folder == "new" and entry.name.endswith(COPY):
+                self._findings.leave(path, "a copy of a file, being made: the next start unlinks it")
+            elif folder == "new" and body_owner(entry.name):
+                self._findings.leave(
+                    path, "a body, being written: a start unlinks it if its process died"
+                )
+            elif folder == "new" and entry.kind is FileKind.FILE and is_queue_name(queue) and is_id(id):
+                self._findings.leave(path, "put here by hand: it waits to be adopted")
             else:
-                self._notes.foreign(path)
+                self._findings.foreign(path)
             return None
-        if found.kind is not FileKind.FILE:
-            self._notes.foreign(path, "its name is a message file's, and it is none")
+        if entry.kind is not FileKind.FILE:
+            self._findings.foreign(path, "its name is a message file's, and it is none")
             return None
         return name

@@ -6,7 +6,7 @@ listing shows them still. Names are never made twice, so a batch that changed in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -15,16 +15,16 @@ from ..engine.entries import BatchFile, Entry
 from ..engine.index import COUNTED
 from ..files.body_file import body_pieces
 from ..files.disk import Disk
-from ..files.layout import BODIES, DEAD_LETTERS
+from ..files.layout import BODIES
 from ..model.batch_file import Damaged, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
 from ..model.members import indexes, lowest, runs
-from ..model.message_ids import batch_of, index_of, is_id, sent_at
-from ..model.names import Name, Stem, body_path, dead_letter_path, parse
+from ..model.message_ids import batch_of, is_id, sent_at
+from ..model.names import Name, Stem, body_path, parse
 from ..model.receipts import is_set_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
 from ..model.transitions import State
-from .findings import MessageCounts, Notes, Problem, Progress, QuarantinedFile, Remedy
+from .findings import Findings, MessageCounts, Problem, Progress, QuarantinedFile, Remedy
 from .listing import Lister, Paths
 
 ROUNDS: Final = 6
@@ -54,18 +54,18 @@ class MessageInspector:
 
     def __init__(
         self,
-        notes: Notes,
+        findings: Findings,
         clock: Clock,
         owners: frozenset[str],
         progress: Progress | None,
     ) -> None:
         """`owners` have a file in `owners/`."""
-        self._notes = notes
-        self._disk: Disk = notes.disk
+        self._findings = findings
+        self._disk: Disk = findings.disk
         self._clock = clock
         self._owners = owners
         self._progress = progress
-        self._lister = Lister(notes)
+        self._lister = Lister(findings)
         self._verdicts: dict[str, _Verdict] = {}
         """By the text of a stem."""
         self._quarantined: dict[str, str] = {}
@@ -105,18 +105,18 @@ class MessageInspector:
                 del self._verdicts[text]
 
     def _unite(self, now: Paths) -> None:
-        report = self._notes.report
+        report = self._findings.report
         for text in now.keys() - self._verdicts.keys():
             report.unchecked += parse(now[text][0]).stem.count or 1
         for verdict in self._verdicts.values():
             for problem in verdict.problems:
-                self._notes.problem(problem)
+                self._findings.problem(problem)
             for path, why in verdict.leftovers:
-                self._notes.leave(path, why)
+                self._findings.leave(path, why)
             self._count(verdict)
 
     def _count(self, verdict: _Verdict) -> None:
-        batch, report = verdict.batch, self._notes.report
+        batch, report = verdict.batch, self._findings.report
         report.checked += batch.stem.count or 1
         for entry in batch.entries:
             name, whole = entry.name, entry.held & ~verdict.damaged
@@ -135,44 +135,44 @@ class MessageInspector:
         for verdict in self._verdicts.values():
             for entry in verdict.batch.entries:
                 token = entry.name.token
-                if entry.held and token and is_set_token(token) and token not in self._notes.set_tokens:
+                if (
+                    entry.held
+                    and token
+                    and is_set_token(token)
+                    and token not in self._findings.set_tokens
+                ):
                     why = "leased for a reservation that was never made: the next start makes it ready"
-                    self._notes.leave(entry.name.path, why)
+                    self._findings.leave(entry.name.path, why)
 
     def note_bodies_left(self, bodies: Iterable[str]) -> None:
         """Note bodies of no message: `bodies` were there before the messages were listed."""
         known = {parse(paths[0]).stem.id for paths in self._lister.list().values()}
         known |= {verdict.batch.stem.id for verdict in self._verdicts.values()}
-        for name in sorted(set(bodies).intersection(bodies_there(self._notes)) - known):
+        for name in sorted(set(bodies).intersection(bodies_there(self._findings)) - known):
             if is_id(name):
                 why = "the body of no message: the next start unlinks it"
-                self._notes.leave(f"{BODIES}/{name}", why)
+                self._findings.leave(f"{BODIES}/{name}", why)
             else:
-                self._notes.foreign(f"{BODIES}/{name}", "not a body")
+                self._findings.foreign(f"{BODIES}/{name}", "not a body")
 
-    def note_dead_letter_files(self, there: Iterable[str]) -> None:
-        """Note dead-letter files of no message, and those that are missing: `there` were there before
+    def note_dead_letter_files(self, paths: Collection[str]) -> None:
+        """Note dead-letter files of no message, and those that are missing: `paths` were there before
         the messages were listed."""
-        told: dict[str, str] = {}
-        for verdict in self._verdicts.values():
-            for entry in verdict.batch.entries:
-                death = entry.name.death
-                if entry.held and death is not None and death.file:
-                    told.setdefault(dead_letter_path(entry.name.stem.id, death.file), entry.name.path)
-        named = [f"{DEAD_LETTERS}/{name}" for name in there]
-        listed = {
-            dead_letter_path(name.stem.id, name.death.file)
-            for name in map(parse, chain.from_iterable(self._lister.list().values()))
-            if name.death is not None and name.death.file
+        of_messages = {
+            entry.name.dead_letter_path: entry.name.path
+            for verdict in self._verdicts.values()
+            for entry in verdict.batch.entries
+            if entry.held
         }
-        for path in sorted(set(named) - told.keys() - listed):
-            self._notes.leave(path, "it tells of no message: the next start unlinks it")
-        for path in sorted(told.keys() & listed):
-            if not self._notes.exists(path) and self._notes.exists(told[path]):
-                self._notes.by_hand(
-                    told[path],
-                    f"{path}, which tells how its messages died, is not there: only a backup has it",
-                )
+        listed = chain.from_iterable(self._lister.list().values())
+        still_named = {parse(path).dead_letter_path for path in listed} - {""}
+        for path in sorted(set(paths) - of_messages.keys() - still_named):
+            self._findings.leave(path, "it tells of no message: the next start unlinks it")
+        for path in sorted(of_messages.keys() & still_named):
+            message = of_messages[path]
+            if not self._findings.exists(path) and self._findings.exists(message):
+                why = f"{path}, which tells how its messages died, is not there: only a backup has it"
+                self._findings.by_hand(message, why)
 
     def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
         name, held = entry.name, entry.held
@@ -182,7 +182,7 @@ class MessageInspector:
             name=name.path.partition("/")[2],
             path=name.path,
             source="",
-            why=self._quarantined[name.path] if self._notes.deep else "",
+            why=self._quarantined[name.path] if self._findings.deep else "",
         )
 
     # One batch.
@@ -212,8 +212,8 @@ class MessageInspector:
         if not batch.was_sent:
             why = f"it was never sent: {_worded(batch, batch.unlisted)} not listed"
         else:
-            (_, verdict.damaged, found), *_ = self._damages(batch, batch.entries[:1])
-            why = f"it was never sent: {found}" if verdict.damaged else ""
+            (_, verdict.damaged, damage), *_ = self._damages(batch, batch.entries[:1])
+            why = f"it was never sent: {damage}" if verdict.damaged else ""
         if why:
             verdict.damaged = batch.stem.full
         for entry in batch.entries:
@@ -291,15 +291,15 @@ class MessageInspector:
                 return stem.full, f"it has {size} bytes instead of {stem.length}"
             if stem.is_external and (why := self._external_damage(stem, name.path)):
                 return stem.full, why
-            if not self._notes.deep:
+            if not self._findings.deep:
                 return 0, ""
             content = self._disk.read(name.path)
         except FileNotFoundError:
             raise
         except OSError as error:
-            self._notes.by_hand(name.path, f"it can't be read: {error.strerror}")
+            self._findings.by_hand(name.path, f"it can't be read: {error.strerror}")
             return 0, ""
-        self._notes.report.bytes += len(content)
+        self._findings.report.bytes += len(content)
         try:
             line = decode(stem, content, len(content))
         except Damaged as error:
@@ -329,11 +329,11 @@ class MessageInspector:
         path = body_path(stem.id)
         try:
             for piece in body_pieces(self._disk, path, line):
-                self._notes.report.bytes += len(piece)
+                self._findings.report.bytes += len(piece)
         except Damaged as error:
             return stem.full, str(error)
         except OSError as error:
-            self._notes.by_hand(path, f"it can't be read: {error.strerror}")
+            self._findings.by_hand(path, f"it can't be read: {error.strerror}")
         return 0, ""
 
     # Two files of one message.
@@ -352,29 +352,30 @@ class MessageInspector:
                 ids = map(verdicts[0].batch.stem.message_id, range(verdicts[0].batch.stem.count or 1))
                 suspects |= {id: [*verdicts, *beside] for id in ids}
         for id, verdicts in sorted(suspects.items()):
-            there = [verdict for verdict in verdicts if _counted_holder(verdict.batch, id)]
-            if len(there) > 1:
-                self._note_double(id, sorted(there, key=_counts))
+            doubles = [verdict for verdict in verdicts if entry_in_queue(verdict.batch, id)]
+            if len(doubles) > 1:
+                self._note_double(id, sorted(doubles, key=_counts))
 
     def _note_double(self, id: str, verdicts: list[_Verdict]) -> None:
         *others, true = verdicts
         first = true.batch.entries[0].name.path
         for other in others:
-            entry = _counted_holder(other.batch, id)
+            entry = entry_in_queue(other.batch, id)
             assert entry is not None
-            members = 1 << (index_of(id) if other.batch.stem.count else 0)
+            members = other.batch.stem.mask_of(id)
             other.blame(entry, members, f"message {id} is in another file, too: {first}")
 
 
-def bodies_there(notes: Notes) -> set[str]:
+def bodies_there(findings: Findings) -> set[str]:
     """Return the names of the bodies in files of their own."""
-    return {found.name for found in notes.scan(BODIES)}
+    return {found.name for found in findings.scan(BODIES)}
 
 
-def _counted_holder(batch: BatchFile, id: str) -> Entry | None:
+def entry_in_queue(batch: BatchFile, id: str) -> Entry | None:
     """Return the entry that holds the message `id`, if it is in a queue."""
-    entry = batch.holder(index_of(id) if batch.stem.count else 0)
-    return entry if entry is not None and entry.name.state in COUNTED else None
+    members = batch.stem.mask_of(id)
+    entries = (entry for entry in batch.entries if entry.name.state in COUNTED)
+    return next((entry for entry in entries if entry.held & members), None)
 
 
 def _counts(verdict: _Verdict) -> tuple[bool, str]:

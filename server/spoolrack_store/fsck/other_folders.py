@@ -1,7 +1,7 @@
 """Inspects the folders that hold no messages of queues: owners, reservations, stages, redrives.
 
-One function for each folder; `BESIDE` lists them. A server may be at work: a file that is gone when it
-is to be read has moved on, and one that isn't whole yet is being written, or was never answered.
+One function for each folder; `INSPECTIONS` lists them. A server may be at work: a file that is gone
+when it is to be read has moved on, and one that isn't whole is being written, or was never answered.
 """
 
 from __future__ import annotations
@@ -19,81 +19,81 @@ from ..model.redrive_names import parse_redrive
 from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
 from ..model.stage_names import DROPPED, parse_chunk, parse_published, parse_stage_life
-from .findings import Notes
+from .findings import Findings
 
 _Name = TypeVar("_Name")
 _Values = TypeVar("_Values")
 
 
-def inspect_owners(notes: Notes) -> None:
+def inspect_owners(findings: Findings) -> None:
     """Note the processes that have the root open by their files; they may be dead."""
-    for name, path in _files(notes, OWNERS):
+    for name, path in _files(findings, OWNERS):
         if not is_owner(name):
-            notes.foreign(path, "not an owner's file")
+            findings.foreign(path, "not an owner's file")
             continue
-        content = _read(notes, path)
+        content = _read(findings, path)
         if content is not None:
-            notes.report.owners.append(content[:200].decode(errors="replace").strip())
+            findings.report.owners.append(content[:200].decode(errors="replace").strip())
 
 
-def inspect_staged(notes: Notes) -> None:
+def inspect_staged(findings: Findings) -> None:
     """Note chunks that are not whole, and count the stages."""
     lives: set[str] = set()
-    for name, path in _files(notes, STAGED):
+    for name, path in _files(findings, STAGED):
         try:
             if name.endswith(DROPPED):
                 parse_stage_life(name)
-                notes.leave(path, "a stage that is dropped: its chunks are being unlinked")
+                findings.leave(path, "a stage that is dropped: its chunks are being unlinked")
                 continue
             chunk = parse_chunk(name)
         except NotAName:
-            notes.foreign(path)
+            findings.foreign(path)
             continue
         lives.add(str(chunk.life))
-        _inspect_chunk(notes, path, chunk.stem)
-    notes.report.staged = len(lives)
+        _inspect_chunk(findings, path, chunk.stem)
+    findings.report.staged = len(lives)
 
 
-def inspect_reserved(notes: Notes) -> None:
+def inspect_reserved(findings: Findings) -> None:
     """Note sets whose records are damaged, and count those that are held."""
     damaged = "this reservation's file is damaged"
-    for name, _, values in _records(notes, RESERVED, parse_reservation_name, unseal, damaged):
+    for name, _, values in _records(findings, RESERVED, parse_reservation_name, unseal, damaged):
         if name.due is not None:
-            notes.set_tokens.add(str(values.get("token")))
-            notes.report.reserved += not name.is_lost
+            findings.set_tokens.add(str(values.get("token")))
+            findings.report.reserved += not name.is_lost
 
 
-def inspect_published(notes: Notes) -> None:
+def inspect_published(findings: Findings) -> None:
     """Note manifests that are damaged, and count the publications that are remembered."""
-    found = _records(notes, PUBLISHED, parse_published, manifest.decode, "no manifest")
-    notes.report.published += sum(1 for _ in found)
+    found = _records(findings, PUBLISHED, parse_published, manifest.decode, "no manifest")
+    findings.report.published += sum(1 for _ in found)
 
 
-def inspect_redrives(notes: Notes) -> None:
+def inspect_redrives(findings: Findings) -> None:
     """Note redrives whose records are damaged, and running ones."""
-    found = _records(notes, REDRIVES, parse_redrive, redrive_names.decode, "no redrive")
+    found = _records(findings, REDRIVES, parse_redrive, redrive_names.decode, "no redrive")
     for name, path, order in found:
         if name.ended is None:
             why = f"a redrive of {order.queue}: any process that has the root open goes on with it"
-            notes.leave(path, why)
+            findings.leave(path, why)
 
 
-def inspect_dead_letters(notes: Notes) -> None:
+def inspect_dead_letters(findings: Findings) -> None:
     """Note dead-letter files that can't be read."""
-    for _, path in _files(notes, DEAD_LETTERS):
+    for _, path in _files(findings, DEAD_LETTERS):
         if not is_dead_letter_path(path):
-            notes.foreign(path, "not a dead-letter file")
+            findings.foreign(path, "not a dead-letter file")
             continue
-        content = _read(notes, path)
+        content = _read(findings, path)
         if content is None:
             continue
         try:
             decode_records(content)
         except NotAHistory as error:
-            notes.foreign(path, f"this dead-letter file is damaged: {error}")
+            findings.foreign(path, f"this dead-letter file is damaged: {error}")
 
 
-BESIDE: Final[Mapping[str, Callable[[Notes], None]]] = {
+INSPECTIONS: Final[Mapping[str, Callable[[Findings], None]]] = {
     OWNERS: inspect_owners,
     RESERVED: inspect_reserved,
     STAGED: inspect_staged,
@@ -104,70 +104,70 @@ BESIDE: Final[Mapping[str, Callable[[Notes], None]]] = {
 """By folder."""
 
 
-def _files(notes: Notes, folder: str) -> Iterator[tuple[str, str]]:
+def _files(findings: Findings, folder: str) -> Iterator[tuple[str, str]]:
     """Yield name and path of each file in a folder; note what is none."""
-    for found in notes.scan(folder):
+    for found in findings.scan(folder):
         path = f"{folder}/{found.name}"
         if found.kind is FileKind.FILE:
             yield found.name, path
         else:
-            notes.foreign(path, "it is no file")
+            findings.foreign(path, "it is no file")
 
 
 def _records(
-    notes: Notes,
+    findings: Findings,
     folder: str,
     parsed: Callable[[str], _Name],
     decoded: Callable[[bytes], _Values],
     damaged: str,
 ) -> Iterator[tuple[_Name, str, _Values]]:
     """Yield name, path and values of each sealed record in a folder; note all others."""
-    for name, path in _files(notes, folder):
+    for name, path in _files(findings, folder):
         try:
             parts = parsed(name)
         except NotAName:
-            notes.foreign(path)
+            findings.foreign(path)
             continue
-        content = _read(notes, path)
+        content = _read(findings, path)
         if content is None:
             continue
         try:
             yield parts, path, decoded(content)
         except Torn:  # It was never answered.
             why = "it is being written, or was never written whole: the next start unlinks it"
-            notes.leave(path, why)
+            findings.leave(path, why)
         except NotWhole as error:
-            notes.foreign(path, f"{damaged}: {error}")
+            findings.foreign(path, f"{damaged}: {error}")
 
 
-def _read(notes: Notes, path: str) -> bytes | None:
+def _read(findings: Findings, path: str) -> bytes | None:
     try:
-        return notes.disk.read(path)
+        return findings.disk.read(path)
     except FileNotFoundError:
         return None  # It was renamed, or is over.
     except OSError as error:
-        notes.by_hand(path, f"it can't be read: {error.strerror}")
+        findings.by_hand(path, f"it can't be read: {error.strerror}")
         return None
 
 
-def _inspect_chunk(notes: Notes, path: str, stem: Stem) -> None:
+def _inspect_chunk(findings: Findings, path: str, stem: Stem) -> None:
     """Note what is wrong with a chunk's file, if it isn't gone."""
     torn = "it was never staged, and the next start unlinks it"
     try:
-        size = notes.disk.facts(path).size
+        size = findings.disk.facts(path).size
     except FileNotFoundError:
         return
     if size != stem.length:
-        notes.leave(path, f"it has {size} bytes instead of {stem.length}: {torn}")
+        findings.leave(path, f"it has {size} bytes instead of {stem.length}: {torn}")
         return
-    content = _read(notes, path) if notes.deep else None
+    content = _read(findings, path) if findings.deep else None
     if content is None:
         return
-    notes.report.bytes += len(content)
+    findings.report.bytes += len(content)
     try:
         decode_whole(stem, content)
     except Damaged as error:
         if is_torn(content):
-            notes.leave(path, f"{error}: {torn}")
+            findings.leave(path, f"{error}: {torn}")
         else:
-            notes.foreign(path, f"this chunk of a stage is damaged: {error}")
+            findings.foreign(path, f"this chunk of a stage is damaged: {error}")

@@ -17,7 +17,7 @@ from ..files.layout import QUARANTINE
 from ..model.errors import DiskError
 from ..model.message_ids import ID_LENGTH, is_id
 from ..model.names import name_at
-from .findings import Notes, QuarantinedFile
+from .findings import Findings, QuarantinedFile
 
 _NOTE_BYTES: Final = 4096
 
@@ -34,10 +34,10 @@ def remove_quarantine_folder(disk: Disk, file: QuarantinedFile) -> None:
         raise DiskError(detail=str(error)) from error
 
 
-def list_quarantined(notes: Notes) -> list[QuarantinedFile]:
+def list_quarantined(findings: Findings) -> list[QuarantinedFile]:
     """Return the foreign files in quarantine, the oldest first."""
     quarantined = []
-    for place in notes.scan(QUARANTINE):
+    for place in findings.scan(QUARANTINE):
         path = f"{QUARANTINE}/{place.name}"
         if place.kind is not FileKind.FOLDER or not is_id(place.name):
             if name_at(path) is None:
@@ -45,11 +45,11 @@ def list_quarantined(notes: Notes) -> list[QuarantinedFile]:
                 quarantined.append(file)
             continue
         folder = f"{QUARANTINE}/{place.name}"
-        names = [found.name for found in notes.scan(folder)]
+        names = [found.name for found in findings.scan(folder)]
         told = [name for name in names if name.endswith(NOTE)]
         kept = [name for name in names if name not in told] or told[1:]
         name = kept[0] if kept else ""
-        source, why = _read_note(notes.disk, f"{folder}/{told[0]}") if told else ("", "")
+        source, why = _read_note(findings.disk, f"{folder}/{told[0]}") if told else ("", "")
         quarantined.append(
             QuarantinedFile(id=place.name, name=name, path=f"{folder}/{name}", source=source, why=why)
         )

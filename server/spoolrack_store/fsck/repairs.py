@@ -12,7 +12,6 @@ from dataclasses import replace
 from random import Random
 
 from ..engine.entries import BatchFile, Entry
-from ..engine.index import COUNTED
 from ..engine.moves import Moves
 from ..engine.recovery import appear
 from ..files.body_file import body_pieces
@@ -22,14 +21,15 @@ from ..model.batch_file import Damaged, body, decode
 from ..model.clock import Clock
 from ..model.errors import NotRestorable, StoreError
 from ..model.members import indexes
-from ..model.message_ids import FileIds, batch_of, index_of, is_id
+from ..model.message_ids import FileIds, batch_of, is_id
 from ..model.names import Name, body_path, is_queue_name, name_at, parse
 from ..model.receipts import make_token
 from ..model.settings import QueueSettings, Record, encode, settings_path
 from ..model.transitions import State
-from .findings import Mended, Notes, Problem, QuarantinedFile, Remedy
+from .findings import Findings, Mended, Problem, QuarantinedFile, Remedy
 from .inspection import KNOWN
 from .listing import Lister
+from .message_files import entry_in_queue
 from .quarantined_files import list_quarantined, own_id, remove_quarantine_folder
 from .settings_files import Registry
 
@@ -41,10 +41,10 @@ class Mender:
         self._disk = disk
         self._clock = clock
         self._random = random
-        self._notes = Notes(disk)
+        self._findings = Findings(disk)
         self._moves = Moves(disk, clock, "", FileIds(clock, random))
         self._syncer: Syncer = self._moves.syncer
-        lister = Lister(self._notes)
+        lister = Lister(self._findings)
         for paths in lister.list().values():
             for path in paths:
                 appear(self._moves, parse(path))
@@ -53,8 +53,8 @@ class Mender:
         for batch in self._moves.index.batches.values():
             self._batches.setdefault(batch.stem.id, []).append(batch)
         # Changes that a dead process has not synced must be durable before others are made.
-        there = {found.name for found in disk.scan(".")}
-        for folder in (*sorted(there & set(KNOWN)), *(f"{QUEUES}/{q}" for q in lister.queues), "."):
+        names = {found.name for found in disk.scan(".")}
+        for folder in (*sorted(names & set(KNOWN)), *(f"{QUEUES}/{q}" for q in lister.queues), "."):
             self._syncer.folder_changed(folder)
         self._sync()
 
@@ -62,21 +62,21 @@ class Mender:
         """Repair `problems`; return those that were repaired, and those that are left to an
         operator."""
         mended: list[Mended] = []
-        left: list[Problem] = []
+        unsolved: list[Problem] = []
         # Folders and settings first: messages may be moved there, or wait for them.
         early = (Remedy.FOLDER, Remedy.SETTINGS)
         for problem in sorted(problems, key=lambda problem: problem.remedy not in early):
             try:
                 how = self._mend(problem)
             except StoreError as error:
-                left.append(replace(problem, why=f"{problem.why}; not mended: {error}"))
+                unsolved.append(replace(problem, why=f"{problem.why}; not mended: {error}"))
                 continue
             if how:
                 mended.append(Mended(problem=problem, how=how))
             else:
-                left.append(problem)
+                unsolved.append(problem)
         self._sync()
-        return mended, left
+        return mended, unsolved
 
     def _mend(self, problem: Problem) -> str:
         match problem.remedy:
@@ -101,7 +101,7 @@ class Mender:
         return "ready" if state is State.READY else "put into quarantine"
 
     def _use_defaults(self, queue: str) -> None:
-        registry = Registry(self._notes)
+        registry = Registry(self._findings)
         record = Record(
             settings=QueueSettings(), created_at=self._clock.wall(), salt=make_token(self._random)
         )
@@ -127,16 +127,16 @@ class Mender:
 
     def restore(self, id: str, queue: str | None) -> str:
         """Make the messages under `id` ready; return their path. Raise `NotRestorable`, `DiskError`."""
-        found = self._messages(id)
-        quarantined = [
+        messages = self._messages(id)
+        foreign = [
             file
-            for file in list_quarantined(self._notes)
+            for file in list_quarantined(self._findings)
             if file.name and id in (file.id, own_id(file))
         ]
-        if found:
-            path = self._restore_messages(found, queue)
-        elif quarantined:
-            path = self._restore_file(quarantined[0], queue)
+        if messages:
+            path = self._restore_messages(messages, queue)
+        elif foreign:
+            path = self._restore_file(foreign[0], queue)
         else:
             raise NotRestorable(f"There is nothing with the id {id} in quarantine.")
         self._sync()
@@ -144,45 +144,41 @@ class Mender:
 
     def _messages(self, id: str) -> list[tuple[Entry, int]]:
         """Return what quarantine holds of the message or batch `id`."""
-        found = []
+        messages = []
         for batch in self._batches_with(id):
-            stem = batch.stem
-            wanted = stem.full if stem.id == id else 0
-            if stem.count and 0 < index_of(id) < stem.count:
-                wanted = 1 << index_of(id)
+            members = batch.stem.full if batch.stem.id == id else batch.stem.mask_of(id)
             for entry in batch.entries:
-                if entry.name.state is State.QUARANTINED and entry.held & wanted:
-                    found.append((entry, entry.held & wanted))
-        return found
+                if entry.name.state is State.QUARANTINED and entry.held & members:
+                    messages.append((entry, entry.held & members))
+        return messages
 
     def _batches_with(self, id: str) -> Iterator[BatchFile]:
         """Yield the files that may have the message `id`."""
         for key in dict.fromkeys((id, batch_of(id))) if is_id(id) else ():
             yield from self._batches.get(key, ())
 
-    def _restore_messages(self, found: Sequence[tuple[Entry, int]], queue: str | None) -> str:
-        for entry, members in found:
+    def _restore_messages(self, messages: Sequence[tuple[Entry, int]], queue: str | None) -> str:
+        for entry, members in messages:
             self._require_queue(queue or entry.name.queue)
             self._require_whole(entry.name.path, entry.batch, members)
             self._require_nowhere(entry.batch, members)
-        made = []
-        for entry, members in found:
+        restored = []
+        for entry, members in messages:
             target = queue or entry.name.queue
             self._make_folder(f"{QUEUES}/{target}")
-            made += self._moves.move(entry, members, State.READY, queue=target)
-        return made[0].name.path
+            restored += self._moves.move(entry, members, State.READY, queue=target)
+        return restored[0].name.path
 
     def _restore_file(self, file: QuarantinedFile, queue: str | None) -> str:
         """Bring back a message's file that lay where it doesn't belong."""
         name = self._name_of(file, queue)
         if self._disk.facts(file.path).kind is not FileKind.FILE:
             raise NotRestorable(f"{file.path} is not a message's file, and stays in quarantine.")
-        known = self._moves.index.batches.get(name.stem.text)
-        batch = known or BatchFile(name.stem)
+        batch = self._moves.index.batches.get(name.stem.text) or BatchFile(name.stem)
         self._require_queue(name.queue)
         self._require_whole(file.path, batch, name.members)
         self._require_nowhere(batch, name.members)
-        if known is not None and any(known.holder(index) for index in indexes(name.members)):
+        if any(batch.holder(index) for index in indexes(name.members)):
             raise NotRestorable(f"A message of {file.path} is there already.")
         self._make_folder(f"{QUEUES}/{name.queue}")
         ready = replace(name, version=batch.top + 1)
@@ -194,8 +190,8 @@ class Mender:
 
     def _name_of(self, file: QuarantinedFile, queue: str | None) -> Name:
         """Return the name that a file would have as ready messages."""
-        there = file.source.split("/")
-        home = queue or (there[1] if there[0] == QUEUES and len(there) > 1 else "")
+        folder, _, rest = file.source.partition("/")
+        home = queue or (rest.partition("/")[0] if folder == QUEUES else "")
         for path in (f"{QUEUES}/{home}/{file.name}", *(f"{f}/{file.name}" for f in KNOWN)):
             if (name := name_at(path)) is not None:
                 target = queue or name.queue
@@ -208,7 +204,7 @@ class Mender:
     def _require_queue(self, queue: str) -> None:
         if not is_queue_name(queue):
             raise NotRestorable(f"{queue!a} can't be a queue's name.")
-        registry = Registry(self._notes)
+        registry = Registry(self._findings)
         if queue not in registry.names - registry.being_deleted:
             raise NotRestorable(f"There is no queue {queue}: create it, or name another one.")
 
@@ -232,8 +228,6 @@ class Mender:
         for index in indexes(members):
             id = batch.stem.message_id(index)
             for other in self._batches_with(id):
-                if other is batch or other.stem.message_id(index_of(id)) != id:
-                    continue
-                entry = other.holder(index_of(id) if other.stem.count else 0)
-                if entry is not None and entry.name.state in COUNTED:
+                entry = entry_in_queue(other, id)
+                if other is not batch and entry is not None:
                     raise NotRestorable(f"The message is in a queue already: {entry.name.path}.")

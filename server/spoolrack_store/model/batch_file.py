@@ -212,12 +212,12 @@ def joined_bodies(line: Line, content: bytes, first: int, last: int) -> bytes:
 
 def _decoded(parts: Mapping[str, object]) -> Line:
     attributes: dict[int, dict[str, str | bytes]] = {}
-    for index, named in _mapping(parts.get("attributes", {})).items():
-        for name, text in _mapping(named).items():
+    for index, by_name in _mapping(parts.get("attributes", {})).items():
+        for name, text in _mapping(by_name).items():
             (name + str(text)).encode()  # a half of a surrogate pair has no UTF-8
             attributes.setdefault(int(index), {})[name] = str(text)
-    for index, named in _mapping(parts.get("binary_attributes", {})).items():
-        for name, coded in _mapping(named).items():
+    for index, by_name in _mapping(parts.get("binary_attributes", {})).items():
+        for name, coded in _mapping(by_name).items():
             attributes.setdefault(int(index), {})[name] = base64.b64decode(str(coded), validate=True)
     keys = {int(index): str(key) for index, key in _mapping(parts.get("keys", {})).items()}
     groups = {name: from_text(str(text)) for name, text in _mapping(parts.get("groups", {})).items()}

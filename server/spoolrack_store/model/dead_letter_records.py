@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from .clock import Millis
+from .clock import LAST_MOMENT, Millis
 from .errors import InvalidRequest
 from .names import Name, is_queue_name
-from .sealed import seal, unseal
+from .sealed import number_in, seal, text_in, unseal
 
 MAX_RECORDS: Final = 20
 """Records that are kept, the last ones: a message may be redriven and fail for ever."""
@@ -27,8 +27,6 @@ REJECTED: Final = "rejected"
 
 _REASON: Final = re.compile(r"[a-z_]{1,40}")
 _MOST_RECEIVES: Final = 2**31 - 1
-_MAX_MILLIS: Final = 10**13 - 1
-"""The last moment that has 13 digits."""
 
 
 class NotAHistory(Exception):
@@ -124,29 +122,20 @@ def check_explanation(explanation: str) -> None:
 
 
 def _record(element: dict[str, Any]) -> DeadLetterRecord:
-    source_queue, reason = element["source_queue"], element["reason"]
-    if not is_queue_name(source_queue) or not _REASON.fullmatch(reason):
-        raise ValueError(f"{source_queue!r} or {reason!r}")
-    first = element.get("first_receive_ms")
-    redriven_to = element.get("redriven_to") or ""
-    if redriven_to and not is_queue_name(redriven_to):
-        raise ValueError(f"{redriven_to!r}")
-    explanation = element.get("explanation", "")
-    if not isinstance(explanation, str) or len(explanation) > MAX_EXPLANATION:
-        raise ValueError(f"{explanation!r}")
+    first, redriven_to = element.get("first_receive_ms"), element.get("redriven_to") or ""
     return DeadLetterRecord(
-        source_queue=source_queue,
-        reason=reason,
-        receives=_number(element["receives"], _MOST_RECEIVES),
-        first_receive=None if first is None else Millis(_number(first, _MAX_MILLIS)),
-        dead_lettered_at=Millis(_number(element["died_at_ms"], _MAX_MILLIS)),
-        explanation=explanation,
-        redriven_to=redriven_to,
-        redriven_at=Millis(_number(element["redriven_at_ms"], _MAX_MILLIS)) if redriven_to else None,
+        source_queue=text_in(element, "source_queue", is_queue_name),
+        reason=text_in(element, "reason", lambda text: _REASON.fullmatch(text) is not None),
+        receives=number_in(element, "receives", _MOST_RECEIVES),
+        first_receive=None if first is None else _moment_in(element, "first_receive_ms"),
+        dead_lettered_at=_moment_in(element, "died_at_ms"),
+        explanation=text_in(
+            {"explanation": "", **element}, "explanation", lambda text: len(text) <= MAX_EXPLANATION
+        ),
+        redriven_to=redriven_to and text_in(element, "redriven_to", is_queue_name),
+        redriven_at=_moment_in(element, "redriven_at_ms") if redriven_to else None,
     )
 
 
-def _number(value: object, most: int) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ValueError(f"{value!r} is not a number from 0 to {most}")
-    return value
+def _moment_in(element: dict[str, Any], name: str) -> Millis:
+    return Millis(number_in(element, name, LAST_MOMENT))

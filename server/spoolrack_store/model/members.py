@@ -67,14 +67,14 @@ def first_of(mask: int, count: int) -> int:
     """Return the mask of the `count` lowest members; all of them if there are no more."""
     if mask.bit_count() <= count:
         return mask
-    taken = 0
+    lowest_members = 0
     for first, last in runs(mask):
         length = last - first + 1
         if length >= count:
-            return taken | (all_of(count) << first)
-        taken |= all_of(length) << first
+            return lowest_members | (all_of(count) << first)
+        lowest_members |= all_of(length) << first
         count -= length
-    return taken
+    return lowest_members
 
 
 def below(mask: int, end: int) -> int:

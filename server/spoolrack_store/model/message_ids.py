@@ -58,7 +58,7 @@ class IdMaker:
         self._random = random
         self._millis = 0
         self._fraction = 0
-        self._seen = ""
+        self._highest = ""
         """The highest id that later ones must exceed."""
 
     def make(self) -> str:
@@ -80,12 +80,12 @@ class IdMaker:
         Called with what a restart finds on disk: a clock that went back while the process was away
         must not put new messages before old ones.
         """
-        if id <= self._seen:
+        if id <= self._highest:
             return True
         millis = sent_at(id)
         if millis > self._clock.wall() + PLAUSIBLE_LEAD:
             return False
-        self._seen = id
+        self._highest = id
         digits = id.replace("-", "")
         version, high = int(digits[12], 16), int(digits[13:16], 16)
         variant, low = divmod(int(digits[16:], 16), 1 << _LOW_BITS)

@@ -165,11 +165,16 @@ class Stem:
         start = self.id[:-INDEX_DIGITS]
         return [f"{start}{index:03x}" for index in indexes]
 
+    def mask_of(self, id: str) -> int:
+        """Return the mask of the message `id`; 0 if it isn't in the file."""
+        if not self.count:
+            return int(id == self.id)
+        index = index_of(id)
+        return 1 << index if self.id == batch_of(id) and index < self.count else 0
+
     def holds(self, id: str) -> bool:
         """Return whether the message `id` is in the file."""
-        if not self.count:
-            return id == self.id
-        return self.id == batch_of(id) and index_of(id) < self.count
+        return bool(self.mask_of(id))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +247,11 @@ class Name:
         if self.state is State.READY:
             return f"queues/{self.queue}/{text}"
         return f"{_FOLDERS[self.state]}/{self.queue}:{text}"
+
+    @property
+    def dead_letter_path(self) -> str:
+        """The path of its dead-letter file; empty if it has none."""
+        return dead_letter_path(self.stem.id, self.death.file) if self.death and self.death.file else ""
 
     @property
     def bytes(self) -> int:

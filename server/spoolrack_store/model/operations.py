@@ -276,7 +276,7 @@ class Receive(Request[list[Delivery]]):
     consumer: str = ""
     """A short text that tells people what receives: the oldest leases of a queue show it. It is kept in
     memory alone, as long as the lease."""
-    made: tuple[Millis, str] | None = None
+    queue_identity: tuple[Millis, str] | None = None
     """Which queue of this name it began with. The engine notes it at the first try."""
 
 

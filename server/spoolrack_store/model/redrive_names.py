@@ -13,15 +13,14 @@ The content is the order of the redrive, which never changes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 
-from ..model.clock import Millis
-from ..model.redrive_requests import MAX_RATE, MAX_SELECTED, RedriveState
-from ..model.sealed import NotWhole, number_in, seal, unseal
+from .clock import Millis
 from .message_ids import UUID, is_id
 from .names import QUEUE_NAME, NotAName, is_queue_name
+from .redrive_requests import MAX_RATE, MAX_SELECTED, RedriveState
+from .sealed import NotWhole, list_in, number_in, seal, text_in, unseal
 
 
 class Stays(Enum):
@@ -138,28 +137,19 @@ def encode(order: RedriveOrder) -> bytes:
 def decode(content: bytes) -> RedriveOrder:
     """Parse an order; raise `NotWhole`."""
     values = unseal(content)
-    ids = values.get("ids")
-    if not isinstance(ids, list) or len(ids) > MAX_SELECTED:
-        raise NotWhole("its ids are no list of ids")
-    for id in ids:
-        if not isinstance(id, str) or not is_id(id):
-            raise NotWhole("its ids are no list of ids")
-    rate = number_in(values, "rate")
-    if rate > MAX_RATE:
-        raise NotWhole("its rate is out of range")
+    ids = list_in(values, "ids", str, is_id)
+    if len(ids) > MAX_SELECTED:
+        raise NotWhole(f"it has {len(ids)} ids")
     return RedriveOrder(
-        queue=_queue(values, "queue", may_be_empty=False),
+        queue=text_in(values, "queue", is_queue_name),
         queue_created_at=Millis(number_in(values, "queue_created_at")),
-        destination=_queue(values, "destination"),
-        source_queue=_queue(values, "source_queue"),
-        ids=tuple(ids),
-        rate=rate,
+        destination=text_in(values, "destination", _is_queue_name_or_empty),
+        source_queue=text_in(values, "source_queue", _is_queue_name_or_empty),
+        ids=ids,
+        rate=number_in(values, "rate", MAX_RATE),
         started_at=Millis(number_in(values, "started_at")),
     )
 
 
-def _queue(values: Mapping[str, object], name: str, *, may_be_empty: bool = True) -> str:
-    value = values.get(name)
-    if not isinstance(value, str) or not (is_queue_name(value) or (may_be_empty and not value)):
-        raise NotWhole(f"its {name} is no queue's name")
-    return value
+def _is_queue_name_or_empty(text: str) -> bool:
+    return not text or is_queue_name(text)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from .clock import Millis
-from .names import NotAName
+from .names import NotAName, is_queue_name
 from .reservation_requests import MAX_SEQUENCE_NUMBER, MAX_STREAM_NAME
-from .sealed import NotWhole, number_in, seal, unseal
+from .sealed import list_in, number_in, seal, unseal
 
 _NAME: Final = re.compile(
     rf"(?P<stream>[A-Za-z0-9_-]{{1,{MAX_STREAM_NAME}}})\.(?P<sequence_number>0|[1-9][0-9]{{0,18}})"
@@ -67,16 +67,11 @@ class Marker:
     def decode(cls, content: bytes) -> Marker:
         """Parse the marker in `content`; raise `NotWhole`."""
         values = unseal(content)
-        sets = values.get("sets")
-        if not isinstance(sets, list) or not all(
-            type(sequence_number) is int for sequence_number in sets
-        ):
-            raise NotWhole("it doesn't say which sets are committed")
-        queues = values.get("queues", [])
-        if not isinstance(queues, list) or not all(isinstance(queue, str) for queue in queues):
-            raise NotWhole("it doesn't say of which queues they are")
-        made_at = Millis(number_in(values, "made_at"))
-        return cls(sets=tuple(sets), queues=tuple(queues), made_at=made_at)
+        return cls(
+            sets=list_in(values, "sets", int, lambda number: number >= 0),
+            queues=list_in({"queues": [], **values}, "queues", str, is_queue_name),
+            made_at=Millis(number_in(values, "made_at")),
+        )
 
 
 def parse_reservation_name(text: str) -> ReservationName:

@@ -11,7 +11,7 @@ from .clock import Millis
 from .members import NotMembers, from_text, to_text
 from .names import is_queue_name
 from .receipts import is_set_token, is_token
-from .sealed import NotWhole, number_in, seal, unseal
+from .sealed import NotWhole, list_in, number_in, seal, text_in, unseal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,34 +59,26 @@ class ReservationRecord:
     def decode(cls, content: bytes) -> ReservationRecord:
         """Return the record in `content`; raise `NotWhole`."""
         values = unseal(content)
-        queue, token, files = values.get("queue"), values.get("token"), values.get("files")
-        if not isinstance(queue, str) or not is_queue_name(queue):
-            raise NotWhole("it names no queue")
-        if not isinstance(token, str) or not is_token(token) or not is_set_token(token):
-            raise NotWhole("it has no token")
         try:
-            if not isinstance(files, list):
-                raise TypeError("not a list")
-            found = tuple((str(text), from_text(str(members))) for text, members in files)
-        except (NotMembers, TypeError, ValueError) as error:
+            files = tuple(
+                (str(text), from_text(str(members)))
+                for text, members in list_in(values, "files", list, lambda file: len(file) == 2)
+            )
+        except NotMembers as error:
             raise NotWhole("it doesn't say which messages it holds") from error
-        receives = values.get("receives")
-        if (
-            not isinstance(receives, list)
-            or not all(type(each) is int and each > 0 for each in receives)
-            or len(receives) != len(found)
-        ):
+        receives = list_in(values, "receives", int, lambda count: count > 0)
+        if len(receives) != len(files):
             raise NotWhole("it doesn't say how often its messages were received")
         created_at = None
         if "queue_created_at" in values:
             created_at = Millis(number_in(values, "queue_created_at"))
         return cls(
-            queue=queue,
+            queue=text_in(values, "queue", is_queue_name),
             queue_created_at=created_at,
-            token=token,
+            token=text_in(values, "token", lambda text: is_token(text) and is_set_token(text)),
             visibility_timeout=Millis(number_in(values, "hold")),
             made_at=Millis(number_in(values, "made_at")),
             size=number_in(values, "bytes"),
-            files=found,
-            receives=tuple(receives),
+            files=files,
+            receives=receives,
         )

@@ -69,7 +69,7 @@ class Reserve(Request[Reservation | None]):
     """None takes the queue's visibility timeout."""
     wait: Millis | None = Millis(0)
     allowed: Allowed = None
-    made: tuple[Millis, str] | None = None
+    queue_identity: tuple[Millis, str] | None = None
     """Which queue of this name it began with. The engine notes it at the first try."""
 
 

@@ -8,7 +8,6 @@ evaluates it and asks for each tick by `Fire`; the store sends a tick once. Pure
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, Final
 
 from .clock import LAST_MOMENT, Millis
 from .names import is_word
+from .sealed import number_in, text_in
 
 Attributes = Mapping[str, str | bytes]
 
@@ -71,7 +71,7 @@ def attributes_of(name: str, schedule: Schedule, tick: str) -> Attributes:
 
 
 def to_json(schedules: Mapping[str, Schedule]) -> dict[str, object]:
-    return {name: _object(each) for name, each in schedules.items()}
+    return {name: _object(schedule) for name, schedule in schedules.items()}
 
 
 def _object(schedule: Schedule) -> dict[str, object]:
@@ -94,49 +94,43 @@ def _object(schedule: Schedule) -> dict[str, object]:
     }
 
 
-def from_json(found: object) -> dict[str, Schedule]:
+def from_json(value: object) -> dict[str, Schedule]:
     """Return the schedules in a settings file; raise `ValueError` for invalid ones."""
-    if not isinstance(found, dict) or len(found) > MAX_SCHEDULES:
-        raise ValueError(f"they are not an object of up to {MAX_SCHEDULES}")
-    return {_name(name): _schedule(each) for name, each in found.items()}
+    if not isinstance(value, dict) or len(value) > MAX_SCHEDULES:
+        raise ValueError(f"its schedules are not an object of up to {MAX_SCHEDULES}")
+    for name in value:
+        if not is_schedule_name(name):
+            raise ValueError(f"its schedule {name!r} has no name that schedules have")
+    return {name: _schedule(name, schedule) for name, schedule in value.items()}
 
 
-def _name(name: str) -> str:
-    if not is_schedule_name(name):
-        raise ValueError(f"{name!r} is not a name")
-    return name
-
-
-def _schedule(found: Any) -> Schedule:
+def _schedule(name: str, values: Any) -> Schedule:
     # Any: the content of a file is checked here.
     try:
-        texts = [found["cron"], found["time_zone"], found["group"], found["token"]]
-        moments = [found["created_at"], found["since"]]
+        is_paused = values["paused"]
         attributes: dict[str, str | bytes] = {
             name: base64.b64decode(value, validate=True)
-            for name, value in found["binary_attributes"].items()
+            for name, value in values["binary_attributes"].items()
         }
-        attributes.update(found["attributes"])
-        body = base64.b64decode(found["body"], validate=True)
-        is_whole = (
-            all(isinstance(each, str) and len(each) <= MAX_TEXT for each in texts)
-            and _TOKEN.fullmatch(texts[3]) is not None
-            and all(type(each) is int and 0 <= each <= LAST_MOMENT for each in moments)
-            and isinstance(found["paused"], bool)
-            and all(isinstance(value, str | bytes) for value in attributes.values())
+        attributes.update(values["attributes"])
+        if not isinstance(is_paused, bool) or not all(
+            isinstance(value, str | bytes) for value in attributes.values()
+        ):
+            raise ValueError("it has a member of another type")
+        return Schedule(
+            cron=text_in(values, "cron", _is_short),
+            time_zone=text_in(values, "time_zone", _is_short),
+            group=text_in(values, "group", _is_short),
+            token=text_in(values, "token", lambda text: _TOKEN.fullmatch(text) is not None),
+            body=base64.b64decode(values["body"], validate=True),
+            attributes=attributes,
+            is_paused=is_paused,
+            created_at=Millis(number_in(values, "created_at", LAST_MOMENT)),
+            since=Millis(number_in(values, "since", LAST_MOMENT)),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-        raise ValueError(f"one can't be read: {error!r}") from error
-    if not is_whole:
-        raise ValueError("one has a member of another type, or beyond its bounds")
-    return Schedule(
-        cron=texts[0],
-        time_zone=texts[1],
-        group=texts[2],
-        token=texts[3],
-        body=body,
-        attributes=attributes,
-        is_paused=found["paused"],
-        created_at=Millis(moments[0]),
-        since=Millis(moments[1]),
-    )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"its schedule {name} can't be read: {error}") from error
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= MAX_TEXT

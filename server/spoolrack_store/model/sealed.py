@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 from zlib import crc32
 
 _LINES: Final = 2
+_Item = TypeVar("_Item")
 
 
 class NotWhole(ValueError):
@@ -41,12 +42,30 @@ def unseal(content: bytes) -> dict[str, object]:
     return values
 
 
-def number_in(values: Mapping[str, object], name: str) -> int:
-    """Return a number from 0 on; raise `NotWhole` if there is none."""
+def number_in(values: Mapping[str, object], name: str, most: int | None = None) -> int:
+    """Return a number from 0 on, up to `most`; raise `NotWhole` if there is none."""
     value = values.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if type(value) is not int or value < 0 or (most is not None and value > most):
         raise NotWhole(f"its {name} is {value!r}")
     return value
+
+
+def text_in(values: Mapping[str, object], name: str, is_valid: Callable[[str], bool]) -> str:
+    """Return a valid text; raise `NotWhole` if there is none."""
+    value = values.get(name)
+    if not isinstance(value, str) or not is_valid(value):
+        raise NotWhole(f"its {name} is {value!r}")
+    return value
+
+
+def list_in(
+    values: Mapping[str, object], name: str, kind: type[_Item], is_valid: Callable[[_Item], bool]
+) -> tuple[_Item, ...]:
+    """Return a list of valid items of one type; raise `NotWhole` if there is none."""
+    items = values.get(name)
+    if not isinstance(items, list) or not all(type(item) is kind and is_valid(item) for item in items):
+        raise NotWhole(f"its {name} are {items!r}")
+    return tuple(items)
 
 
 def _checksum(line: bytes) -> bytes:

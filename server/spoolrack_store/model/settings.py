@@ -26,6 +26,7 @@ from .errors import DamagedSettings, InvalidSetting
 from .members import MOST
 from .names import QUEUE_NAME, is_queue_name
 from .schedule import Schedule, from_json, to_json
+from .sealed import NotWhole, number_in, text_in
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
@@ -101,8 +102,12 @@ class Setting:
                 # The types of the fields bind programs that are checked; a file may hold anything.
                 if not isinstance(value, str) or (value and not is_queue_name(value)):
                     raise InvalidSetting(name=self.name, value=value, rule="must be a queue name")
-            case _:
-                _within(self.name, value, self.least, self.most, is_span=self.is_span)
+            case _ if type(value) is not int or not self.least <= value <= self.most:
+                is_number = type(value) is int
+                kind = "" if self.is_span or is_number else "an integer "
+                rule = f"must be {kind}from {self.text(self.least)} to {self.text(self.most)}"
+                shown = self.text(value) if self.is_span and is_number else value
+                raise InvalidSetting(name=self.name, value=shown, rule=rule)
 
     def text(self, value: object) -> str:
         """Return a value as an error shows it."""
@@ -147,34 +152,34 @@ class QueueSettings:
         zero="none",
     )
     max_receives: int = _count(
-        "After so many receives without a delete a message moves to the dead-letter queue.",
+        "Number of receives without a delete after which a message moves to the dead-letter queue.",
         zero="never",
     )
     dead_letter_queue: str = _row(
         SettingKind.QUEUE,
         "",
-        "The queue that takes messages which were received max_receives times.",
+        "The queue for messages that were received max_receives times.",
         zero="none",
     )
     dead_letter_at: str = _choice(
         "lease_end",
         "receive",
-        help="Whether a message moves to the dead-letter queue when its last lease ends, or at the "
+        help="When a message moves to the dead-letter queue: at the end of its last lease, or at the "
         "next receive.",
     )
     retention: Millis = _span(
         0,
-        "Messages older than this are removed undelivered; counted from the send.",
+        "Age, counted from the send, at which a message is removed undelivered.",
         most=MAX_RETENTION,
         zero="no limit",
     )
     max_messages: int = _count(
-        "A send that would hold more messages in the queue, in any state, is refused.",
+        "Bound on messages in the queue, in all states. A send above it is refused.",
         zero="no limit",
     )
     max_bytes: int = _size(
         0,
-        "A send that would hold more bytes of bodies and attributes in the queue is refused.",
+        "Bound on bytes of bodies and attributes in the queue. A send above it is refused.",
         most=MAX_BYTES,
         zero="no limit",
     )
@@ -182,52 +187,52 @@ class QueueSettings:
     lease_durability: str = _choice(
         "strict",
         "relaxed",
-        help="Whether a receive, an extension or a release is answered once it is on stable media, or "
-        "before: faster, and after a power loss such messages are ready again.",
+        help="Whether a receive, an extension or a release is on stable media before its answer. "
+        '"relaxed" is faster: after a power loss leased messages are ready again.',
     )
     deduplication_window: Millis = _span(
         300 * SECOND,
-        "How long a deduplication id is remembered after the send that first carried it.",
+        "Time for which a deduplication id is remembered after its first send.",
         least=SECOND,
         most=MAX_WINDOW,
     )
     messages_per_file: int = _count(
-        "The most messages that a send stores as one file. 1: each message is a file of its own.",
+        "Bound on the messages that a send stores as one file. 1: each message has a file of its own.",
         most=MOST,
         zero=f"up to {MOST:,}",
     )
     group_order: str = _choice(
         "fair",
         "strict",
-        help="Whether groups only take turns, or, besides, no message of a group is leased behind one "
-        "that is leased or delayed.",
+        help='Groups take turns. With "strict" a message of a group also waits while an earlier one of '
+        "the group is leased or delayed.",
     )
     priority_aging: Millis = _span(
         Millis(0),
-        "Head start of a message for each step of its priority: it counts as sent so much earlier.",
+        "Head start for each step of its priority: a message counts as sent earlier by this time.",
         most=MAX_DELAY,
         zero="a higher priority is always received first",
     )
     backoff_initial: Millis = _span(
         SECOND,
-        "Delay of a message after its first failure: a release that states no delay.",
+        "Back-off after the first receive: delay of a message after a release that states none.",
         most=MAX_VISIBILITY,
         zero="ready at once after every failure",
     )
     backoff_factor: int = _count(
-        "The back-off is multiplied by this with each further receive.",
+        "Factor of the back-off for each further receive.",
         default=2,
         least=1,
         most=MAX_BACKOFF_FACTOR,
     )
     backoff_maximum: Millis = _span(
         300 * SECOND,
-        "The back-off grows no longer than this.",
+        "Upper bound of the back-off.",
         least=1,
         most=MAX_VISIBILITY,
     )
     backoff_jitter: int = _count(
-        "The back-off is shortened by up to so many percent, differently for each message and receive.",
+        "Percentage by which the back-off is shortened at most; differs by message and receive.",
         default=50,
         most=100,
         zero="none",
@@ -235,30 +240,30 @@ class QueueSettings:
     backoff_at: str = _choice(
         "release",
         "lease_end",
-        help="Whether the back-off hides a message after a release only, or when a lease expires, too.",
+        help="Whether the back-off applies to a release only, or to an expired lease, too.",
     )
     archive_retention: Millis = _span(
         0,
-        "How long the files of messages that have left the queue are kept in the root's archive.",
+        "Time for which the root's archive keeps the files of messages that have left the queue.",
         most=MAX_RETENTION,
         zero="no archive",
     )
     expires: Millis = _span(
         0,
-        "A queue that is idle for so long is removed: it has no message and no waiting receive, and no "
-        "request uses it.",
+        "Idle time after which the queue is removed. Idle: no message, no waiting receive, and no "
+        "request that uses it.",
         most=MAX_RETENTION,
         zero="never",
     )
     sending: str = _choice(
         "open",
         "paused",
-        help="Whether the queue accepts sends and publications; while it is paused they are refused.",
+        help="Whether the queue accepts sends and publications. A paused queue refuses them.",
     )
     receiving: str = _choice(
         "open",
         "paused",
-        help="Whether the queue hands out messages; while it is paused receives find none, and wait.",
+        help="Whether receives get messages. In a paused queue they find none, and wait.",
     )
 
     def __post_init__(self) -> None:
@@ -298,16 +303,6 @@ SCHEMA: Final[Mapping[str, Setting]] = {
 """The settings by name, in their order."""
 
 
-def _within(name: str, value: object, least: int, most: int, *, is_span: bool = False) -> None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if least <= value <= most:
-            return
-        value = span_text(value) if is_span else value
-    bounds = [span_text(bound) if is_span else repr(bound) for bound in (least, most)]
-    kind = "" if is_span or isinstance(value, int) else "an integer "
-    raise InvalidSetting(name=name, value=value, rule=f"must be {kind}from {bounds[0]} to {bounds[1]}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The content of a settings file: the settings, or a tombstone."""
@@ -326,8 +321,8 @@ def check_labels(labels: Mapping[str, object]) -> None:
     if len(labels) > MAX_LABELS:
         raise InvalidSetting(name="labels", value=len(labels), rule=f"can be {MAX_LABELS} at most")
     for name, value in labels.items():
-        _of_type("labels", value, str, "must be text")
-        assert isinstance(value, str)
+        if not isinstance(value, str):
+            raise InvalidSetting(name="labels", value=value, rule="must be text")
         try:
             f"{name}{value}".encode()
         except UnicodeEncodeError as error:
@@ -339,12 +334,6 @@ def check_labels(labels: Mapping[str, object]) -> None:
                 rule=f"must have names of 1 to {MAX_LABEL_NAME} characters, and values of up to "
                 f"{MAX_LABEL_VALUE}",
             )
-
-
-def _of_type(name: str, value: object, kind: type, rule: str) -> None:
-    # The types above bind programs that are checked; a settings file may hold anything.
-    if not isinstance(value, kind):
-        raise InvalidSetting(name=name, value=value, rule=rule)
 
 
 def _settings(**values: Any) -> QueueSettings:
@@ -384,32 +373,25 @@ def decode(content: bytes, name: str) -> Record:
     """
     try:
         values = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise DamagedSettings(file=name, why=str(error)) from error
-    if not isinstance(values, dict):
-        raise DamagedSettings(file=name, why="not a JSON object")
-    try:
-        _within("created_at", values.get("created_at"), 0, LAST_MOMENT)
-    except InvalidSetting as error:
-        raise DamagedSettings(file=name, why=str(error)) from error
-    created_at, salt = Millis(values["created_at"]), values.get("salt", "")
-    if not isinstance(salt, str) or not _SALT.fullmatch(salt):
-        raise DamagedSettings(file=name, why="its salt is not up to 16 letters and digits")
-    if values.get("deleted") is True:
-        return Record(settings=None, created_at=created_at, salt=salt)
-    labels = values.get("labels", {})
-    try:
-        _of_type("labels", labels, dict, "must be an object")
+        if not isinstance(values, dict):
+            raise NotWhole("not a JSON object")
+        created_at = Millis(number_in(values, "created_at", LAST_MOMENT))
+        salt = text_in({"salt": "", **values}, "salt", lambda text: _SALT.fullmatch(text) is not None)
+        if values.get("deleted") is True:
+            return Record(settings=None, created_at=created_at, salt=salt)
+        labels = values.get("labels", {})
+        if not isinstance(labels, dict):
+            raise NotWhole("its labels are no object")
         check_labels(labels)
-        schedules = from_json(values.get("schedules", {}))
-        settings = _settings(**{key: value for key, value in values.items() if key in SCHEMA})
-    except InvalidSetting as error:
+        return Record(
+            settings=_settings(**{key: value for key, value in values.items() if key in SCHEMA}),
+            created_at=created_at,
+            salt=salt,
+            labels=labels,
+            schedules=from_json(values.get("schedules", {})),
+        )
+    except (InvalidSetting, ValueError, RecursionError) as error:
         raise DamagedSettings(file=name, why=str(error)) from error
-    except ValueError as error:
-        raise DamagedSettings(file=name, why=f"its schedules: {error}") from error
-    return Record(
-        settings=settings, created_at=created_at, salt=salt, labels=labels, schedules=schedules
-    )
 
 
 _FILE: Final = re.compile(rf"config/(?P<queue>{QUEUE_NAME})\.(?P<version>[1-9][0-9]{{0,14}})\.json")

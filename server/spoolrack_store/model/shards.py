@@ -41,11 +41,11 @@ class Shard:
             raise _wrong(self, f"The queue {queue}, by its tag {tag},", number, self.count, queue, tag)
 
 
-def require_call(own: Shard | None, named: Shard) -> None:
+def require_call(own: Shard | None, shard: Shard) -> None:
     """Raise `WrongShard` for a call that names another shard than the server's `own`; None: it is
     none."""
-    if named != own:
-        raise _wrong(own, "The call", named.number, named.count)
+    if shard != own:
+        raise _wrong(own, "The call", shard.number, shard.count)
 
 
 def _wrong(

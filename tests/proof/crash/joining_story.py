@@ -8,7 +8,7 @@ from random import Random
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import LOCK
-from spoolrack_store.files.disk import Found
+from spoolrack_store.files.disk import FolderEntry
 
 from tests.support.engine_story import Seen, Story
 from tests.support.linked_disk import LinkedDisk
@@ -22,7 +22,7 @@ class SeenDisk(LinkedDisk):
         super().__init__(can_sync_all=can_sync_all, model=model)
         self.between: Callable[[], None] = lambda: None
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         self.between()
         found = super().scan(path)
         self.between()

@@ -12,7 +12,7 @@ from spoolrack_store.engine import recovery
 from spoolrack_store.files import layout
 from spoolrack_store.files.changes import Changes
 from spoolrack_store.files.disk import Lock
-from spoolrack_store.files.removed import Removed
+from spoolrack_store.files.removed import RemovedFiles
 
 from tests.proof.crash.snapshot_story import SnapshotStory
 from tests.support.engine_story import Broken, seeds_from, seeds_of_run, tell
@@ -88,14 +88,14 @@ def _unlinks_bodies_of_the_archived(patched: pytest.MonkeyPatch) -> None:
 
 def _makes_days_undurable(patched: pytest.MonkeyPatch) -> None:
     """Let a power cut take a day of the archive, and with it a body that was moved there."""
-    honest = Removed._make_folders
+    honest = RemovedFiles._make_folders
 
-    def make_folders(self: Removed, kept: str) -> bool:
+    def make_folders(self: RemovedFiles, kept: str) -> bool:
         with pytest.MonkeyPatch.context() as quiet:
             quiet.setattr(PowerDisk, "sync_folder", lambda self, path: None)
             return honest(self, kept)
 
-    patched.setattr(Removed, "_make_folders", make_folders)
+    patched.setattr(RemovedFiles, "_make_folders", make_folders)
 
 
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

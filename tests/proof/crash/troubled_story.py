@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.part import RETRY
-from spoolrack_store.files.disk import Facts, Found, Space
+from spoolrack_store.files.disk import Facts, FolderEntry, Space
 from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -87,7 +87,7 @@ class TroubledDisk(LinkedDisk):
         self._may_fail(path)
         return super().open(path)
 
-    def scan(self, path: str) -> list[Found]:
+    def scan(self, path: str) -> list[FolderEntry]:
         self._may_fail(path)
         return super().scan(path)
 

@@ -306,7 +306,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="ids-start-anew",
         breaks="new messages stand behind old ones after a restart, whatever the clock did",
-        edits=edit("model/message_ids.py:IdMaker.rise_above", "if id <= self._seen:", "if id:"),
+        edits=edit("model/message_ids.py:IdMaker.rise_above", "if id <= self._highest:", "if id:"),
         caught_by=(_CLOCKS,),
     ),
     Mutant(
@@ -350,8 +350,8 @@ STORE_MUTANTS: Final = (
         breaks="nothing is replaced by accident",
         edits=edit(
             "files/local_disk.py:LocalDisk.rename_new",
-            "os.fsencode(target), _NOREPLACE",
-            "os.fsencode(target), 0",
+            "after, _NOREPLACE)",
+            "after, 0)",
         ),
         caught_by=(_WORK,),
     ),
@@ -821,7 +821,11 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-committed-stream-is-free",
         breaks="a stream belongs to the queues of its last commit",
-        edits=edit("model/reservation_names.py:Marker.decode", "queues=tuple(queues),", ""),
+        edits=edit(
+            "model/reservation_names.py:Marker.decode",
+            'queues=list_in({"queues": [], **values}, "queues", str, is_queue_name),',
+            "",
+        ),
         caught_by=(_NAMES,),
     ),
     Mutant(
@@ -943,7 +947,7 @@ STORE_MUTANTS: Final = (
     Mutant(
         name="a-root-is-served-as-another-shard",
         breaks="a root is never served as another shard than it was made as",
-        edits=edit("files/root.py:_keep_shard", "wanted not in (None, found)", "False"),
+        edits=edit("files/root.py:_keep_shard", "shard not in (None, shard_of_root)", "False"),
         caught_by=(_SHARDS,),
     ),
     Mutant(
@@ -1606,7 +1610,7 @@ STORE_MUTANTS: Final = (
         breaks="a wait gets nothing of another queue that was made under the name",
         edits=edit(
             "engine/catalog.py:Catalog.require_same",
-            "if request.made != made:",
+            "if request.queue_identity != made:",
             "if request.made is None:",
         ),
         caught_by=(_CATALOG,),
