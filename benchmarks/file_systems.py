@@ -67,17 +67,22 @@ def _xfs(name: str, *making: str, options: str = "", note: str = "") -> Variant:
 
 
 VARIANTS: Final = (
-    _ext4("ext4", note="As Debian makes it, but for the number of inodes."),
+    _ext4("ext4", note="Debian's defaults, except the number of inodes."),
     _ext4("ext4-journal", "-J", "size=512", note="A journal of 512 MiB."),
-    _ext4("ext4-fast-commit", "-O", "fast_commit", note="Small commits are logged by what they did."),
+    _ext4(
+        "ext4-fast-commit",
+        "-O",
+        "fast_commit",
+        note="The journal has changes in place of changed blocks.",
+    ),
     _ext4(
         "ext4-writeback",
         options="data=writeback",
-        note="Synced data is kept as ever. A file that a crash caught before its sync may hold "
-        "what stood on the disk there before: its checksum gives it away.",
+        note="Synced data is as safe. After a crash a file without a sync may have old content of "
+        "the disk: its checksum shows it.",
     ),
     _ext4("ext4-noatime", options="noatime", note="Reading a message writes nothing."),
-    _ext4("ext4-lazytime", options="lazytime", note="Times are written when something else is."),
+    _ext4("ext4-lazytime", options="lazytime", note="Times are written with other changes."),
     _ext4(
         "ext4-inline",
         *("-I", "2048", "-O", "inline_data"),
@@ -89,11 +94,13 @@ VARIANTS: Final = (
         making=("-b", "1024", *_INODES),
         note="Blocks of 1 KiB instead of 4 KiB.",
     ),
-    _xfs("xfs", note="As Debian makes it."),
+    _xfs("xfs", note="Debian's defaults."),
     _xfs(
         "xfs-log", "-l", "size=400m", options="logbsize=256k", note="A log of 400 MiB, large buffers."
     ),
-    _xfs("xfs-plain", "-m", "reflink=0,rmapbt=0", note="Without what copies and repairs need."),
+    _xfs(
+        "xfs-plain", "-m", "reflink=0,rmapbt=0", note="Without the structures for copies and repairs."
+    ),
     _xfs("xfs-noatime", options="noatime", note="Reading a message writes nothing."),
 )
 """The first is what the others are compared with."""
@@ -198,8 +205,8 @@ def text_of(results: Results) -> str:
     rounds = 1 + max(each.round for each in results.rounds)
     lines += [
         "",
-        f"{rounds} rounds. Half of what lies between the best and the worst, in the middle of all file "
-        f"systems: {', '.join(noise)}. Smaller differences mean nothing.",
+        f"{rounds} rounds. Noise, half the distance between the best and the worst round, median of "
+        f"all file systems: {', '.join(noise)}. Smaller differences mean nothing.",
         "",
     ]
     lines += [f"- **{each.name}**: {each.title}." for each in used]

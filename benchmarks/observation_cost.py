@@ -15,7 +15,7 @@ import time
 from typing import Any, Final
 
 from spoolrack_server.app.health import Health
-from spoolrack_server.metrics.instrumentation import Asked, Instrumentation
+from spoolrack_server.metrics.instrumentation import Instrumentation, OnRequest
 from spoolrack_server.metrics.observer import Observer
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.operations import CreateQueue, Send
@@ -39,7 +39,7 @@ class _Context:
 async def call_cost() -> tuple[float, float]:
     """Return the seconds that a call takes, without the watch and with it."""
 
-    async def nothing(asked: Asked, context: Any) -> None:
+    async def nothing(asked: OnRequest, context: Any) -> None:
         asked(None)
 
     def ignore(request: Any) -> None:

@@ -26,17 +26,17 @@ _OURS: Final = "spoolrack"
 _PLOTTED: Final = ("hundreds", "callers", "singles", "tens")
 _MEBIBYTE: Final = 1 << 20
 _HOW: Final = (
-    "Bodies of 1 KiB; the same number of client processes for all; servers and clients share the "
-    "cores. A figure is the median of interleaved rounds, ± half the distance between the best and the "
-    "worst of them. Every message was accounted for."
+    "Bodies of 1 KiB. All systems have the same number of client processes, and servers and clients "
+    "share the cores. A figure is the median of interleaved rounds, ± half the distance between the "
+    "best and the worst round. Every message was accounted for."
 )
 _RATES: Final = (
     "messages/s | noise | of Spoolrack's | p50 ms | p99 ms | server's processor, µs a message"
 )
 _WAITING: Final = (
-    "Received and deleted a second, in tens, with so many waiting; then, with the deepest queue, the "
-    "memory of the server, and the time from its start after kill -9 to the first message (less, for "
-    "an interpreter, its own start and imports)."
+    "Messages received and deleted a second, in tens, by the number of waiting messages. Memory and "
+    "restart are those of the deepest queue. Restart: from the start after kill -9 to the first "
+    "message; the last column is without an interpreter's own start and imports."
 )
 
 

@@ -556,9 +556,10 @@ def table(rows: Sequence[Row], place: str) -> str:
         [
             BEGIN,
             "",
-            f"Measured {datetime.now(UTC):%Y-%m-%d}. Disk: {place}. Waits in milliseconds, median / "
-            "99th percentile / longest, of 20 sends and 20 lives a second, 10 looks at health and at a "
-            "queue, and 2 at the metrics, while the row's work is done; and how long that took.",
+            f"Measured {datetime.now(UTC):%Y-%m-%d}. Disk: {place}. Each cell has waits in "
+            "milliseconds: median / 99th percentile / longest. While the row's work runs, for `s` "
+            "seconds, probes make 20 sends and 20 lives a second, 10 calls each of health and "
+            "GetQueue, and 2 of the metrics.",
             "",
             "| work beside it | size | s | send | life | health | GetQueue | metrics |",
             "|---|---:|---:|---:|---:|---:|---:|---:|",

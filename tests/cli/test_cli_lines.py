@@ -10,7 +10,7 @@ import subprocess
 import threading
 import tracemalloc
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -21,7 +21,7 @@ from spoolrack.errors import QueueFull, Unreachable
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.connection_options import _FEW
 from spoolrack_server.cli.line_reader import LARGEST, Lines
-from spoolrack_server.cli.ranges import Ranges
+from spoolrack_server.cli.line_sender import Ranges
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support.waiting import until
@@ -202,6 +202,22 @@ def test_a_full_queue_that_stays_full_tells_which_lines_are_not_stored(
     subprocess.run(["bash", "-c", f"{program}; {advice}"], check=True, timeout=60)
     assert sorted(body.decode() for body in bodies(client)) == sorted(wanted)
     assert {message.attributes["colour"] for message in client.queue("jobs").peek()} == {"dark red"}
+
+
+def test_the_command_that_goes_on_has_the_time_that_was_given(
+    spoolrack: Spoolrack, client: Client, tmp_path: Path
+) -> None:
+    client.update_queue("jobs", max_messages=1)
+    path = tmp_path / "lines"
+    path.write_text("1\n2\n")
+    moment = (datetime.now(UTC) + timedelta(days=1)).replace(microsecond=0)
+    sent = spoolrack(
+        *("send", "jobs", "--lines", str(path), "--deliver-at", moment.isoformat()),
+        *("--timeout", "1s"),
+    )
+    words = shlex.split(sent.err.partition(" | ")[2])
+    (again,) = [word for word in words if word.startswith("--deliver-at=")]
+    assert datetime.fromisoformat(again.partition("=")[2]) == moment
 
 
 def test_the_lines_that_are_not_done_are_told_whatever_order_the_others_are_done_in() -> None:

@@ -128,3 +128,13 @@ def test_several_queues_need_a_receive_that_follows(offline: Spoolrack, queues: 
     result = offline("receive", *queues)
     assert result.code == USAGE
     assert "--follow" in result.err
+
+
+def test_a_proxy_that_routes_by_queues_is_told_the_queue_of_each_call(
+    shards: RunningShards, offline: Spoolrack
+) -> None:
+    proxy = "--url", shards.servers[0].url, "--routing", "header"
+    assert offline("send", OF[0], "hello", *proxy).code == OK
+    listed = offline("queues", "list", *proxy)
+    assert listed.code == USAGE
+    assert "routes by queues" in listed.err

@@ -13,6 +13,7 @@ from spoolrack_server.app.application import Application
 from spoolrack_server.app.memory import MemoryLimiter
 from spoolrack_server.rpc.reservation_service import ReservationService
 from spoolrack_server.system.logs import make_log
+from spoolrack_server.wire.contract_calls import ContractCalls
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservation_requests import Reserve
@@ -73,7 +74,7 @@ async def test_a_reservation_made_as_its_client_disconnects_is_undone_unless_rep
     with Store.open(tmp_path, clock=clock) as store:
         app = Application(store, clock, make_log())
         responses = MemoryLimiter(make_log()).responses
-        reserving = ReservationService(app.reservations, responses, store.root_id)
+        reserving = ReservationService(ContractCalls(app, clock), app.reservations, responses)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", bodies=[b"1"])).result()

@@ -89,13 +89,13 @@ class AccessControl:
         scheme, _, token = authorization.strip().partition(" ")
         if scheme.lower() != _SCHEME or not token:
             raise Unauthenticated(why=f"its authorization is no Bearer token; {_NO_TOKEN}")
-        found = None if self._tokens is None else self._tokens.current.identity_of(token.strip())
-        if found is None:
+        identity = None if self._tokens is None else self._tokens.current.identity_of(token.strip())
+        if identity is None:
             raise Unauthenticated(
                 why="its token is not in the server's tokens file: ask the server's operator for one "
                 "(spoolrack tokens new)"
             )
-        return found
+        return identity
 
     # Authorization.
 

@@ -73,19 +73,19 @@ class Rules:
 
 
 def _permissions(line: int, what: str) -> frozenset[Permission]:
-    found: set[Permission] = set()
+    permissions: set[Permission] = set()
     for word in what.split(","):
         if word == _ALL:
-            found.update(Permission)
+            permissions.update(Permission)
             continue
         try:
-            found.add(Permission(word))
+            permissions.add(Permission(word))
         except ValueError as error:
             known = ", ".join([*(permission.value for permission in Permission), _ALL])
             raise UnreadableAccessFile(
                 line, f"{word[:80]!r} is no permission: there are {known}"
             ) from error
-    return frozenset(found)
+    return frozenset(permissions)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

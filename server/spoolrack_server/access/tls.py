@@ -62,18 +62,18 @@ class Tls:
 
     def for_grpc(self) -> grpc.ServerCredentials:
         # gRPC asks in threads of its own, and never two at a time for one server.
-        given = self.files.current
+        current = self.files.current
 
         def newest() -> Any:
-            nonlocal given
+            nonlocal current
             version = self.files.current
-            if version is given:
+            if version is current:
                 return None
-            given = version
+            current = version
             return _for_grpc(version)
 
         return grpc.dynamic_ssl_server_credentials(
-            _for_grpc(given), newest, require_client_authentication=given.client_ca is not None
+            _for_grpc(current), newest, require_client_authentication=current.client_ca is not None
         )
 
     def for_asyncio(self) -> ssl.SSLContext:

@@ -116,17 +116,17 @@ def _stamp(path: str) -> Stamp | None:
 
 def _content(path: str, forbidden: int) -> bytes:
     with open(path, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        facts = os.fstat(file.fileno())
+        if not stat.S_ISREG(facts.st_mode):
             raise UnreadableAccessFile(None, f"{path} is no file")
-        if found.st_mode & forbidden:
-            mode = stat.S_IMODE(found.st_mode)
+        if facts.st_mode & forbidden:
+            mode = stat.S_IMODE(facts.st_mode)
             raise UnreadableAccessFile(
                 None,
                 f"{path} has mode {mode:04o}, so that others may {_verbs(mode & forbidden)} it: "
                 f"chmod {mode & ~forbidden:04o} it",
             )
-        if found.st_size > LARGEST:
+        if facts.st_size > LARGEST:
             raise UnreadableAccessFile(None, f"{path} has more than {LARGEST} bytes")
         # Editors of Windows write one, and no reader but some of text passes over it.
         return file.read(LARGEST + 1).removeprefix(BOM_UTF8)

@@ -9,7 +9,6 @@ from spoolrack_store.model.operations import Queue
 from spoolrack_store.store import Store
 
 from ..system.logs import Log
-from .concurrency import ConcurrencyLimit
 from .leases import Leases
 from .messages import Messages
 from .queues import Queues
@@ -18,7 +17,7 @@ from .reservations import Reservations
 from .schedules import Schedules
 from .sends import Sends
 from .stages import Stages
-from .store_access import StoreAccess
+from .store_access import ConcurrencyLimit, StoreAccess
 
 
 class Application:

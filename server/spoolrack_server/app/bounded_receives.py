@@ -12,7 +12,6 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
@@ -43,37 +42,37 @@ class BoundedReceives:
         """By queue, the bytes of messages that went back for want of room: the queue's limit was lower
         then."""
 
-    async def lease(self, caller: Caller, wanted: Receive, peer: str) -> LeasedMessages | None:
+    async def lease(self, caller: Caller, request: Receive, peer: str) -> LeasedMessages | None:
         """Lease messages for a stream of the connection `peer`, when there is memory for them; None:
         try again.
 
         Raises what `Leases.receive` raises. When the caller is cancelled before, nothing stays
         leased.
         """
-        size = self._size(wanted)
+        size = self._size(request)
         if not self._is_free(peer, size):
             await self._budget.wait_for(peer, size)
             if not self._budget.fits(peer, size):
                 return None
-            found = await self._lease_at_once(peer, size, caller, wanted)
+            found = await self._lease_at_once(peer, size, caller, request)
             if found is not None:
                 return found
-        return await self._lease_then_count(peer, caller, wanted)
+        return await self._lease_then_count(peer, caller, request)
 
-    async def lease_now(self, caller: Caller, wanted: Receive, peer: str) -> LeasedMessages:
+    async def lease_now(self, caller: Caller, request: Receive, peer: str) -> LeasedMessages:
         """Lease messages for a single call. Raise `MemoryLimit` without memory for them."""
-        size = self._size(wanted)
+        size = self._size(request)
         if not self._is_free(peer, size):
             with suppress(TimeoutError):
                 async with asyncio.timeout(MEMORY_TIMEOUT):
                     await self._budget.wait_for(peer, size)
-            found = await self._lease_at_once(peer, size, caller, wanted)
-            if found is not None:
-                return found
-        found = await self._lease_then_count(peer, caller, wanted)
-        if found is None:
+            leased = await self._lease_at_once(peer, size, caller, request)
+            if leased is not None:
+                return leased
+        leased = await self._lease_then_count(peer, caller, request)
+        if leased is None:
             raise self._budget.full()
-        return found
+        return leased
 
     def _is_free(self, peer: str, size: int) -> bool:
         """Return whether messages of at most `size` bytes need no memory before their lease."""
@@ -81,20 +80,20 @@ class BoundedReceives:
         return size <= USUAL and self._budget.used <= half and self._budget.fits(peer, size)
 
     async def _lease_at_once(
-        self, peer: str, size: int, caller: Caller, wanted: Receive
+        self, peer: str, size: int, caller: Caller, request: Receive
     ) -> LeasedMessages | None:
         """Lease ready messages in room that is taken before; None if none is. Raise `MemoryLimit`."""
         with self._budget.share(peer, size):
-            deliveries = await self._leases.receive(caller, replace(wanted, wait=Millis(0)))
-        return self._counted(peer, wanted.queue, deliveries) if deliveries else None
+            deliveries = await self._leases.receive(caller, replace(request, wait=Millis(0)))
+        return self._counted(peer, request.queue, deliveries) if deliveries else None
 
     async def _lease_then_count(
-        self, peer: str, caller: Caller, wanted: Receive
+        self, peer: str, caller: Caller, request: Receive
     ) -> LeasedMessages | None:
         """Lease messages that are ready, or come; None if there is no room, and they go back."""
-        deliveries = await self._leases.receive(caller, wanted)
+        deliveries = await self._leases.receive(caller, request)
         try:
-            return self._counted(peer, wanted.queue, deliveries)
+            return self._counted(peer, request.queue, deliveries)
         except MemoryLimit:
             return None
 
@@ -102,7 +101,7 @@ class BoundedReceives:
         """Take room for what was leased. Raise `MemoryLimit`, and then the messages go back."""
         size = _size_of(deliveries)
         try:
-            taken = self._budget.reserve(peer, size)
+            reserved_bytes = self._budget.reserve(peer, size)
         except MemoryLimit:
             self._leases.give_back(queue, receipts_of(deliveries))
             # A queue may hold messages that are larger than its limit is now.
@@ -111,20 +110,20 @@ class BoundedReceives:
             self._refused[queue] = size
             raise
         self._refused.pop(queue, None)
-        return LeasedMessages(self._budget, self._leases, peer, taken, queue, deliveries)
+        return LeasedMessages(self._budget, self._leases, peer, reserved_bytes, queue, deliveries)
 
-    def _size(self, wanted: Receive) -> int:
+    def _size(self, request: Receive) -> int:
         """Return the bytes that the messages of a receive may have together."""
         try:
-            largest = self._access.store.settings(wanted.queue).max_message_size
+            largest = self._access.store.settings(request.queue).max_message_size
         except StoreError:
             return 0  # The receive itself says what is wrong.
         largest = min(largest, MAX_BODY_IN_MEMORY) + MAX_ATTRIBUTES_SIZE
         # One message is always leased, and more only within `max_bytes`.
         return max(
             largest,
-            self._refused.get(wanted.queue, 0),
-            min(wanted.max_bytes, wanted.max_messages * largest),
+            self._refused.get(request.queue, 0),
+            min(request.max_bytes, request.max_messages * largest),
         )
 
 
@@ -136,15 +135,21 @@ class LeasedMessages:
         budget: Budget,
         leases: Leases,
         peer: str,
-        taken: int,
+        reserved_bytes: int,
         queue: str,
         deliveries: list[Delivery],
     ) -> None:
+        self._budget = budget
         self._leases = leases
+        self._peer = peer
+        self._reserved_bytes = reserved_bytes
         self._queue = queue
-        self.free = partial(budget.free, peer, taken)
         self.deliveries = deliveries
         self.receipts = receipts_of(deliveries)
+
+    def free(self) -> None:
+        """Free the memory, once the transport has the messages, or they go back."""
+        self._budget.free(self._peer, self._reserved_bytes)
 
     def give_back(self) -> None:
         """Undo the leases, which no transport took."""

@@ -65,10 +65,10 @@ class Leases:
     # Receives.
 
     @on_some_queue(Permission.RECEIVE)
-    def receive(self, caller: Caller, wanted: Receive) -> Awaitable[list[Delivery]]:
+    def receive(self, caller: Caller, request: Receive) -> Awaitable[list[Delivery]]:
         """Lease messages; when the caller is cancelled before, nothing stays leased."""
-        caller.require(Permission.RECEIVE, wanted.queue)
-        return self.lease(wanted)
+        caller.require(Permission.RECEIVE, request.queue)
+        return self.lease(request)
 
     async def lease(self, request: Request[T]) -> T:
         """Receive or reserve, for a caller whose permission was checked; when the caller is cancelled

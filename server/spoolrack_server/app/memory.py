@@ -130,11 +130,11 @@ class MemoryLimiter:
         return raw
 
     def refuse(
-        self, error: StoreError, wanted: Callable[[RequestReader], bool] = lambda reader: True
+        self, error: StoreError, matches: Callable[[RequestReader], bool] = lambda reader: True
     ) -> None:
-        """End with `error` the `wanted` calls that read a request."""
+        """End with `error` the calls that read a request, and match."""
         for reader in list(self._reading):
-            if wanted(reader):
+            if matches(reader):
                 reader.refuse(error)
 
     def require(self, more: int = 0) -> None:
@@ -179,26 +179,26 @@ class MemoryLimiter:
         """Measure now, and end incoming requests if there is too much."""
         if self.watermark is None:
             return
-        found = self._measure()
-        if found is None:
+        used = self._measure()
+        if used is None:
             return
         # Many requests at once are no garbage: don't wait for a collection.
-        if found > self.watermark and len(self._reading) <= FEW and self._collect():
-            found = self.used
-        if found > self.watermark:
+        if used > self.watermark and len(self._reading) <= FEW and self._collect():
+            used = self.used
+        if used > self.watermark:
             if self._over_since is None:
                 self._over_since = self._watch()
                 self._log.warning(
                     "sends are refused: the memory is at the watermark",
-                    used=found,
+                    used=used,
                     watermark=self.watermark,
                 )
             self.refuse(self._limit(), lambda reader: reader.sends)
-            if found > HARD * self.watermark:
+            if used > HARD * self.watermark:
                 self.refuse(self._limit())
-        elif self.is_over and found < LOW * self.watermark:
+        elif self.is_over and used < LOW * self.watermark:
             self._over_since = None
-            self._log.info("sends are taken again", used=found, watermark=self.watermark)
+            self._log.info("sends are taken again", used=used, watermark=self.watermark)
 
     def _collect(self) -> bool:
         """Free what only cycles refer to, unless that was done lately; return whether it was done.
@@ -248,7 +248,7 @@ class Budget:
         self.total = total
         self.connection = max(LARGEST_CALL, total // 2)
         self.used = 0
-        self._held: dict[str, int] = {}
+        self._by_peer: dict[str, int] = {}
         self._waiting: set[asyncio.Future[None]] = set()
         self._has_ended = False
 
@@ -257,7 +257,7 @@ class Budget:
         return (
             size <= SMALL
             or not self.used
-            or (self.used + size <= self.total and self._held.get(peer, 0) + size <= self.connection)
+            or (self.used + size <= self.total and self._by_peer.get(peer, 0) + size <= self.connection)
         )
 
     def reserve(self, peer: str, size: int) -> int:
@@ -270,19 +270,19 @@ class Budget:
         if not self.fits(peer, size):
             raise self.full()
         self.used += size
-        self._held[peer] = self._held.get(peer, 0) + size
+        self._by_peer[peer] = self._by_peer.get(peer, 0) + size
         return size
 
     def full(self) -> MemoryLimit:
         return MemoryLimit(why=f"the {self._what} under way fill their {self.total // MIB} MiB")
 
-    def free(self, peer: str, taken: int) -> None:
-        if not taken:
+    def free(self, peer: str, size: int) -> None:
+        if not size:
             return
-        self.used -= taken
-        left = self._held.pop(peer) - taken
+        self.used -= size
+        left = self._by_peer.pop(peer) - size
         if left:
-            self._held[peer] = left
+            self._by_peer[peer] = left
         self._wake()
 
     @contextmanager

@@ -58,7 +58,7 @@ class Messages:
         self,
         caller: Caller,
         queue: str,
-        wanted: MessageFilter,
+        message_filter: MessageFilter,
         *,
         page_size: int = 0,
         page_token: str = "",
@@ -70,18 +70,18 @@ class Messages:
         Of each body no more than `max_body_bytes`; None: all. The first `skip` messages are passed
         over.
         """
-        if len(wanted.attributes) > bounds.MAX_FILTERS:
+        if len(message_filter.attributes) > bounds.MAX_FILTERS:
             rule = f"must be {bounds.MAX_FILTERS} at most"
-            raise InvalidRequest(what="attributes", value=len(wanted.attributes), rule=rule)
-        if skip and (wanted.group or wanted.attributes):
+            raise InvalidRequest(what="attributes", value=len(message_filter.attributes), rule=rule)
+        if skip and (message_filter.group or message_filter.attributes):
             rule = "goes with neither group nor attributes"
             raise InvalidRequest(what="skip", value=skip, rule=rule)
         bounds.place(skip, "skip", most=bounds.MAX_SKIP)
-        tokens = PageTokens("ListMessages", queue, *_texts(wanted))
+        tokens = PageTokens("ListMessages", queue, *_texts(message_filter))
         page = await self._access.read(
             self._page,
             queue,
-            wanted,
+            message_filter,
             tokens.after(page_token, bounds.message_id, ""),
             skip,
             pages.page_size(page_size),
@@ -92,13 +92,13 @@ class Messages:
     def _page(
         self,
         queue: str,
-        wanted: MessageFilter,
+        message_filter: MessageFilter,
         after: str,
         skip: int,
         limit: int,
         max_body: int | None,
     ) -> MessagePage:
-        look = partial(self._store.page, queue, wanted, after=after, skip=skip)
+        look = partial(self._store.page, queue, message_filter, after=after, skip=skip)
         # The bodies' sizes first: a thousand bodies of 64 MiB must never be in memory together.
         page = look(limit=limit, max_body_bytes=0)
         size, count = 0, 0
@@ -130,12 +130,12 @@ class Messages:
             return None  # It has gone since, or its own page says what is wrong with it.
 
 
-def _texts(wanted: MessageFilter) -> Sequence[object]:
+def _texts(message_filter: MessageFilter) -> Sequence[object]:
     """Return texts that are different for lists of messages with different filters."""
     return [
-        sorted(state.value for state in wanted.states),
-        wanted.sent_since,
-        wanted.sent_before,
-        wanted.group,
-        sorted(wanted.attributes.items()),
+        sorted(state.value for state in message_filter.states),
+        message_filter.sent_since,
+        message_filter.sent_before,
+        message_filter.group,
+        sorted(message_filter.attributes.items()),
     ]

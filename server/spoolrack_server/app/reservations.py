@@ -5,7 +5,7 @@ A reservation of queues without the caller's permission is a `NameTaken`, or not
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final
 
@@ -54,6 +54,13 @@ _LIST: Final = PagedList[Reservation, tuple[str, int]](
     write=lambda cursor: f"{cursor[0]}.{cursor[1]}",
     queues=lambda reservation: (reservation.queue,),
 )
+
+
+def _allowed(caller: Caller, queue: str) -> Callable[[str], bool] | None:
+    """Return a predicate of queues whose reservations the caller may use; None: all. Raise
+    `PermissionDenied` for the `queue` that it names, if it names one."""
+    caller.require_named(Permission.RECEIVE, queue)
+    return caller.queues_for(Permission.RECEIVE)
 
 
 class Reservations:
@@ -112,14 +119,13 @@ class Reservations:
         visibility_timeout: Millis | None = None,
     ) -> Reservation:
         """Extend a reservation to `visibility_timeout` from now; None: that of its start."""
-        caller.require_named(Permission.RECEIVE, queue)
         return await self._access.submit(
             ExtendReservation(
                 stream=stream,
                 sequence_number=sequence_number,
                 queue=queue,
                 visibility_timeout=visibility_timeout,
-                allowed=caller.queues_for(Permission.RECEIVE),
+                allowed=_allowed(caller, queue),
             )
         )
 
@@ -137,7 +143,7 @@ class Reservations:
     ) -> AsyncIterator[MessagePage]:
         """Yield the messages from the index `begin` to before `end` by pages, one of them in memory; an
         `end` of 0 is the set's."""
-        caller.require_named(Permission.RECEIVE, queue)
+        allowed = _allowed(caller, queue)
         bounds.place(begin, "begin_index", most=MAX_RESERVED_MESSAGES)
         bounds.place(end, "end_index", most=MAX_RESERVED_MESSAGES)
         if 0 < end < begin:
@@ -151,7 +157,7 @@ class Reservations:
             begin=begin,
             end=end,
             queue=queue,
-            allowed=caller.queues_for(Permission.RECEIVE),
+            allowed=allowed,
             mark_read=mark_read,
         )
         pages = await self._access.read(begin_reading)
@@ -170,14 +176,13 @@ class Reservations:
     ) -> Committed:
         """Delete the messages of all reservations of the stream up to a number; `queue` is that of the
         last one, if the caller knows it."""
-        caller.require_named(Permission.RECEIVE, queue)
         return await self._access.submit(
             CommitReservations(
                 stream=stream,
                 last_sequence_number=last_sequence_number,
                 queue=queue,
                 only_read=only_read,
-                allowed=caller.queues_for(Permission.RECEIVE),
+                allowed=_allowed(caller, queue),
             )
         )
 
@@ -186,13 +191,12 @@ class Reservations:
         self, caller: Caller, stream: str, sequence_number: int, *, queue: str = ""
     ) -> None:
         """Give the messages of a reservation back; it counts as lost from now on."""
-        caller.require_named(Permission.RECEIVE, queue)
         await self._access.submit(
             Release(
                 stream=stream,
                 sequence_number=sequence_number,
                 queue=queue,
-                allowed=caller.queues_for(Permission.RECEIVE),
+                allowed=_allowed(caller, queue),
             )
         )
 

@@ -51,14 +51,14 @@ class Scheduler:
         tokens = {each.schedule.token for each in found}
         self._next = {token: each for token, each in self._next.items() if token in tokens}
         due = [(each, tick) for each in found if (tick := self._due(each, now)) is not None]
-        asked = [
+        futures = [
             self._store.submit(
                 Fire(queue=each.queue, name=each.name, token=each.schedule.token, tick=tick)
             )
             for each, tick in due
         ]
         sent = 0
-        for (each, tick), future in zip(due, asked, strict=True):
+        for (each, tick), future in zip(due, futures, strict=True):
             try:
                 sent += await answer(future)
             except StoreError as error:
@@ -72,15 +72,15 @@ class Scheduler:
                 )
         return sent
 
-    def _due(self, each: QueuedSchedule, now: int) -> int | None:
+    def _due(self, queued: QueuedSchedule, now: int) -> int | None:
         """Return the tick that is to be sent now, if one is."""
-        schedule = each.schedule
+        schedule = queued.schedule
         if schedule.is_paused:
             return None
-        facts = (schedule.since, each.last_tick)
+        facts = (schedule.since, queued.last_tick)
         known = self._next.get(schedule.token)
         if known is None or known[0] != facts:
-            self._next[schedule.token] = known = facts, next_tick(each)
+            self._next[schedule.token] = known = facts, next_tick(queued)
         if known[1] is None or known[1] > now:
             return None
         return cron.last_tick(schedule.cron, schedule.time_zone, known[1] - 1, now)

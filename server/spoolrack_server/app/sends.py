@@ -25,26 +25,26 @@ class Sends:
 
     @on_some_queue(Permission.SEND)
     async def send(
-        self, caller: Caller, send: Send, refused: Mapping[int, StoreError] = NONE_REFUSED
+        self, caller: Caller, send: Send, refusals: Mapping[int, StoreError] = NONE_REFUSED
     ) -> Submitted[SendResults]:
-        """Submit a send, in its turn. Its results have the errors of `refused` messages, which aren't
-        in it, at their positions in the request."""
+        """Submit a send, in its turn. Its results have the `refusals` of other messages of the request,
+        which aren't in it, at their positions there."""
         caller.require(Permission.SEND, send.queue)
         access = self._access
         is_bounded = access.workers.saving is not None
         future = await access.save(send) if is_bounded else access.store.submit(send)
-        if not refused:
+        if not refusals:
             return Submitted((future,), future.result)
-        return Submitted((future,), lambda: _with_refused(future.result(), refused))
+        return Submitted((future,), lambda: _with_refused(future.result(), refusals))
 
 
-def _with_refused(stored: SendResults, refused: Mapping[int, StoreError]) -> SendResults:
+def _with_refused(stored: SendResults, refusals: Mapping[int, StoreError]) -> SendResults:
     results: list[str | StoreError] = []
     duplicates: set[int] = set()
     answers = iter(enumerate(stored.results))
-    for position in range(len(stored.results) + len(refused)):
-        if position in refused:
-            results.append(refused[position])
+    for position in range(len(stored.results) + len(refusals)):
+        if position in refusals:
+            results.append(refusals[position])
             continue
         place, answer = next(answers)
         if place in stored.duplicates:

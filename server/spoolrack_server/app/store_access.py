@@ -18,8 +18,6 @@ from weakref import WeakKeyDictionary, ref
 from spoolrack_store.model.operations import OpenMessage, Request
 from spoolrack_store.store import Store
 
-from .concurrency import ConcurrencyLimit
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -43,6 +41,22 @@ class Submitted(Generic[T_co]):
         for future in self.futures:
             await answer(future)
         return self.result()
+
+
+class ConcurrencyLimit:
+    """softlayer/mq's workers: a bound on concurrent receives, and one on concurrent sends.
+
+    They are no threads. A call that finds all workers busy waits, first come, first served; a receive
+    that waits for messages keeps no worker busy. Nothing is bounded by default: the store batches
+    waiting requests in one commit, and does more the more there are. Lives in one event loop.
+    """
+
+    def __init__(self, pairs: int | None) -> None:
+        """None: as many as there is work for."""
+        self.fetching = None if pairs is None else asyncio.Semaphore(pairs)
+        """Taken while a receive is with the store."""
+        self.saving = None if pairs is None else asyncio.Semaphore(pairs)
+        """Taken while a send is with the store."""
 
 
 class StoreAccess:

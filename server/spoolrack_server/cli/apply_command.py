@@ -171,36 +171,42 @@ def _shown(value: Any) -> str:
 
 def _apply(client: Client, name: str, declared: Declared) -> str:
     """Make the queue so; returns what was done."""
-    wanted = asdict(declared.settings)
+    declared_settings = asdict(declared.settings)
     try:
         info = client.queue(name).info()
     except errors.QueueNotFound:
         try:
-            client.create_queue(name, labels=declared.labels, **wanted)
+            client.create_queue(name, labels=declared.labels, **declared_settings)
         except errors.QueueExists:  # Another caller was faster, with other settings.
             info = client.queue(name).info()
         else:
             return "created"
-    found = asdict(info.settings)
-    changes = {setting: value for setting, value in wanted.items() if value != found[setting]}
+    current = asdict(info.settings)
+    changes = {
+        setting: value for setting, value in declared_settings.items() if value != current[setting]
+    }
     labels = _label_changes(info.labels, declared.labels)
     if not changes and not labels:
         return "is as declared"
     client.update_queue(name, labels=labels, **changes)
-    told = [
-        f"{setting} from {_setting_text(setting, found[setting])} to {_setting_text(setting, new)}"
+    changes_said = [
+        f"{setting} from {_setting_text(setting, current[setting])} to {_setting_text(setting, new)}"
         for setting, new in changes.items()
     ]
-    told += [f"label {label} to {text!r}" for label, text in labels.items() if text is not None]
+    changes_said += [f"label {label} to {text!r}" for label, text in labels.items() if text is not None]
     removed = [f"removed label {label}" for label, text in labels.items() if text is None]
-    return ", ".join([*([f"set {told[0]}", *told[1:]] if told else []), *removed])
+    return ", ".join(
+        [*([f"set {changes_said[0]}", *changes_said[1:]] if changes_said else []), *removed]
+    )
 
 
-def _label_changes(found: Mapping[str, str], wanted: Mapping[str, str] | None) -> dict[str, str | None]:
-    if wanted is None:
+def _label_changes(
+    current: Mapping[str, str], declared: Mapping[str, str] | None
+) -> dict[str, str | None]:
+    if declared is None:
         return {}
-    changed = {label: text for label, text in wanted.items() if found.get(label) != text}
-    return {**changed, **{label: None for label in found if label not in wanted}}
+    changed = {label: text for label, text in declared.items() if current.get(label) != text}
+    return {**changed, **{label: None for label in current if label not in declared}}
 
 
 def _setting_text(setting: str, value: Any) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from spoolrack import Batch, BatchOptions, Client, Outgoing
 
-from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
+from .exit_codes import BAD_CONTENT, OK, Failed, outcome_of
 from .line_reader import TOO_LONG, Lines
 from .output import print_status
-from .signals import Terminated
 from .units import plural
 
 
@@ -28,20 +29,11 @@ class LineBatch:
         """Stage all lines and publish them; return the exit code, and the stage if it is left to be
         published."""
         batch = self._queue.batch(**options)
-        code, why = OK, ""
-        try:
-            self._fill(batch, lines)
-        except Terminated:
-            code, why = TERMINATED, "stopped"
-        except KeyboardInterrupt:
-            code, why = INTERRUPTED, "interrupted"
-        except Exception as error:
-            found = code_of(error)
-            if found is None:
-                raise
-            code, why = found, line_of(error).rstrip(".")
+        code, why = outcome_of(partial(self._fill, batch, lines))
         if code is not OK:
-            print_status(f"{why}; {_in_doubt(batch) if batch.in_doubt else 'nothing was sent'}")
+            print_status(
+                f"{why.rstrip('.')}; {_in_doubt(batch) if batch.in_doubt else 'nothing was sent'}"
+            )
             return code, None
         published = batch.published
         if published is None:

@@ -69,12 +69,9 @@ class Row:
     "--seconds",
     type=Span(0.1, DAY),
     default="60s",
-    show_default=True,
     help="About how long the measurement takes.",
 )
-@option(
-    "--size", type=Size(0, LARGEST), default="1k", show_default=True, help="Size of a message's body."
-)
+@option("--size", type=Size(0, LARGEST), default="1k", help="Size of a message's body.")
 @option("--json", "as_json", is_flag=True, help="Print a line of JSON for each row.")
 @connects_to_queues
 def command(connection: Connection, disk: str | None, seconds: float, size: int, as_json: bool) -> int:
@@ -142,16 +139,16 @@ def _send_many(queue: Queue, bodies: list[bytes]) -> int:
 def _live(queue: Queue, bodies: list[bytes]) -> int:
     """Send ten, receive as many, not always the same, and delete them."""
     _send_many(queue, bodies)
-    left = len(bodies)
+    missing_count = len(bodies)
     end = time.monotonic() + _GIVE_UP
-    while left:
-        messages = queue.receive(left, wait=1)
+    while missing_count:
+        messages = queue.receive(missing_count, wait=1)
         if not messages and time.monotonic() > end:
-            raise Failed(f"{left} messages that were sent don't come", TRY_AGAIN)
+            raise Failed(f"{missing_count} messages that were sent don't come", TRY_AGAIN)
         for result in queue.delete_many(messages):
             if result.error is not None:
                 raise result.error
-        left -= len(messages)
+        missing_count -= len(messages)
     return len(bodies)
 
 
@@ -175,12 +172,12 @@ class _Files:
         self._place = place
         self._body = body
         self._count = count
-        self._made = 0
+        self._file_count = 0
         self._syncfs = ctypes.CDLL(None, use_errno=True).syncfs
 
     def _write(self) -> int:
-        self._made += 1
-        path = self._place / f"{self._count}-{self._made}"
+        self._file_count += 1
+        path = self._place / f"{self._count}-{self._file_count}"
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         os.write(file, self._body)
         return file
@@ -215,7 +212,7 @@ def _measure(what: str, steps: Sequence[Step], seconds: float) -> Row:
     """
     waits: list[float] = []
     errors: list[Exception] = []
-    done = [0] * len(steps)
+    counts = [0] * len(steps)
     stop = threading.Event()
     began = time.monotonic()
 
@@ -224,7 +221,7 @@ def _measure(what: str, steps: Sequence[Step], seconds: float) -> Row:
             # Once at least: on a busy machine the time may be over before the first step.
             while not stop.is_set():
                 before = time.monotonic()
-                done[at] += steps[at]()
+                counts[at] += steps[at]()
                 waits.append(time.monotonic() - before)
                 if time.monotonic() - began >= seconds:
                     break
@@ -249,7 +246,7 @@ def _measure(what: str, steps: Sequence[Step], seconds: float) -> Row:
     waits.sort()
     return Row(
         what=what,
-        per_second=sum(done) / (time.monotonic() - began),
+        per_second=sum(counts) / (time.monotonic() - began),
         p50_ms=1_000 * waits[len(waits) // 2],
         p99_ms=1_000 * waits[math.ceil(0.99 * len(waits)) - 1],
     )

@@ -13,13 +13,19 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def option(*declarations: str, **more: Any) -> Decorator:
-    """Declare an option whose help names its environment variable.
+    """Declare an option whose help names its environment variable, and its default if it has one.
 
     Without a type it is a `Text`.
     """
     if not more.get("is_flag"):
         more.setdefault("type", Text())
+    more.setdefault("show_default", more.get("default") is not None)
     return click.option(*declarations, show_envvar=True, **more)
+
+
+def shared_option(name: str, **more: Any) -> Decorator:
+    """Declare an option whose variable has the option's name alone: commands that have it share it."""
+    return option(name, envvar=f"SPOOLRACK_{name.strip('-').replace('-', '_').upper()}", **more)
 
 
 def argument(name: str, **more: Any) -> Decorator:
@@ -38,6 +44,5 @@ def root_option(help: str) -> Decorator:
         type=FolderPath(),
         envvar=["SPOOLRACK_ROOT", "SPOOLRACK_DATA"],
         default="data",
-        show_default=True,
         help=help,
     )

@@ -9,12 +9,12 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import islice
 from os.path import abspath
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import quote
 
 import click
@@ -22,7 +22,7 @@ from click.core import ParameterSource
 from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, SpoolrackError, connect
 from spoolrack.errors import InvalidUrl, QueueFull, QueueNotFound
 
-from .command_base import option
+from .command_base import shared_option
 from .exit_codes import NOTHING, TRY_AGAIN, USAGE, Failed
 from .output import print_status
 from .units import FolderPath, Span
@@ -30,6 +30,7 @@ from .units import FolderPath, Span
 if TYPE_CHECKING:
     from .http_bodies import HttpBodies
 
+Routing = Literal["header"]
 TOKEN: Final = "SPOOLRACK_TOKEN"
 LISTING: Final = 3_600.0
 """Seconds for a command that only looks at a folder: the listing of millions of files takes minutes."""
@@ -58,6 +59,10 @@ class Connection:
     timeout: float
     root: str | None = None
     """The folder, if there is no server."""
+    routing: Routing | None = None
+    """How a proxy routes calls to shards."""
+    http_url: str | None = None
+    """The server's HTTP port."""
     credentials: CredentialOptions = field(default_factory=CredentialOptions, repr=False)
 
     def client(self) -> Client:
@@ -68,14 +73,20 @@ class Connection:
         """Return a client for long work: it retries through a restart of the server that takes less
         than the timeout."""
         try:
-            return connect(self.url, timeout=self.timeout, retry=retry, **self.credentials)
+            return connect(
+                self.url,
+                timeout=self.timeout,
+                retry=retry,
+                routing=self.routing,
+                **self.credentials,
+            )
         except InvalidUrl as error:
             raise Failed(f"--url: {error}", USAGE) from error
 
-    def http(self, url: str | None) -> HttpBodies:
+    def http(self) -> HttpBodies:
         """Return a client of the server's HTTP port, for bodies that are too large for gRPC; raise
         `Failed` without one."""
-        if url is None:
+        if self.http_url is None:
             raise Failed(
                 "a body of more than 64 MiB goes over HTTP, or into a folder on this machine: give "
                 "--http-url http://HOST:PORT, or --root DIR",
@@ -84,7 +95,7 @@ class Connection:
         # aiohttp takes longer to import than most commands to run.
         from .http_bodies import HttpBodies
 
-        return HttpBodies(url, self.credentials)
+        return HttpBodies(self.http_url, self.credentials)
 
     def check_queue(self, queue: str) -> QueueInfo:
         """Check that the queue exists, before long work on it begins."""
@@ -92,10 +103,9 @@ class Connection:
             return client.queue(queue).info()
 
 
-http_url = option(
+http_url = shared_option(
     "--http-url",
     metavar="URL",
-    envvar="SPOOLRACK_HTTP_URL",
     help="The server's HTTP port, http://HOST:PORT, by which a body of more than 64 MiB goes.",
 )
 
@@ -117,73 +127,68 @@ def connects_to_queues(
 ) -> Callable[..., Any]:
     """Add the connection options to a command, whose first argument is a `Connection`."""
 
-    @option(
+    @shared_option(
         "--url",
-        envvar="SPOOLRACK_URL",
         default="127.0.0.1:50051",
-        show_default=True,
         help="The server: HOST:PORT or grpc://HOST:PORT, with TLS grpcs://HOST:PORT. Of shards all, in "
         "order, with commas.",
     )
-    @option(
+    @shared_option(
+        "--routing",
+        type=click.Choice(["header"]),
+        help="header: the URL is a proxy that routes calls to shards, by the queue in a header.",
+    )
+    @shared_option(
         "--token-file",
         metavar="FILE",
         type=_A_FILE,
-        envvar="SPOOLRACK_TOKEN_FILE",
         help="The token, for a server that requires one; or put it into SPOOLRACK_TOKEN.",
     )
-    @option(
+    @shared_option(
         "--ca",
         metavar="FILE",
         type=_A_FILE,
-        envvar="SPOOLRACK_CA",
         help="With grpcs://: the CAs that may have signed the server's certificate.",
     )
-    @option(
+    @shared_option(
         "--certificate",
         metavar="FILE",
         type=_A_FILE,
-        envvar="SPOOLRACK_CERTIFICATE",
         help="With grpcs://: this client's own certificate, for a server that asks for one.",
     )
-    @option(
+    @shared_option(
         "--key",
         metavar="FILE",
         type=_A_FILE,
-        envvar="SPOOLRACK_KEY",
         help="The key of the certificate.",
     )
-    @option(
+    @shared_option(
         "--insecure",
-        envvar="SPOOLRACK_INSECURE",
         is_flag=True,
         help="Send the token to other machines without TLS, too.",
     )
-    @option(
+    @shared_option(
         "--root",
         metavar="DIR",
         type=FolderPath(),
-        envvar="SPOOLRACK_ROOT",
         help="Work on the queues of the folder DIR, without a server, beside other processes.",
     )
-    @option(
+    @shared_option(
         "--group-access",
-        envvar="SPOOLRACK_GROUP_ACCESS",
         is_flag=True,
         help="With --root: make a new root accessible to all processes of its group.",
     )
-    @option(
+    @shared_option(
         "--timeout",
-        envvar="SPOOLRACK_TIMEOUT",
         type=Span(0.001),
         default="30s",
-        show_default=True,
         help="Time for a call, with all its retries.",
     )
     @wraps(command)
     def with_reach(
         *arguments: Any,
         url: str,
+        routing: Routing | None,
         root: str | None,
         group_access: bool,
         timeout: float,
@@ -192,6 +197,7 @@ def connects_to_queues(
         certificate: str | None,
         key: str | None,
         insecure: bool,
+        http_url: str | None = None,
         **options: Any,
     ) -> Any:
         is_at_rest = None
@@ -210,12 +216,16 @@ def connects_to_queues(
                 logging.getLogger("spoolrack_store.files.mounts").setLevel(logging.ERROR)
                 # All clients of the command share the store, which is opened with the first call.
                 stack.enter_context(connect(url))
-            credentials = CredentialOptions(ca=ca, certificate=certificate, key=key, insecure=insecure)
+            connection = Connection(url, timeout, root, http_url=http_url)
             if root is None:
-                credentials["token"] = _token(token_file)
-            else:
-                credentials = CredentialOptions()
-            connection = Connection(url, timeout, root, credentials)
+                credentials = CredentialOptions(
+                    token=_token(token_file),
+                    ca=ca,
+                    certificate=certificate,
+                    key=key,
+                    insecure=insecure,
+                )
+                connection = replace(connection, routing=routing, credentials=credentials)
             try:
                 result = command(connection, *arguments, **options)
             except QueueNotFound as error:

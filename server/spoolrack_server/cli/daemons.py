@@ -17,7 +17,6 @@ log_format_option = option(
     "--log-format",
     type=click.Choice(["logfmt", "json"]),
     default="logfmt",
-    show_default=True,
     is_eager=True,  # Errors of the other options are written in this format.
     help="Format of the log, on standard error.",
 )

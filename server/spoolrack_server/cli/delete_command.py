@@ -24,16 +24,16 @@ def command(connection: Connection, queue: str, messages: tuple[str, ...], quiet
     With "-", ids and receipts are read from standard input, one a line. Exits with 1 if one of them
     isn't there or its lease is over; the others are deleted all the same.
     """
-    wanted = named_in(messages)
+    names = named_in(messages)
     failed = 0
     with connection.client() as client:
         # A receipt says so itself: it has what no id has.
-        targets = [named if "~" in named else ById(named) for named in wanted]
+        targets = [named if "~" in named else ById(named) for named in names]
         results = client.queue(queue).delete_many(targets)
-        for named, result in zip(wanted, results, strict=True):
+        for named, result in zip(names, results, strict=True):
             if result.error is not None:
                 failed += 1
                 print_status(f"{named}: {line_of(result.error)}")
     if not quiet:
-        print_status(f"deleted {plural(len(wanted) - failed, 'message')} of {queue}")
+        print_status(f"deleted {plural(len(names) - failed, 'message')} of {queue}")
     return NOTHING if failed else OK

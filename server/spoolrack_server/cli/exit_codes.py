@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from spoolrack import SpoolrackError, errors
 from spoolrack_store.model import errors as store
 from spoolrack_store.model.terminal_text import printable
+
+from .signals import Terminated
 
 OK: Final = os.EX_OK
 NOTHING: Final = 1
@@ -37,37 +39,10 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.InvalidRequest: USAGE,
     errors.InvalidUrl: USAGE,
     errors.InvalidCredentials: USAGE,
-    errors.Unauthenticated: NO_PERMISSION,
-    errors.PermissionDenied: NO_PERMISSION,
-    errors.QueueNotFound: NOTHING,
-    errors.MessageNotFound: NOTHING,
-    errors.StageNotFound: NOTHING,
-    errors.ReservationNotFound: NOTHING,
-    errors.ReservationLost: NOTHING,
-    errors.ReservationCommitted: NOTHING,
-    errors.ReservationUnread: NOTHING,
-    errors.RootDiffers: NOTHING,
-    errors.WrongShard: NOTHING,
-    errors.StageIncomplete: NOTHING,
-    errors.EpochDiffers: NOTHING,
-    errors.EpochPassed: NOTHING,
-    errors.ChunkDiffers: NOTHING,
-    errors.NameTaken: NOTHING,
-    errors.RedriveNotFound: NOTHING,
-    errors.ScheduleNotFound: NOTHING,
-    errors.ScheduleExists: NOTHING,
     errors.RedriveRunning: TRY_AGAIN,
-    errors.NoDeadLetterQueue: NOTHING,
-    errors.QueueExists: NOTHING,
-    errors.VersionMismatch: NOTHING,
-    errors.StaleReceipt: NOTHING,
     errors.Unreachable: UNAVAILABLE,
     errors.Timeout: UNAVAILABLE,
     errors.SendingPaused: TRY_AGAIN,
-    errors.QueueFull: TRY_AGAIN,
-    errors.TooManyDeduplicationIds: TRY_AGAIN,
-    errors.DiskFull: TRY_AGAIN,
-    errors.MemoryLimit: TRY_AGAIN,
     errors.QueueBeingDeleted: TRY_AGAIN,
     errors.Draining: TRY_AGAIN,
     errors.DiskError: INPUT_OUTPUT,
@@ -78,7 +53,6 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     errors.UnknownFormat: BAD_CONTENT,
     errors.DamagedSettings: BAD_CONTENT,
     errors.Unsupported: USAGE,
-    SpoolrackError: OUR_MISTAKE,
     # The store's, of fsck.
     store.RootInUse: TRY_AGAIN,
     store.RootUnusable: NO_INPUT,
@@ -92,6 +66,16 @@ _CODES: Final[Mapping[type[Exception], int]] = {
     PermissionError: NO_INPUT,
     OSError: INPUT_OUTPUT,
 }
+_BY_STATUS: Final[Mapping[str, int]] = {
+    "UNAUTHENTICATED": NO_PERMISSION,
+    "PERMISSION_DENIED": NO_PERMISSION,
+    "NOT_FOUND": NOTHING,
+    "ALREADY_EXISTS": NOTHING,
+    "ABORTED": NOTHING,
+    "FAILED_PRECONDITION": NOTHING,
+    "RESOURCE_EXHAUSTED": TRY_AGAIN,
+}
+"""Of the server's other errors, by gRPC's name of their code."""
 
 
 class Failed(Exception):
@@ -108,7 +92,26 @@ def code_of(error: Exception) -> int | None:
         return error.code
     if _is_of_a_closed_stream(error):
         return USAGE
-    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+    for kind, code in _CODES.items():
+        if isinstance(error, kind):
+            return code
+    return _BY_STATUS.get(error.code, OUR_MISTAKE) if isinstance(error, SpoolrackError) else None
+
+
+def outcome_of(run: Callable[[], object]) -> tuple[int, str]:
+    """Run a long work; return its exit code, and why it ended early."""
+    try:
+        run()
+    except Terminated:
+        return TERMINATED, "stopped"
+    except KeyboardInterrupt:
+        return INTERRUPTED, "interrupted"
+    except Exception as error:
+        code = code_of(error)
+        if code is None:
+            raise
+        return code, line_of(error)
+    return OK, ""
 
 
 def _is_of_a_closed_stream(error: Exception) -> bool:

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 import click
-from spoolrack import Client, Message, MessageState
+from spoolrack import Client, Message, MessageState, Schedule
 from spoolrack.errors import PermissionDenied
+from spoolrack_store.model.schedule import Schedule as StoredSchedule
 from spoolrack_store.read_only_root import open_read_only
 
 from . import signals
@@ -42,7 +43,6 @@ Write = Callable[[bytes], None]
     metavar="FILE",
     type=FilePath(),
     default="-",
-    show_default=True,
     help="New file; -: standard output.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
@@ -87,34 +87,26 @@ def _schedules(connection: Connection, client: Client, queue: str) -> list[Archi
     if connection.root is not None:
         with open_read_only(connection.root) as store:
             return [
-                ArchivedSchedule(
-                    name=each.name,
-                    cron=each.schedule.cron,
-                    time_zone=each.schedule.time_zone,
-                    group=each.schedule.group,
-                    paused=each.schedule.is_paused,
-                    attributes=each.schedule.attributes,
-                    body=each.schedule.body,
-                )
+                _archived(each.name, each.schedule, paused=each.schedule.is_paused)
                 for each in store.schedules(queue=queue, limit=MOST_SCHEDULES)
             ]
     try:
-        listed = list(client.schedules.list(queue))
+        return [_archived(each.name, each, paused=each.paused) for each in client.schedules.list(queue)]
     except PermissionDenied as error:
         print_status(f"the schedules of {queue} are not in the archive: {error}")
         return []
-    return [
-        ArchivedSchedule(
-            name=each.name,
-            cron=each.cron,
-            time_zone=each.time_zone,
-            group=each.group,
-            paused=each.paused,
-            attributes=each.attributes,
-            body=each.body,
-        )
-        for each in listed
-    ]
+
+
+def _archived(name: str, content: Schedule | StoredSchedule, *, paused: bool) -> ArchivedSchedule:
+    return ArchivedSchedule(
+        name=name,
+        cron=content.cron,
+        time_zone=content.time_zone,
+        group=content.group,
+        paused=paused,
+        attributes=content.attributes,
+        body=content.body,
+    )
 
 
 def _messages(client: Client, queue: str) -> Iterator[Message]:

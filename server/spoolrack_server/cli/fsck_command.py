@@ -72,22 +72,22 @@ def command(
     mended: list[Mended] = []
     with counting_bar("Checking", quiet or json) as progress:
         if repair:
-            report, mended, left = fsck.repair(root, progress=progress)
+            report, mended, open_problems = fsck.repair(root, progress=progress)
         else:
             report = fsck.check(root, progress=progress)
-            left = report.problems
+            open_problems = report.problems
     if json:
-        print_results(*_as_json(root, report, mended, left).splitlines())
+        print_results(*_as_json(root, report, mended, open_problems).splitlines())
     else:
-        _print(root, report, mended, left, verbose=verbose, quiet=quiet, repaired=repair)
-    return 1 if left else 0
+        _print(root, report, mended, open_problems, verbose=verbose, quiet=quiet, repaired=repair)
+    return 1 if open_problems else 0
 
 
 def _print(
     root: str,
     report: Report,
     mended: Sequence[Mended],
-    left: Sequence[Problem],
+    open_problems: Sequence[Problem],
     *,
     verbose: bool,
     quiet: bool,
@@ -95,7 +95,7 @@ def _print(
 ) -> None:
     for done in mended:
         print_results(f"{done.problem.path}: {done.problem.why}: {done.how}")
-    for problem in left:
+    for problem in open_problems:
         print_results(f"{problem.path}: {problem.why}")
     if verbose:
         for leftover in report.leftovers:
@@ -105,11 +105,11 @@ def _print(
             print_results(f"{file.path}: {why}")
     if quiet:
         return
-    if mended or left or (verbose and (report.leftovers or report.quarantined)):
+    if mended or open_problems or (verbose and (report.leftovers or report.quarantined)):
         print_results("")
     if report.queues:
         print_results(*_table(report), "")
-    for line in _summary(root, report, mended, left, repaired):
+    for line in _summary(root, report, mended, open_problems, repaired):
         print_results(line)
 
 
@@ -127,7 +127,11 @@ def _table(report: Report) -> list[str]:
 
 
 def _summary(
-    root: str, report: Report, mended: Sequence[Mended], left: Sequence[Problem], repaired: bool
+    root: str,
+    report: Report,
+    mended: Sequence[Mended],
+    open_problems: Sequence[Problem],
+    repaired: bool,
 ) -> Iterator[str]:
     messages = sum(tally.messages for tally in report.queues.values())
     yield (
@@ -154,15 +158,17 @@ def _summary(
         yield f"{plural(len(report.quarantined), 'thing')} in quarantine (--verbose lists them)."
     if mended:
         yield f"{plural(len(mended), 'problem')} mended; files put aside are in quarantine/."
-    if not left:
+    if not open_problems:
         yield "No problems." if not mended else "No problems left."
         return
-    by_hand = sum(problem.remedy is Remedy.HAND for problem in left)
-    hint = "" if repaired or by_hand == len(left) else ": stop the server and use --repair"
-    yield f"{plural(len(left), 'problem')}{hint}."
+    by_hand = sum(problem.remedy is Remedy.HAND for problem in open_problems)
+    hint = "" if repaired or by_hand == len(open_problems) else ": stop the server and use --repair"
+    yield f"{plural(len(open_problems), 'problem')}{hint}."
 
 
-def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence[Problem]) -> str:
+def _as_json(
+    root: str, report: Report, mended: Sequence[Mended], open_problems: Sequence[Problem]
+) -> str:
     def problem(each: Problem) -> dict[str, str]:
         return {"path": printable(each.path), "why": printable(each.why), "remedy": each.remedy.value}
 
@@ -179,7 +185,7 @@ def _as_json(root: str, report: Report, mended: Sequence[Mended], left: Sequence
                 }
                 for name, tally in report.queues.items()
             },
-            "problems": list(map(problem, left)),
+            "problems": list(map(problem, open_problems)),
             "mended": [{**problem(done.problem), "how": done.how} for done in mended],
             "unfinished": [
                 {"path": printable(each.path), "why": printable(each.why)} for each in report.leftovers

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from .command_base import argument, option
+from .command_base import argument, option, shared_option
 from .exit_codes import NOTHING, OK, UNAVAILABLE, Failed
 from .output import print_status
 from .units import Address, Span
@@ -24,15 +24,13 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 @click.command()
 @argument("which", type=click.Choice(["ready", "live"]), default="ready")
-@option(
+@shared_option(
     "--health",
     type=Address(),
-    envvar="SPOOLRACK_HEALTH",
     default="127.0.0.1:8081",
-    show_default=True,
     help="Address of the server's `serve --health`.",
 )
-@option("--timeout", type=Span(0.001), default="3s", show_default=True, help="Time for an answer.")
+@option("--timeout", type=Span(0.001), default="3s", help="Time for an answer.")
 def command(which: str, health: tuple[str, int], timeout: float) -> int:
     """Check whether a server is ready, or live. Exits with 1 if it isn't, with 69 without an answer."""
     host, port = _EVERYWHERE.get(health[0], health[0]), health[1]

@@ -73,14 +73,14 @@ class HttpBodies:
         if message.priority:
             sent[headers.PRIORITY] = str(message.priority)
         with open(path, "rb") as file:
-            asked = self._request(
+            exchange = self._request(
                 "POST",
                 f"/{quote(queue)}/messages?wait={wait:f}",
                 _pieces(file, advance),
                 sent,
                 STALL + wait,
             )
-            async with asked as response:
+            async with exchange as response:
                 return response.headers["X-Message-Id"]
 
     async def _save(self, queue: str, id: str, file: IO[bytes]) -> None:
@@ -123,11 +123,11 @@ async def _pieces(file: BinaryIO, advance: Advance) -> AsyncIterator[bytes]:
 
 async def _failure(response: aiohttp.ClientResponse) -> Failed:
     try:
-        told = str((await response.json())["message"])
+        why = str((await response.json())["message"])
     except (aiohttp.ClientError, ValueError, KeyError, TypeError):
-        told = (
+        why = (
             f"{response.url.origin()} answered {response.status} {response.reason}, and not as "
             "Spoolrack does: check --http-url, which is the server's HTTP port"
         )
     code = _CODES.get(response.status, INPUT_OUTPUT if response.status >= 500 else BAD_CONTENT)
-    return Failed(told, code)
+    return Failed(why, code)

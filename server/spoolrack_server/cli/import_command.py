@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
@@ -14,10 +14,9 @@ from spoolrack import RetryPolicy
 
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues
-from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, USAGE, code_of, line_of
+from .exit_codes import BAD_CONTENT, OK, USAGE, outcome_of
 from .output import announce_stdin, print_status
 from .progress import progress_bar
-from .signals import Terminated
 from .transfer.archive_format import ExportArchive
 from .transfer.folders import mq_source, unfinished_in, vsqs_source
 from .transfer.importer import Importer
@@ -39,7 +38,6 @@ STATE_ENDING: Final = ".import"
     envvar="SPOOLRACK_IMPORT_FROM",
     type=click.Choice([ARCHIVE, VSQS, MQ]),
     default=ARCHIVE,
-    show_default=True,
     help="Kind of FILE or DIR: an archive of export, the folder of a queue of vsqs, a root of "
     "softlayer/mq.",
 )
@@ -56,14 +54,12 @@ STATE_ENDING: Final = ".import"
     "--mover-delay",
     type=Span(),
     default="10s",
-    show_default=True,
     help="For mq: the time that its mover leaves messages in ROOT/delay.",
 )
 @option(
     "--settle",
     type=Span(),
     default="5s",
-    show_default=True,
     help="After an interruption: time before the second search for messages in doubt.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
@@ -88,26 +84,26 @@ def command(
     """
     if kind == MQ and queue is not None:
         raise click.UsageError("mq has queues of its own: leave --queue out.")
-    with _opened(kind, source, queue, mover_delay) as found:
-        default = found.name.partition(":")[2] if source == "-" else os.path.abspath(source)
+    with _opened(kind, source, queue, mover_delay) as origin:
+        default = origin.name.partition(":")[2] if source == "-" else os.path.abspath(source)
         with (
-            Journal(state or default + STATE_ENDING, found.name, numbered=kind == ARCHIVE) as journal,
+            Journal(state or default + STATE_ENDING, origin.name, numbered=kind == ARCHIVE) as journal,
             connection.patient_client() as client,
             # It must be known what became of a send before it is made again.
             connection.patient_client(RetryPolicy(attempts=1)) as sender,
-            progress_bar("Importing", found.length, quiet) as advance,
+            progress_bar("Importing", origin.length, quiet) as advance,
         ):
             importer = Importer(
                 client=client,
                 sender=sender,
-                source=found,
+                source=origin,
                 journal=journal,
                 keep=keep or kind == ARCHIVE,
                 retry_timeout=connection.timeout,
                 settle=settle,
                 advance=advance,
             )
-            code, why = _outcome(importer.run)
+            code, why = outcome_of(importer.run)
     _print_report(importer, quiet)
     if code is not OK:
         # A fault of the command line, or the archive, doesn't pass.
@@ -122,29 +118,13 @@ def command(
     return BAD_CONTENT if importer.refused else OK
 
 
-def _outcome(run: Callable[[], None]) -> tuple[int, str]:
-    """Return the exit code and the words of an import's end."""
-    try:
-        run()
-    except Terminated:
-        return TERMINATED, "stopped"
-    except KeyboardInterrupt:
-        return INTERRUPTED, "interrupted"
-    except Exception as error:
-        code = code_of(error)
-        if code is None:
-            raise
-        return code, line_of(error)
-    return OK, ""
-
-
 def _print_report(importer: Importer, quiet: bool) -> None:
     for key, reason in importer.refused:
         print_status(f"message {key} is not imported: {reason}")
-    if importer.taken:
+    if importer.taken_count:
         print_status(
-            f"other programs have taken {plural(importer.taken, 'message')} of the source meanwhile, "
-            "which may be worked on twice"
+            f"other programs have taken {plural(importer.taken_count, 'message')} of the source "
+            "meanwhile, which may be worked on twice"
         )
     if quiet:
         return
@@ -170,7 +150,7 @@ def _opened(kind: str, name: str, queue: str | None, mover_delay: float) -> Iter
             yield _archive(file, name, queue)
 
 
-def _archive(file: BinaryIO, shown: str, queue: str | None) -> ExportArchive:
+def _archive(file: BinaryIO, name: str, queue: str | None) -> ExportArchive:
     facts = os.fstat(file.fileno())
     length = facts.st_size if stat.S_ISREG(facts.st_mode) else None
-    return ExportArchive(file, shown, length=length, queue=queue)
+    return ExportArchive(file, name, length=length, queue=queue)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import click
 from spoolrack._values import MAX_BATCH, MAX_BATCH_BYTES
 
 from .exit_codes import USAGE, Failed
@@ -38,9 +37,9 @@ def named_in(arguments: Sequence[str]) -> list[str]:
         for word in sys.stdin.buffer.read().split():
             text = os.fsdecode(word)
             try:
-                named.append(Text().convert(text, None, None))
-            except click.BadParameter as error:
-                raise Failed(f"Standard input: {error.message}", USAGE) from error
+                named.append(Text().read(text))
+            except ValueError as error:
+                raise Failed(f"Standard input: {error}", USAGE) from error
     return named
 
 
@@ -65,7 +64,7 @@ class Lines:
         self._file = file
         self._parts: list[bytes] = []
         """The line that has begun and not ended; empty where it is too long to be kept."""
-        self._held = 0
+        self._part_size = 0
 
     def chunks(self) -> Iterator[LineChunk]:
         """Yield all lines in order, without those that are too long."""
@@ -100,15 +99,15 @@ class Lines:
         """Return the lines that `content` ends; no `content` at all ends the last one. None: one is too
         long."""
         first, *others = content.split(b"\n")
-        self._held += len(first)
-        if self._held > LARGEST:
+        self._part_size += len(first)
+        if self._part_size > LARGEST:
             self._parts.clear()  # Of what can't be sent, nothing is kept.
         else:
             self._parts.append(first)
         if content and not others:
             return []
-        if not self._held and not content:
+        if not self._part_size and not content:
             return []
-        whole = None if self._held > LARGEST else b"".join(self._parts)
-        self._parts, self._held = others[-1:], sum(map(len, others[-1:]))
+        whole = None if self._part_size > LARGEST else b"".join(self._parts)
+        self._parts, self._part_size = others[-1:], sum(map(len, others[-1:]))
         return [whole, *others[:-1]]

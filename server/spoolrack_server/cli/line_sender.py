@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
@@ -18,12 +19,53 @@ from spoolrack import Outgoing, Queue, SpoolrackError
 
 from .exit_codes import line_of
 from .line_reader import TOO_LONG, Lines
-from .ranges import Ranges
 
 Refusals = list[tuple[int, str]]
 
 _PAUSE: Final = 0.5
 """Seconds before a refused message is tried again, if the server doesn't say."""
+
+
+class Ranges:
+    """A set of line numbers: exact, and small for any number of lines."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+
+    def add(self, numbers: Iterable[int]) -> None:
+        """Add `numbers`, which ascend and aren't in it."""
+        run: list[int] = []
+        for number in numbers:
+            if run and number == run[1] + 1:
+                run[1] = number
+                continue
+            if run:
+                self._add_run(*run)
+            run = [number, number]
+        if run:
+            self._add_run(*run)
+
+    def _add_run(self, first: int, last: int) -> None:
+        at = bisect_left(self._firsts, first)
+        if at < len(self._firsts) and self._firsts[at] == last + 1:
+            last = self._lasts.pop(at)
+            self._firsts.pop(at)
+        if at and self._lasts[at - 1] == first - 1:
+            self._lasts[at - 1] = last
+        else:
+            self._firsts.insert(at, first)
+            self._lasts.insert(at, last)
+
+    def missing(self) -> list[tuple[int, int | None]]:
+        """Return the ranges from 1 on that are not in it, in order; the last one has no end."""
+        gaps: list[tuple[int, int | None]] = []
+        next = 1
+        for first, last in zip(self._firsts, self._lasts, strict=True):
+            if next < first:
+                gaps.append((next, first - 1))
+            next = last + 1
+        return [*gaps, (next, None)]
 
 
 class LineSender:
@@ -48,7 +90,7 @@ class LineSender:
         self._noting = threading.Lock()
         self.acknowledged = 0
         """Messages that are on stable media."""
-        self.done = Ranges()
+        self.done_lines = Ranges()
         """The lines that are acknowledged, and those that are among the refused."""
         self.refused: Refusals = []
         """Lines that can never be sent, with the reason."""
@@ -96,16 +138,16 @@ class LineSender:
     def _send(self, first: int, lines: list[bytes]) -> int:
         """Send lines, of which the `first` has that number; answers how many can never be sent."""
         refused = 0
-        left = [(first + at, line) for at, line in enumerate(lines)]
+        unsent = [(first + at, line) for at, line in enumerate(lines)]
         end = time.monotonic() + self._retry_timeout
         while True:
-            messages = [replace(self._like, body=line) for _, line in left]
+            messages = [replace(self._like, body=line) for _, line in unsent]
             later: list[tuple[int, bytes]] = []
             pause = _PAUSE
             error: SpoolrackError | None = None
             stored: list[int] = []
             never: Refusals = []
-            for numbered, result in zip(left, self._queue.send_many(messages), strict=True):
+            for numbered, result in zip(unsent, self._queue.send_many(messages), strict=True):
                 if result.error is None:
                     stored.append(numbered[0])
                 elif not result.error.retryable:
@@ -120,16 +162,16 @@ class LineSender:
             if error is None:
                 return refused
             now = time.monotonic()
-            if len(later) < len(left):
+            if len(later) < len(unsent):
                 end = now + self._retry_timeout
             if now + pause > end:
                 raise error
             time.sleep(pause)
-            left = later
+            unsent = later
 
-    def _note(self, stored: Sequence[int], refused: Refusals) -> None:
+    def _note(self, stored: Sequence[int], refusals: Refusals) -> None:
         """Take down at once what has become of some lines of a call, whatever becomes of the others."""
         with self._noting:
             self.acknowledged += len(stored)
-            self.refused += refused
-            self.done.add(sorted([*stored, *(number for number, _ in refused)]))
+            self.refused += refusals
+            self.done_lines.add(sorted([*stored, *(number for number, _ in refusals)]))

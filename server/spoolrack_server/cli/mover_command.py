@@ -23,7 +23,6 @@ DELAY: Final = "delay"
     "--delay",
     type=Span(),
     default="0s",
-    show_default=True,
     help="Delay between finding a file and moving it.",
 )
 @log_format_option

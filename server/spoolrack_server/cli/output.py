@@ -193,14 +193,14 @@ def record_json(record: Any) -> str:
 def _fields_of(record: Any) -> dict[str, Any]:
     """Return the fields of a value of the client, by their names in the contract."""
     names = [each.name for each in fields(record) if not each.name.startswith("_")]
-    found = {name: getattr(record, name) for name in names}
+    values = {name: getattr(record, name) for name in names}
     return {
         _TIMES.get(name, name): _moment(value)
         if name in _TIMES
         else dict(value)
         if isinstance(value, Mapping)
         else value
-        for name, value in found.items()
+        for name, value in values.items()
     }
 
 
@@ -227,15 +227,15 @@ def print_list(
 
 def listed(items: Iterable[T]) -> tuple[list[T], list[str]]:
     """Return the items of a list, and a line for each shard that is away."""
-    found: list[T] = []
+    listing: list[T] = []
     try:
         for item in items:
-            found.append(item)
+            listing.append(item)
     except (Timeout, Unreachable) as error:
         if "shard" not in error.metadata:
             raise
-        return found, [printable(line) for line in str(error).splitlines()]
-    return found, []
+        return listing, [printable(line) for line in str(error).splitlines()]
+    return listing, []
 
 
 def columns(

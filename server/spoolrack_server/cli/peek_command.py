@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import click
@@ -19,24 +19,21 @@ SHOWN = 60
 """Characters of a body in a table."""
 
 
-@click.command()
-@argument("queue")
-@argument("ids", nargs=-1, metavar="[ID]...")
-@option(
-    "--max",
-    "-n",
-    type=COUNT,
-    default=10,
-    show_default=True,
-    help="Most messages; 0: all.",
-)
-@option(
+max_option = option("--max", "-n", type=COUNT, default=10, help="Most messages; 0: all.")
+state_option = option(
     "--state",
     "-s",
     type=click.Choice([state.value for state in MessageState]),
     multiple=True,
     help="Only messages in this state. May be repeated.",
 )
+
+
+@click.command()
+@argument("queue")
+@argument("ids", nargs=-1, metavar="[ID]...")
+@max_option
+@state_option
 @option(
     "--sent-since",
     metavar="TIME",
@@ -61,8 +58,8 @@ def command(
     ids: tuple[str, ...],
     max: int,
     state: tuple[str, ...],
-    sent_since: float | None,
-    sent_before: float | None,
+    sent_since: datetime | None,
+    sent_before: datetime | None,
     group: str | None,
     attribute: tuple[tuple[str, str], ...],
     raw: bool,
@@ -78,13 +75,13 @@ def command(
     is_table = not raw and not json
     with connection.client() as client:
         looked_at = client.queue(queue)
-        found = (
+        messages = (
             (looked_at.get(id) for id in ids)
             if ids
             else looked_at.peek(
                 state,
-                sent_since=_moment(sent_since),
-                sent_before=_moment(sent_before),
+                sent_since=sent_since,
+                sent_before=sent_before,
                 group=group or "",
                 attributes=dict(attribute),
                 max_body_bytes=SHOWN * 4 if is_table else None,
@@ -92,20 +89,24 @@ def command(
             )
         )
         if is_table:
-            return print_table(list(found))
-        output = Output()
-        seen = 0
-        for message in found:
-            seen += 1
-            if json:
-                output.write(message_line(message, queue))
-            else:
-                output.write_body(message.body, is_only=len(ids) == 1)
-    return OK if seen else NOTHING
+            return print_table(list(messages))
+        return print_each(messages, json=json, queue=queue, is_only=len(ids) == 1)
 
 
-def _moment(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+def print_each(
+    messages: Iterable[MessageFacts], *, json: bool, queue: str | None = None, is_only: bool = False
+) -> int:
+    """Print the messages as lines of JSON, or their bodies; return the exit code. The body of one that
+    `is_only` is printed as it is."""
+    output = Output()
+    code = NOTHING
+    for message in messages:
+        code = OK
+        if json:
+            output.write(message_line(message, queue))
+        else:
+            output.write_body(message.body, is_only=is_only)
+    return code
 
 
 def print_table(messages: Sequence[MessageFacts]) -> int:

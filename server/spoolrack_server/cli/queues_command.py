@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import click
-from spoolrack import MessageState, QueueInfo
+from spoolrack import QueueInfo
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import apply_command
@@ -16,6 +16,7 @@ from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, Failed
 from .output import columns, print_list, print_results, print_status, queue_json
+from .peek_command import state_option
 from .units import (
     SETTING_TYPES,
     Label,
@@ -90,12 +91,11 @@ def zero_text(setting: Setting) -> str:
     return f""" {'""' if setting.kind is SettingKind.QUEUE else "0"}: {setting.zero}."""
 
 
-def _if_version(function: Callable[..., Any]) -> Callable[..., Any]:
-    return option(
-        "--if-version",
-        type=click.IntRange(1, MAX_VERSION),
-        help="Only if the queue has this version, as `show` prints it.",
-    )(function)
+_if_version = option(
+    "--if-version",
+    type=click.IntRange(1, MAX_VERSION),
+    help="Only if the queue has this version, as `show` prints it.",
+)
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def value_text(setting: Setting, value: Any) -> str:
     return str(value)
 
 
-def table_of(found: Sequence[QueueInfo]) -> list[str]:
+def table_of(queues: Sequence[QueueInfo]) -> list[str]:
     rows = [
         (
             info.name,
@@ -149,7 +149,7 @@ def table_of(found: Sequence[QueueInfo]) -> list[str]:
             oldest_text(info),
             _mark(info),
         )
-        for info in found
+        for info in queues
     ]
     headers = ("QUEUE", "READY", "LEASED", "DELAYED", "BYTES", "OLDEST", "")
     return columns(headers, rows, right=frozenset({1, 2, 3, 4, 5}))
@@ -182,7 +182,7 @@ def show(connection: Connection, name: str, json: bool) -> None:
         print_results(*queue_json(info, indent=2).splitlines())
         return
     counts = info.counts
-    shown = {
+    rows = {
         "ready": f"{counts.ready_count:,}",
         "leased": f"{counts.leased_count:,}",
         "delayed": f"{counts.delayed_count:,}",
@@ -197,7 +197,7 @@ def show(connection: Connection, name: str, json: bool) -> None:
         },
     }
     print_results(info.name)
-    for title, value in shown.items():
+    for title, value in rows.items():
         print_results(f"  {title:<22}{value}".rstrip())
     for label, text in sorted(info.labels.items()):
         print_results(f"  {'label':<22}{label}={text}")
@@ -257,33 +257,26 @@ def delete(connection: Connection, name: str, yes: bool, if_version: int | None)
     type=Moment(),
     help="Only messages sent before TIME: 2026-11-23T10:00Z, or 7d for seven days ago.",
 )
-@option(
-    "--state",
-    "-s",
-    type=click.Choice([state.value for state in MessageState]),
-    multiple=True,
-    help="Only messages in this state. May be repeated.",
-)
+@state_option
 @option("--yes", "-y", is_flag=True, help="Skip the question.")
 @option("--quiet", "-q", is_flag=True, help="Don't print the number of deleted messages.")
 @connects_to_queues
 def purge(
     connection: Connection,
     name: str,
-    sent_before: float | None,
+    sent_before: datetime | None,
     state: tuple[str, ...],
     yes: bool,
     quiet: bool,
 ) -> None:
     """Delete the messages of the queue NAME: all, leased and delayed ones too, or those of an age and
     some states. Asks first, at a terminal."""
-    before = None if sent_before is None else datetime.fromtimestamp(sent_before, UTC)
-    which = "those that were named" if before or state else "all"
+    which = "those that were named" if sent_before or state else "all"
     with connection.client() as client:
         _confirm(
             yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?")
         )
-        purged = client.queue(name).purge(sent_before=before, states=state)
+        purged = client.queue(name).purge(sent_before=sent_before, states=state)
     if not quiet:
         print_status(f"deleted {plural(purged, 'message')} of {name}")
 
@@ -327,16 +320,8 @@ def _ahead(later: datetime | None, earlier: datetime | None) -> float:
     return max(0.0, (later - earlier).total_seconds())
 
 
-_pauses_one = (
-    option("--sending", is_flag=True, help="Only sends and publications."),
-    option("--receiving", is_flag=True, help="Only receives and reservations."),
-)
-
-
-def _has_directions(function: Callable[..., Any]) -> Callable[..., Any]:
-    for add in reversed(_pauses_one):
-        function = add(function)
-    return function
+_sending = option("--sending", is_flag=True, help="Only sends and publications.")
+_receiving = option("--receiving", is_flag=True, help="Only receives and reservations.")
 
 
 def _set_flow(connection: Connection, name: str, flow: str, *, sending: bool, receiving: bool) -> None:
@@ -353,7 +338,8 @@ def _set_flow(connection: Connection, name: str, flow: str, *, sending: bool, re
 
 @command.command()
 @argument("name")
-@_has_directions
+@_sending
+@_receiving
 @connects_to_queues
 def pause(connection: Connection, name: str, sending: bool, receiving: bool) -> None:
     """Pause the queue NAME: sends are refused, and receives get no messages, until `resume`."""
@@ -362,7 +348,8 @@ def pause(connection: Connection, name: str, sending: bool, receiving: bool) -> 
 
 @command.command()
 @argument("name")
-@_has_directions
+@_sending
+@_receiving
 @connects_to_queues
 def resume(connection: Connection, name: str, sending: bool, receiving: bool) -> None:
     """Resume the queue NAME: it accepts sends, and receives get messages."""

@@ -44,7 +44,6 @@ LAST_WORDS: Final = 5.0
     "-w",
     type=Span(0, LONGEST_WAIT),
     default="0s",
-    show_default=True,
     help="Longest wait for a message.",
 )
 @option(
@@ -54,7 +53,6 @@ LAST_WORDS: Final = 5.0
     "--order",
     type=click.Choice(["fair", "strict"]),
     default="fair",
-    show_default=True,
     help="With several queues: a message of each in turn, or of the first that has one.",
 )
 @option("--delete", "-d", is_flag=True, help="Delete each message, once its body was written.")
@@ -93,7 +91,6 @@ def command(
     raw: bool,
     json: bool,
     to: str | None,
-    http_url: str | None,
     visibility_timeout: float | None,
 ) -> int:
     """Receive messages of the queue QUEUE and print their bodies.
@@ -146,11 +143,11 @@ def command(
             return _batches(client.queue(queues[0]), most, size, for_ever, wait, visibility_timeout)
 
         if exec is not None:
-            runner = Runner(exec, visibility, lambda: connection.http(http_url))
+            runner = Runner(exec, visibility, connection.http)
             return _run_each(batches(1), runner, follow, holds=not are_several)
 
         output = Output()
-        folder = None if to is None else BodyFolder(to, visibility, lambda: connection.http(http_url))
+        folder = None if to is None else BodyFolder(to, visibility, connection.http)
 
         def show(message: Message) -> None:
             if folder is not None:
@@ -288,7 +285,7 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, follow: bool, *,
     Else it is delayed: a leased one would take the place of others of its stream.
     """
     received = failed = 0
-    held: list[Message] = []
+    failures: list[Message] = []
     """Those that the command has failed on, or was stopped on. They stay leased to the end, so that
     the others have their turn."""
     put_off: dict[str, tuple[float, Message]] = {}
@@ -296,26 +293,26 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, follow: bool, *,
     try:
         for message in _singly(batches):
             received += 1
-            held.append(message)
+            failures.append(message)
             if runner.run(message):
                 _finish(message, message.delete, "is done, and is not deleted")
-                held.pop()
+                failures.pop()
                 continue
             failed += 1
             if follow:
                 pause = min(60.0, 2.0 ** min(max(0, message.receive_count - 1), 6))
                 if not holds:
                     _finish(message, lambda: message.release(delay=pause), "can't be put off")  # noqa: B023
-                    held.pop()
+                    failures.pop()
                     continue
                 now = monotonic()
                 put_off = {id: late for id, late in put_off.items() if late[0] > now}
                 put_off[message.id] = now + pause, message
                 _finish(message, lambda: message.extend(pause), "can't be put off")  # noqa: B023
-                held.pop()
+                failures.pop()
     finally:
         with signals.deferred():
-            _give_back([*held, *(message for _, message in put_off.values())])
+            _give_back([*failures, *(message for _, message in put_off.values())])
     if failed:
         print_status(f"the command failed on {plural(failed, 'message')} of {received:,}")
     return OK if received and not failed else NOTHING

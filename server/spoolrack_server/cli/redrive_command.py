@@ -39,6 +39,7 @@ LONGEST_PAUSE: Final = 0.5
     "--rate",
     type=click.IntRange(0, 100_000),
     default=0,
+    show_default=False,
     help="Most messages a second.  [default: no bound]",
 )
 @option("--no-wait", is_flag=True, help="Print the redrive's id, and don't wait for its end.")

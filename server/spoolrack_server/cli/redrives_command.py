@@ -32,10 +32,10 @@ def list_(connection: Connection, queue: str | None, json: bool) -> int:
         return print_list(client.redrives.list(queue or ""), record_json if json else None, _table)
 
 
-def _table(found: Sequence[Redrive]) -> list[str]:
+def _table(redrives: Sequence[Redrive]) -> list[str]:
     now = datetime.now(UTC)
     headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
-    return columns(headers, [_row(redrive, now) for redrive in found], right=frozenset({4, 5, 6}))
+    return columns(headers, [_row(redrive, now) for redrive in redrives], right=frozenset({4, 5, 6}))
 
 
 def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:

@@ -28,6 +28,6 @@ def command(
         queue,
         messages,
         lambda queue, receipts: queue.reject_many(receipts, reason or ""),
-        done="rejected",
+        verb="rejected",
         quiet=quiet,
     )

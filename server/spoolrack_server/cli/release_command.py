@@ -54,7 +54,7 @@ def command(
         lambda queue, receipts: queue.release_many(
             receipts, delay=None if backoff else delay, reason=reason or "", count=not uncounted
         ),
-        done="released",
+        verb="released",
         quiet=quiet,
     )
 
@@ -65,22 +65,22 @@ def end_leases(
     messages: Sequence[str],
     end: Callable[[Queue, Sequence[str]], list[LeaseResult]],
     *,
-    done: str,
+    verb: str,
     quiet: bool,
 ) -> int:
-    """End the leases of messages by receipts or ids; `done` is the text of a success."""
-    wanted = named_in(messages)
+    """End the leases of messages by receipts or ids; `verb` is the text of a success."""
+    names = named_in(messages)
     # A receipt says so itself: it has what no id has.
-    ids = {named.lower() for named in wanted if "~" not in named}
+    ids = {named.lower() for named in names if "~" not in named}
     if ids and connection.root is None:
         raise click.UsageError(
-            f"{quoted(min(ids))} is an id, and a server wants receipts: ids can be {done} only with "
+            f"{quoted(min(ids))} is an id, and a server wants receipts: ids can be {verb} only with "
             "--root, in the folder itself."
         )
     with connection.client() as client:
         client.queue(queue).info()
         known = receipts_of(connection.root, queue, ids) if connection.root is not None and ids else {}
-        leased = {named: known.get(named.lower(), named) for named in wanted}
+        leased = {named: known.get(named.lower(), named) for named in names}
         receipts = {named: receipt for named, receipt in leased.items() if "~" in receipt}
         results = end(client.queue(queue), list(receipts.values()))
         errors = {
@@ -94,5 +94,5 @@ def end_leases(
         if named in errors:
             print_status(f"{named}: {errors[named]}")
     if not quiet:
-        print_status(f"{done} {plural(len(leased) - len(errors), 'message')} of {queue}")
+        print_status(f"{verb} {plural(len(leased) - len(errors), 'message')} of {queue}")
     return NOTHING if errors else OK

@@ -40,12 +40,11 @@ from .units import FolderPath, Moment, plural, quoted
 def command(
     connection: Connection,
     queue: str,
-    since: float | None,
-    until: float,
+    since: datetime | None,
+    until: datetime,
     into: str | None,
     archive: str | None,
     dry_run: bool,
-    http_url: str | None,
 ) -> int:
     """Send the messages of QUEUE's archive again, in the order of the first sends.
 
@@ -74,20 +73,24 @@ def command(
 
     target = into or queue
     messages = read_archive(
-        Path(archive, queue), Millis(round((since or 0) * 1_000)), Millis(round(until * 1_000)), problem
+        Path(archive, queue), Millis(0) if since is None else _millis(since), _millis(until), problem
     )
     try:
         if dry_run:
             count = sum(1 for _ in messages)
         else:
             with connection.patient_client() as client:
-                count = _Replay(connection, client, target, http_url, problem).send(messages)
+                count = _Replay(connection, client, target, problem).send(messages)
     except FileNotFoundError as error:
         raise Failed(f"{error.filename}: there is no archive of this queue", NO_INPUT) from error
     print_results(f"{plural(count, 'message')} {'would be sent' if dry_run else 'sent'} to {target}.")
     if unreadable:
         return BAD_CONTENT
     return OK if count else NOTHING
+
+
+def _millis(moment: datetime) -> Millis:
+    return Millis(round(moment.timestamp() * 1_000))
 
 
 class _Replay:
@@ -98,16 +101,14 @@ class _Replay:
         connection: Connection,
         client: Client,
         target: str,
-        http_url: str | None,
         problem: Callable[[str, str], None],
     ) -> None:
         self._connection = connection
         self._client = client
         self._target = target
-        self._http_url = http_url
         self._problem = problem
         self._count = 0
-        self._begun: Millis | None = None
+        self._step_start: Millis | None = None
         """When the first message of the last step was sent at first."""
 
     def send(self, messages: Iterable[ArchivedMessage]) -> int:
@@ -116,15 +117,15 @@ class _Replay:
             for is_large, run in groupby(filter(self._can_be_sent, messages), _is_large):
                 (self._send_files if is_large else self._send_batch)(run)
         except BaseException:
-            if self._count and self._begun is not None:
+            if self._count and self._step_start is not None:
                 sent = f"{plural(self._count, 'message')} sent to {self._target}"
-                since = datetime.fromtimestamp(self._begun / 1_000, UTC)
+                since = datetime.fromtimestamp(self._step_start / 1_000, UTC)
                 print_status(f"{sent}; go on with --since {since.isoformat(timespec='milliseconds')}")
             raise
         return self._count
 
     def _can_be_sent(self, message: ArchivedMessage) -> bool:
-        if not _is_large(message) or self._connection.root or self._http_url:
+        if not _is_large(message) or self._connection.root or self._connection.http_url:
             return True
         self._problem(message.id, "its body has more than 64 MiB: give --http-url http://HOST:PORT")
         return False
@@ -133,7 +134,7 @@ class _Replay:
         count = 0
         with self._client.batch() as batch:
             for message in messages:
-                self._begun = message.sent_at if not count else self._begun
+                self._step_start = message.sent_at if not count else self._step_start
                 batch.send_to(
                     self._target,
                     message.body,
@@ -146,7 +147,7 @@ class _Replay:
 
     def _send_files(self, messages: Iterable[ArchivedMessage]) -> None:
         for message in messages:
-            self._begun = message.sent_at
+            self._step_start = message.sent_at
             self._send_file(message)
             self._count += 1
 
@@ -160,7 +161,7 @@ class _Replay:
                 group=message.group,
                 priority=message.priority,
             )
-            http = self._connection.http(self._http_url)
+            http = self._connection.http()
             http.send(
                 self._target,
                 message.body_path,

@@ -12,10 +12,9 @@ from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
-from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, print_list, print_status, record_json
-from .peek_command import print_table
-from .units import COUNT, STREAM, size_text, span_text
+from .output import columns, print_list, print_status, record_json
+from .peek_command import max_option, print_each, print_table
+from .units import STREAM, size_text, span_text
 
 
 @click.group()
@@ -41,7 +40,7 @@ def list_(connection: Connection, queue: str | None, stream: str | None, json: b
         )
 
 
-def _table(found: Sequence[Reservation]) -> list[str]:
+def _table(reservations: Sequence[Reservation]) -> list[str]:
     now = datetime.now(UTC)
     rows = [
         (
@@ -53,7 +52,7 @@ def _table(found: Sequence[Reservation]) -> list[str]:
             f"{each.read_count:,}",
             _state(each, now),
         )
-        for each in found
+        for each in reservations
     ]
     headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
     return columns(headers, rows, right=frozenset({1, 3, 4, 5}))
@@ -69,14 +68,7 @@ def _state(reservation: Reservation, now: datetime) -> str:
 @command.command()
 @argument("stream", type=STREAM)
 @argument("sequence_number", type=click.IntRange(0, MAX_SEQUENCE_NUMBER))
-@option(
-    "--max",
-    "-n",
-    type=COUNT,
-    default=10,
-    show_default=True,
-    help="Most messages; 0: all.",
-)
+@max_option
 @option("--raw", is_flag=True, help="Print the bodies only, a line each.")
 @option("--json", is_flag=True, help="Print a line of JSON for each message.")
 @connects_to_queues
@@ -93,15 +85,7 @@ def show(
         found = islice(client.reservations.read(stream, sequence_number), max or None)
         if not raw and not json:
             return print_table(list(found))
-        output = Output()
-        seen = 0
-        for message in found:
-            seen += 1
-            if json:
-                output.write(message_line(message))
-            else:
-                output.write_body(message.body, is_only=False)
-    return OK if seen else NOTHING
+        return print_each(found, json=json)
 
 
 @command.command()

@@ -29,7 +29,6 @@ def command() -> None:
     metavar="ZONE",
     type=Text(),
     default="UTC",
-    show_default=True,
     help="The time zone of CRON, such as Europe/Berlin.",
 )
 @option(
@@ -57,7 +56,7 @@ def create(
     schedule exists with the same content, nothing changes.
     """
     with connection.client() as client:
-        made = client.schedules.create(
+        schedule = client.schedules.create(
             queue,
             name,
             cron,
@@ -66,7 +65,7 @@ def create(
             attributes=dict(map(attribute_of, attribute)),
             group=group or "",
         )
-    print_results("-" if made.next_tick_at is None else moment_text(made.next_tick_at))
+    print_results("-" if schedule.next_tick_at is None else moment_text(schedule.next_tick_at))
 
 
 @command.command()
@@ -126,9 +125,9 @@ def list_(connection: Connection, queue: str | None, json: bool) -> int:
         return print_list(client.schedules.list(queue or ""), schedule_json if json else None, _table)
 
 
-def _table(found: Sequence[Schedule]) -> list[str]:
+def _table(schedules: Sequence[Schedule]) -> list[str]:
     headers = ("QUEUE", "NAME", "CRON", "ZONE", "LAST", "NEXT")
-    return columns(headers, [_row(schedule) for schedule in found], right=frozenset())
+    return columns(headers, [_row(schedule) for schedule in schedules], right=frozenset())
 
 
 def _row(schedule: Schedule) -> tuple[str, ...]:

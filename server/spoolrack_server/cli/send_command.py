@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,11 @@ from spoolrack_store.model.stage_requests import MAX_EPOCH
 from .batch_send import LineBatch
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, http_url
-from .exit_codes import BAD_CONTENT, INTERRUPTED, OK, TERMINATED, Failed, code_of, line_of
+from .exit_codes import BAD_CONTENT, OK, Failed, outcome_of
 from .line_reader import LARGEST, Lines
 from .line_sender import LineSender
 from .output import announce_stdin, print_results, print_status
 from .progress import Advance, progress_bar
-from .signals import Terminated
 from .units import DELAY, WRITER, FilePath, Moment, Text, plural
 
 STDIN = 0
@@ -83,7 +82,6 @@ STDIN = 0
     "--priority",
     type=click.IntRange(0, 9),
     default=0,
-    show_default=True,
     help="Ready messages of a higher priority are received first.",
 )
 @option("--create", is_flag=True, help="Create the queue if it doesn't exist.")
@@ -91,7 +89,6 @@ STDIN = 0
     "--in-flight",
     type=click.IntRange(1, 64),
     default=1,
-    show_default=True,
     help="With --lines: calls at one time, each of up to 1,000 lines. More are faster, and the lines' "
     "order is then kept only roughly.",
 )
@@ -119,7 +116,7 @@ def command(
     lines: str | None,
     attribute: tuple[str, ...],
     delay: float | None,
-    deliver_at: float | None,
+    deliver_at: datetime | None,
     deduplication_id: str | None,
     group: str | None,
     priority: int,
@@ -130,7 +127,6 @@ def command(
     epoch: int | None,
     no_publish: bool,
     quiet: bool,
-    http_url: str | None,
 ) -> int:
     """Send BODY to QUEUE, and print the message's id.
 
@@ -154,7 +150,7 @@ def command(
         body=b"",
         attributes=dict(map(attribute_of, attribute)),
         delay=delay,
-        deliver_at=None if deliver_at is None else datetime.fromtimestamp(deliver_at, UTC),
+        deliver_at=deliver_at,
         group=group or "",
         priority=priority,
     )
@@ -172,7 +168,7 @@ def command(
     if deduplication_id is not None:
         message = replace(message, deduplication_id=deduplication_id)
     with connection.client() as client, progress_bar(f"Sending to {queue}", None, quiet) as advance:
-        send = _sender(connection, client.queue(queue), message, body, file, link, http_url, advance)
+        send = _sender(connection, client.queue(queue), message, body, file, link, advance)
         try:
             id = send()
         except (QueueNotFound, RootUnusable):
@@ -207,7 +203,6 @@ def _sender(
     body: str | None,
     file: str | None,
     link: str | None,
-    http_url: str | None,
     advance: Advance,
 ) -> Callable[[], str]:
     """Return what sends the message, and returns its id."""
@@ -226,8 +221,9 @@ def _sender(
     if file is not None and file != "-" and os.path.getsize(file) > LARGEST:
         if connection.root is not None:
             return partial(queue.send_file, file, **sent)
-        http = connection.http(http_url)
-        return partial(http.send, queue.name, file, message, advance, wait=connection.timeout)
+        return partial(
+            connection.http().send, queue.name, file, message, advance, wait=connection.timeout
+        )
     return partial(queue.send, _content(body, file), **sent)
 
 
@@ -293,18 +289,7 @@ def _send_lines(
             retry_timeout=connection.timeout,
             advance=advance,
         )
-        code, why = OK, ""
-        try:
-            sender.send(Lines(file))
-        except Terminated:
-            code, why = TERMINATED, "stopped"
-        except KeyboardInterrupt:
-            code, why = INTERRUPTED, "interrupted"
-        except Exception as error:
-            found = code_of(error)
-            if found is None:
-                raise
-            code, why = found, line_of(error)
+        code, why = outcome_of(partial(sender.send, Lines(file)))
     for number, refusal in sorted(sender.refused):
         print_status(f"line {number} is not sent: {refusal}")
     if code is not OK:
@@ -318,7 +303,7 @@ def _send_lines(
 def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
     """Return how to continue, without a repeated or a missing line."""
     sent = f"{plural(sender.acknowledged, 'message')} acknowledged"
-    missing = sender.done.missing()
+    missing = sender.done_lines.missing()
     ((first, _), *others) = missing
     if others:
         sent += f"; lines {_ranges_text(missing)} are not"

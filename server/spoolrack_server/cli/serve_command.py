@@ -23,7 +23,7 @@ from spoolrack_store.model.shards import Shard
 from spoolrack_store.model.terminal_text import printable
 
 from ..process.serve_settings import ServeSettings
-from .command_base import option
+from .command_base import option, shared_option
 from .units import Address, FolderPath, ShardNumber, Size, Span, Watermark
 
 if TYPE_CHECKING:
@@ -42,10 +42,8 @@ COMPATIBLE: Final[Mapping[str, Mapping[str, Any]]] = {
 class _AddressOrOff(Address):
     name = "host:port|off"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[str, int] | None:
-        return None if value == OFF else super().convert(value, parameter, context)
+    def read(self, value: Any) -> tuple[str, int] | None:
+        return None if value == OFF else super().read(value)
 
 
 @click.command()
@@ -57,59 +55,48 @@ class _AddressOrOff(Address):
     type=FolderPath(),
     envvar=["SPOOLRACK_DATA", "SPOOLRACK_SERVE_ROOT"],
     default=DEFAULTS.root,
-    show_default=True,
     help="The folder of the queues; created if it is missing.",
 )
-@option(
+@shared_option(
     "--grpc",
     type=Address(),
-    envvar="SPOOLRACK_GRPC",
     default=USUAL_GRPC,
-    show_default=True,
     help="Address of the gRPC port; port 0 takes a free one.",
 )
-@option(
+@shared_option(
     "--http",
     type=_AddressOrOff(),
-    envvar="SPOOLRACK_HTTP",
     default="127.0.0.1:8080",
-    show_default=True,
     help='Address of the HTTP port; "off": none.',
 )
-@option(
+@shared_option(
     "--sqs",
     type=_AddressOrOff(),
-    envvar="SPOOLRACK_SQS",
     default=OFF,
-    show_default=True,
     help="Address of the port for clients of Amazon SQS, such as 127.0.0.1:9324.",
 )
-@option(
+@shared_option(
     "--sqs-url",
     metavar="URL",
-    envvar="SPOOLRACK_SQS_URL",
     default=None,
     show_default="the host of each request",
     help="Beginning of each QueueUrl.",
 )
-@option(
+@shared_option(
     "--sqs-keys",
     type=click.Path(exists=True, dir_okay=False),
-    envvar="SPOOLRACK_SQS_KEYS",
     help="Clients of SQS must sign with a key of this file; `spoolrack tokens sqs-key NAME` makes one.",
 )
 @option(
     "--processes",
     type=click.IntRange(min=1, max=256),
     default=1,
-    show_default=True,
     help="Number of server processes, which share the ports.",
 )
 @option(
     "--peers",
     type=click.IntRange(min=0, max=10_000),
     default=0,
-    show_default=True,
     help="No effect; accepted for compatibility.",
 )
 @option(
@@ -136,110 +123,90 @@ class _AddressOrOff(Address):
     help="Take the defaults of softlayer/mq: --root /tmp/mq --http 0.0.0.0:8080 --workers 8 --peers 0. "
     "It needs --insecure, or a certificate.",
 )
-@option(
+@shared_option(
     "--shard",
     type=ShardNumber(),
-    envvar="SPOOLRACK_SHARD",
     default=None,
     show_default="as the root is",
     help="Serve one shard of several, such as 2/8: number 2 of 8, from 0. The root remembers it.",
 )
-@option(
+@shared_option(
     "--group-access",
-    envvar="SPOOLRACK_GROUP_ACCESS",
     is_flag=True,
     help="Make a new root accessible to all processes of its group.",
 )
-@option(
+@shared_option(
     "--hosts",
     type=click.Choice(["one", "several"]),
-    envvar="SPOOLRACK_HOSTS",
     default=None,
     show_default="as the root was made, one if it is new",
     help="Make a new root for servers of one host, or of several, on CephFS.",
 )
-@option(
+@shared_option(
     "--tls-certificate",
     type=click.Path(exists=True, dir_okay=False),
-    envvar="SPOOLRACK_TLS_CERTIFICATE",
     help="The server's certificate, in PEM, with those between it and its CA: both ports speak TLS.",
 )
-@option(
+@shared_option(
     "--tls-key",
     type=click.Path(exists=True, dir_okay=False),
-    envvar="SPOOLRACK_TLS_KEY",
     help="The key of the certificate, in PEM, without a password.",
 )
-@option(
+@shared_option(
     "--tls-client-ca",
     type=click.Path(exists=True, dir_okay=False),
-    envvar="SPOOLRACK_TLS_CLIENT_CA",
     help="Clients must show a certificate that one of the CAs in this file has signed.",
 )
-@option(
+@shared_option(
     "--tokens",
     type=click.Path(exists=True, dir_okay=False),
-    envvar="SPOOLRACK_TOKENS",
     help="Clients must send a token; `spoolrack tokens new NAME` makes one and its line for this file.",
 )
-@option(
+@shared_option(
     "--permissions",
     type=click.Path(exists=True, dir_okay=False),
-    envvar="SPOOLRACK_PERMISSIONS",
     help="The permissions of each client on queues; without it, each has all permissions.",
 )
-@option(
+@shared_option(
     "--insecure",
-    envvar="SPOOLRACK_INSECURE",
     is_flag=True,
     help="Serve other machines without TLS, too.",
 )
-@option(
+@shared_option(
     "--connections",
     type=click.IntRange(min=1, max=1_000_000),
-    envvar="SPOOLRACK_CONNECTIONS",
     default=DEFAULTS.connections,
-    show_default=True,
     help="Bound on connections at each port of each process; one more is closed.",
 )
-@option(
+@shared_option(
     "--memory-watermark",
     type=Watermark(),
-    envvar="SPOOLRACK_MEMORY_WATERMARK",
     default="0.5",
-    show_default=True,
     help="Refuse sends while the processes have more memory together: a size, or a part of what idle "
     "processes leave of the container's or machine's memory; \"off\": never.",
 )
-@option(
+@shared_option(
     "--min-free-space",
     type=Size(least=KEPT_BYTES),
-    envvar="SPOOLRACK_MIN_FREE_SPACE",
     default="4M",
-    show_default=True,
     help="Refuse sends while the root's disk has less free space than this.",
 )
-@option(
+@shared_option(
     "--min-free-inodes",
     type=click.IntRange(KEPT_FILES, 1_000_000_000),
-    envvar="SPOOLRACK_MIN_FREE_INODES",
     default=KEPT_FILES,
-    show_default=True,
     help="Refuse sends while the root's disk has fewer free inodes than this.",
 )
 @option(
     "--grace",
     type=Span(),
     default="10s",
-    show_default=True,
     help="Time for calls to end when the server stops.",
 )
-@option(
+@shared_option(
     "--health",
     type=_AddressOrOff(),
-    envvar="SPOOLRACK_HEALTH",
     default=OFF,
-    show_default=True,
     help="Address of a listener for probes only, without TLS.",
 )
 @option(
@@ -253,14 +220,12 @@ class _AddressOrOff(Address):
     "--metrics-queues",
     type=click.IntRange(min=0, max=1_000_000),
     default=DEFAULTS.metrics_queues,
-    show_default=True,
     help="Bound on queues with metrics of their own; the others share those of the queue *.",
 )
 @option(
     "--log-format",
     type=click.Choice(["logfmt", "json"]),
     default=DEFAULTS.log_format,
-    show_default=True,
     is_eager=True,  # Errors of the other options are written in this format.
     help="Format of the log, on standard error.",
 )

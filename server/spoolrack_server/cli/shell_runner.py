@@ -88,7 +88,7 @@ class Runner:
 
     def _environment(self, message: Message) -> Mapping[str, str]:
         text = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
-        found = {
+        variables = {
             "SPOOLRACK_MESSAGE_ID": message.id,
             "SPOOLRACK_MESSAGE_QUEUE": message.queue_name,
             "SPOOLRACK_MESSAGE_RECEIVE_COUNT": str(message.receive_count),
@@ -99,12 +99,12 @@ class Runner:
             "SPOOLRACK_MESSAGE_ATTRIBUTES": json.dumps({**text, **binary_attributes(message)}),
         }
         for name, value in text.items():
-            found.setdefault(f"SPOOLRACK_ATTRIBUTE_{_UNFIT.sub('_', name.upper())}", value)
-        unfit = [name for name, value in found.items() if "\0" in value or len(value) > _LONGEST]
+            variables.setdefault(f"SPOOLRACK_ATTRIBUTE_{_UNFIT.sub('_', name.upper())}", value)
+        unfit = [name for name, value in variables.items() if "\0" in value or len(value) > _LONGEST]
         for name in unfit:
-            del found[name]
+            del variables[name]
             print_status(f"message {message.id}: {name} is not set, its value is too long or has a NUL")
-        return found
+        return variables
 
 
 @contextmanager

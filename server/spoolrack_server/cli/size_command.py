@@ -43,19 +43,17 @@ _LARGEST_CALL: Final = 1_000
 
 @click.command()
 @option("--rate", type=click.IntRange(1, 10**9), required=True, help="Messages a second, at the peak.")
-@option("--body", type=Size(), default="1k", show_default=True, help="Size of a message's body.")
+@option("--body", type=Size(), default="1k", help="Size of a message's body.")
 @option(
     "--backlog",
     type=click.IntRange(0, 10**12),
     default=100_000,
-    show_default=True,
     help="The most messages that wait at one time.",
 )
 @option(
     "--batch",
     type=click.IntRange(1, _LARGEST_CALL),
     default=1,
-    show_default=True,
     help="Messages of one call.",
 )
 def command(rate: int, body: int, backlog: int, batch: int) -> int:

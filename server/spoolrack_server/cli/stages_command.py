@@ -31,9 +31,9 @@ def list_(connection: Connection, json: bool) -> int:
         return print_list(client.staging.list(), record_json if json else None, _table)
 
 
-def _table(found: Sequence[StageInfo]) -> list[str]:
+def _table(stages: Sequence[StageInfo]) -> list[str]:
     now = datetime.now(UTC)
-    rows = [row for stage in found for row in _rows(stage, now)]
+    rows = [row for stage in stages for row in _rows(stage, now)]
     headers = ("STAGE", "CHUNKS", "EXPIRES IN", "QUEUE", "MESSAGES")
     return columns(headers, rows, right=frozenset({1, 4}))
 

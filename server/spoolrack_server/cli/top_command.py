@@ -27,9 +27,7 @@ _NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
 
 @click.command()
 @argument("prefix", default="", type=Text(may_be_empty=True))
-@option(
-    "--interval", "-i", type=Span(0.1), default="1s", show_default=True, help="Time between two tables."
-)
+@option("--interval", "-i", type=Span(0.1), default="1s", help="Time between two tables.")
 @option("--once", is_flag=True, help="Print one table and exit, as it does without a terminal.")
 @connects_to_queues
 def command(connection: Connection, prefix: str, interval: float, once: bool) -> int:
@@ -57,7 +55,7 @@ def _watch(
     url: str,
     prefix: str,
     interval: float,
-    found: list[QueueInfo],
+    queues: list[QueueInfo],
     away: list[str],
 ) -> None:
     rates: Mapping[str, float] = {}
@@ -65,16 +63,16 @@ def _watch(
     trouble = "\n".join(away)
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(_screen(found, rates, url, trouble), refresh=True)
+            live.update(_screen(queues, rates, url, trouble), refresh=True)
             time.sleep(interval)
-            before, then = found, looked
+            before, then = queues, looked
             try:
-                found, away = listed(client.list_queues(prefix))
+                queues, away = listed(client.list_queues(prefix))
             except SpoolrackError as error:
                 trouble = line_of(error)
                 continue
             trouble, looked = "\n".join(away), time.monotonic()
-            rates = rates_of(before, found, looked - then)
+            rates = rates_of(before, queues, looked - then)
 
 
 def rates_of(
@@ -105,9 +103,9 @@ def _numbers(info: QueueInfo, rate: float | None) -> tuple[str, ...]:
     )
 
 
-def _screen(found: Sequence[QueueInfo], rates: Mapping[str, float], url: str, trouble: str) -> Group:
+def _screen(queues: Sequence[QueueInfo], rates: Mapping[str, float], url: str, trouble: str) -> Group:
     table = Table(box=None, header_style="bold", expand=False)
-    rows = [_numbers(info, rates.get(info.name)) for info in found]
+    rows = [_numbers(info, rates.get(info.name)) for info in queues]
     # Where the terminal is too narrow, the names give way: a number that is cut is another number.
     table.add_column("QUEUE", overflow="ellipsis")
     for title, *column in zip(_NUMBERS, *rows, strict=True):
@@ -115,10 +113,10 @@ def _screen(found: Sequence[QueueInfo], rates: Mapping[str, float], url: str, tr
             title, justify="right", no_wrap=True, min_width=max(map(len, (title, *column)))
         )
     table.add_column("", no_wrap=True)
-    for info, row in zip(found, rows, strict=True):
+    for info, row in zip(queues, rows, strict=True):
         is_blocked = info.blocking_message is not None
         table.add_row(info.name, *row, RichText("blocked", style="bold red") if is_blocked else "")
-    total = sum(map(_messages, found))
+    total = sum(map(_messages, queues))
     now = datetime.now().strftime("%H:%M:%S")
-    head = f"{url}  {plural(len(found), 'queue')}, {plural(total, 'message')}  {now}"
+    head = f"{url}  {plural(len(queues), 'queue')}, {plural(total, 'message')}  {now}"
     return Group(RichText(head, style="dim"), RichText(trouble, style="bold red"), table)

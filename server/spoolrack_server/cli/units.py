@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -50,7 +50,22 @@ COUNT: Final = click.IntRange(0, MAX_COUNT)
 """A number of messages, or of receives."""
 
 
-class Span(_ParamType):
+class _Value(_ParamType):
+    """A type whose `read` raises `ValueError` for a value that is refused."""
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        try:
+            return self.read(value)
+        except ValueError as error:
+            self.fail(str(error), parameter)
+
+    def read(self, value: Any) -> Any:
+        raise NotImplementedError
+
+
+class Span(_Value):
     """A span of time, in seconds."""
 
     name = "duration"
@@ -59,60 +74,55 @@ class Span(_ParamType):
         self.least = least
         self.most = most
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> float:
+    def read(self, value: Any) -> float:
         if isinstance(value, int | float):
             seconds = _as_float(value)
         else:
             match = _SPAN.fullmatch(value.strip())
             if match is None:
-                self.fail(
-                    f"{quoted(value)} is not a span of time: write 250ms, 30s, 5m, 2h or 1d", parameter
+                raise ValueError(
+                    f"{quoted(value)} is not a span of time: write 250ms, 30s, 5m, 2h or 1d"
                 )
             seconds = float(match["number"]) * _SECONDS[match["unit"] or "s"]
         if not self.least <= seconds <= self.most:
-            self.fail(
-                f"{quoted(value)} is not from {span_text(self.least)} to {span_text(self.most)}",
-                parameter,
+            raise ValueError(
+                f"{quoted(value)} is not from {span_text(self.least)} to {span_text(self.most)}"
             )
         return seconds
 
 
-class Moment(_ParamType):
-    """A moment, in Unix seconds; a span is one before now, or after now if it `is_ahead`."""
+class Moment(_Value):
+    """A moment; a span is one before now, or after now if it `is_ahead`."""
 
     name = "time"
 
     def __init__(self, *, is_ahead: bool = False) -> None:
         self.is_ahead = is_ahead
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> float:
-        if isinstance(value, int | float):
-            return _as_float(value)
+    def read(self, value: Any) -> datetime:
+        if isinstance(value, datetime):
+            return value
         text = value.strip()
+        now = datetime.now(UTC)
         if text == "now":
-            return datetime.now(UTC).timestamp()
+            return now
         span = _SPAN.fullmatch(text)
         if span is not None and span["unit"]:
             away = float(span["number"]) * _SECONDS[span["unit"]]
             if away > LONGEST:
                 where = "ahead" if self.is_ahead else "ago"
-                self.fail(f"{quoted(value)} is more than {span_text(LONGEST)} {where}", parameter)
-            return datetime.now(UTC).timestamp() + (away if self.is_ahead else -away)
+                raise ValueError(f"{quoted(value)} is more than {span_text(LONGEST)} {where}")
+            return now + timedelta(seconds=away if self.is_ahead else -away)
         try:
-            return datetime.fromisoformat(text).astimezone(UTC).timestamp()
-        except (ValueError, OverflowError):
-            self.fail(
+            return datetime.fromisoformat(text).astimezone(UTC)
+        except (ValueError, OverflowError) as error:
+            raise ValueError(
                 f"{quoted(value)} is not a time: write 2026-11-23T10:00Z, or 2h for "
-                f"{'in two hours' if self.is_ahead else 'two hours ago'}",
-                parameter,
-            )
+                f"{'in two hours' if self.is_ahead else 'two hours ago'}"
+            ) from error
 
 
-class Size(_ParamType):
+class Size(_Value):
     """A size in bytes; k, M and G are powers of 1024, as in ls -h."""
 
     name = "size"
@@ -121,20 +131,17 @@ class Size(_ParamType):
         self.least = least
         self.most = most
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> int:
+    def read(self, value: Any) -> int:
         if isinstance(value, int | float):
             size = _as_float(value)
         else:
             match = _SIZE.fullmatch(value.strip())
             if match is None:
-                self.fail(f"{quoted(value)} is not a size: write 4096, 64k, 10M or 2G", parameter)
+                raise ValueError(f"{quoted(value)} is not a size: write 4096, 64k, 10M or 2G")
             size = float(match["number"]) * 1024 ** _POWERS[match["unit"].lower()]
         if not self.least <= size <= self.most:
-            self.fail(
-                f"{quoted(value)} is not from {size_text(self.least)} to {size_text(self.most)}",
-                parameter,
+            raise ValueError(
+                f"{quoted(value)} is not from {size_text(self.least)} to {size_text(self.most)}"
             )
         return int(size)
 
@@ -147,7 +154,7 @@ def _as_float(value: float) -> float:
         return math.copysign(math.inf, value)
 
 
-class Text(_ParamType):
+class Text(_Value):
     """A text, in UTF-8. An empty one is refused: it is mostly a variable that was not set."""
 
     name = "text"
@@ -157,20 +164,18 @@ class Text(_ParamType):
         self.may_be_empty = may_be_empty
         self.any_bytes = any_bytes
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
+    def read(self, value: Any) -> str:
         text = str(value)
         if not text and not self.may_be_empty:
-            self.fail("it is empty: give a value, or leave it out", parameter)
+            raise ValueError("it is empty: give a value, or leave it out")
         if "\0" in text:
-            self.fail(f"{quoted(text)} has a NUL character", parameter)
+            raise ValueError(f"{quoted(text)} has a NUL character")
         if not self.any_bytes and not is_utf8(text):
-            self.fail(f"{quoted(text)} is not UTF-8", parameter)
+            raise ValueError(f"{quoted(text)} is not UTF-8")
         return text
 
 
-class Label(_ParamType):
+class Label(_Value):
     """A name and a text, with "=" between them."""
 
     name = "name=text"
@@ -179,18 +184,16 @@ class Label(_ParamType):
         self._what = what
         self._example = example
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[str, str]:
+    def read(self, value: Any) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
-        name, equals, text = str(Text().convert(value, parameter, context)).partition("=")
+        name, equals, text = Text().read(value).partition("=")
         if not name or not equals:
-            self.fail(f"{quoted(value)} is not a {self._what}: write {self._example}", parameter)
+            raise ValueError(f"{quoted(value)} is not a {self._what}: write {self._example}")
         return name, text
 
 
-class Word(_ParamType):
+class Word(_Value):
     """A name that becomes part of a file's name: letters, digits, '_' and '-'."""
 
     name = "name"
@@ -198,13 +201,10 @@ class Word(_ParamType):
     def __init__(self, most: int) -> None:
         self.most = most
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
+    def read(self, value: Any) -> str:
         if not is_word(value, self.most):
-            self.fail(
-                f"{quoted(value)} is not a name of 1 to {self.most} letters, digits, '_' and '-'",
-                parameter,
+            raise ValueError(
+                f"{quoted(value)} is not a name of 1 to {self.most} letters, digits, '_' and '-'"
             )
         return str(value)
 
@@ -218,14 +218,18 @@ class FilePath(Text):
         super().__init__(any_bytes=True)
 
 
-class Watermark(_ParamType):
+class FolderPath(FilePath):
+    """A folder, which may be missing."""
+
+    name = "dir"
+
+
+class Watermark(_Value):
     """A part of the memory, as a float below 1; or a size in bytes; or None for "off"."""
 
     name = "part|size|off"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> float | int | None:
+    def read(self, value: Any) -> float | int | None:
         if value is None or isinstance(value, int | float):
             return value
         text = value.strip()
@@ -235,38 +239,29 @@ class Watermark(_ParamType):
             return float(text)
         match = _SIZE.fullmatch(text)
         if match is None or not match["unit"] or float(match["number"]) == 0:
-            self.fail(f"{value!r} is no watermark: write 0.5, 2G or off", parameter)
+            raise ValueError(f"{value!r} is no watermark: write 0.5, 2G or off")
         return int(float(match["number"]) * 1024 ** _POWERS[match["unit"].lower()])
 
 
-class ShardNumber(_ParamType):
+class ShardNumber(_Value):
     """A shard, as its number and their count."""
 
     name = "number/count"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> str:
-        try:
-            return str(parse_shard(value))
-        except ValueError as error:
-            self.fail(str(error), parameter)
+    def read(self, value: Any) -> str:
+        return str(parse_shard(value))
 
 
-class Address(_ParamType):
+class Address(_Value):
     """An address to listen on: a host and a port."""
 
     name = "host:port"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[str, int] | None:
+    def read(self, value: Any) -> tuple[str, int] | None:
         match = _ADDRESS.fullmatch(value.strip())
         host = None if match is None else match["six"] or match["host"] or "0.0.0.0"
         if match is None or host is None or int(match["port"]) > 65535 or not _may_be_a_host(host):
-            self.fail(
-                f"{quoted(value)} is not an address: write 127.0.0.1:50051 or [::1]:50051", parameter
-            )
+            raise ValueError(f"{quoted(value)} is not an address: write 127.0.0.1:50051 or [::1]:50051")
         return host, int(match["port"])
 
 
@@ -277,15 +272,6 @@ def _may_be_a_host(host: str) -> bool:
     except UnicodeError:
         return False
     return True
-
-
-class FolderPath(Text):
-    """A folder, which may be missing."""
-
-    name = "dir"
-
-    def __init__(self) -> None:
-        super().__init__(any_bytes=True)
 
 
 VISIBILITY: Final = Span(0.001, MAX_VISIBILITY / 1_000)

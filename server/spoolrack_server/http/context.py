@@ -99,11 +99,11 @@ def answer(content: Mapping[str, Any], *, status: int = 200, **headers: str) -> 
 def _object_in(raw: bytes) -> dict[str, Any]:
     """Return the JSON object in a body; raise `InvalidRequest` for anything else."""
     try:
-        found = json.loads(raw)
+        value = json.loads(raw)
     except (ValueError, RecursionError) as error:
         begin = raw[:40].decode(errors="replace")
         raise InvalidRequest(what="the body", value=begin, rule=f"must be JSON ({error})") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         begin = raw[:40].decode(errors="replace")
         raise InvalidRequest(what="the body", value=begin, rule="must be a JSON object, as {...}")
-    return found
+    return value

@@ -96,13 +96,13 @@ def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
 
     `X-Attribute-Content-Type` outranks `Content-Type`, which some clients send unasked.
     """
-    found: dict[str, str | bytes] = {}
-    kept: dict[str, str | bytes] = {}
+    attributes: dict[str, str | bytes] = {}
+    own_headers: dict[str, str | bytes] = {}
     for header, value in headers.items():
-        lower, into = header.lower(), found
+        lower, into = header.lower(), attributes
         attribute: str | bytes = value
         if lower in KEPT:
-            name, into = lower, kept
+            name, into = lower, own_headers
         elif lower.startswith(TEXT):
             name = _decoded(lower[len(TEXT) :], header)
             attribute = _decoded(value, header)
@@ -115,21 +115,21 @@ def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
             raise InvalidRequest(what="the header", value=header, rule="names an attribute twice")
         into[name] = attribute
     # Where an attribute can't be HTTP's own header as it is, both are sent.
-    return kept | found
+    return own_headers | attributes
 
 
 def headers_of(attributes: Attributes) -> dict[str, str]:
     """Return the headers that carry `attributes`, and always the body's content type."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in attributes.items():
         if isinstance(value, bytes):
-            found[BINARY.title() + _encoded(name, _IN_NAMES)] = base64.b64encode(value).decode()
+            headers[BINARY.title() + _encoded(name, _IN_NAMES)] = base64.b64encode(value).decode()
         elif name == CONTENT_TYPE and _HEADER_VALUE.fullmatch(value):
-            found["Content-Type"] = value
+            headers["Content-Type"] = value
         else:
-            found[TEXT.title() + _encoded(name, _IN_NAMES)] = _encoded_value(value)
-    found.setdefault("Content-Type", ANY_BYTES)
-    return found
+            headers[TEXT.title() + _encoded(name, _IN_NAMES)] = _encoded_value(value)
+    headers.setdefault("Content-Type", ANY_BYTES)
+    return headers
 
 
 def _decoded(text: str, header: str) -> str:
@@ -164,27 +164,27 @@ def _encoded_value(text: str) -> str:
 
 def message_headers(message: Message) -> dict[str, str]:
     """Return all headers of a response with this message's body."""
-    found = headers_of(message.attributes)
-    found["X-Message-Id"] = message.id
-    found["X-Message-State"] = message.state.value
-    found["X-Message-Send-Time"] = time_text(message.sent_at)
-    found[RECEIVE_COUNT] = str(message.receives)
+    headers = headers_of(message.attributes)
+    headers["X-Message-Id"] = message.id
+    headers["X-Message-State"] = message.state.value
+    headers["X-Message-Send-Time"] = time_text(message.sent_at)
+    headers[RECEIVE_COUNT] = str(message.receives)
     if message.first_receive is not None:
-        found[FIRST_RECEIVE_TIME] = time_text(message.first_receive)
+        headers[FIRST_RECEIVE_TIME] = time_text(message.first_receive)
     if message.due is not None:
         end = "X-Message-Lease-Expire-Time" if message.state is State.LEASED else DELIVER_TIME
-        found[end] = time_text(message.due)
+        headers[end] = time_text(message.due)
     if message.receipt is not None:
-        found["X-Message-Receipt"] = message.receipt
+        headers["X-Message-Receipt"] = message.receipt
     if message.group:
-        found[GROUP] = _encoded_value(message.group)
+        headers[GROUP] = _encoded_value(message.group)
     if message.priority:
-        found[PRIORITY] = str(message.priority)
-    found["Cache-Control"] = "no-store"
+        headers[PRIORITY] = str(message.priority)
+    headers["Cache-Control"] = "no-store"
     # A message's content must not become a page that speaks in this server's name.
-    found["X-Content-Type-Options"] = "nosniff"
-    found["Content-Security-Policy"] = "sandbox; default-src 'none'"
-    return found
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return headers
 
 
 # Parameters of a request.

@@ -73,8 +73,8 @@ class UnknownParameter(GatewayError):
     reason = "UNKNOWN_PARAMETER"
     http_code = 400
 
-    def __init__(self, name: str, known: Collection[str]) -> None:
-        allowed = f"use {', '.join(sorted(known))}" if known else "there are none here"
+    def __init__(self, name: str, parameters: Collection[str]) -> None:
+        allowed = f"use {', '.join(sorted(parameters))}" if parameters else "there are none here"
         super().__init__(f"There is no parameter {name[:100]!r}: {allowed}.")
 
 

@@ -37,7 +37,7 @@ class _ConnectionLimit:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.left = size
+        self.free = size
 
 
 class _CountedSocket(socket.socket):
@@ -46,13 +46,13 @@ class _CountedSocket(socket.socket):
     _limit: _ConnectionLimit | None = None
 
     def occupy(self, limit: _ConnectionLimit) -> None:
-        limit.left -= 1
+        limit.free -= 1
         self._limit = limit
 
     def close(self) -> None:
         limit, self._limit = self._limit, None
         if limit is not None:
-            limit.left += 1
+            limit.free += 1
         super().close()
 
 
@@ -103,7 +103,7 @@ class Acceptor:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(BACKLOG):
             try:
-                made, _ = listening.accept()
+                accepted_socket, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -112,13 +112,18 @@ class Acceptor:
                 self._rest(listening, error)
                 return
             self._is_rest_told = False
-            if self._limit.left <= 0:
-                made.close()
+            if self._limit.free <= 0:
+                accepted_socket.close()
                 self._tell_full(listening)
                 continue
-            if self._limit.left > self._limit.size // 2:
+            if self._limit.free > self._limit.size // 2:
                 self._is_full_told = False
-            connection = _CountedSocket(made.family, made.type, made.proto, fileno=made.detach())
+            connection = _CountedSocket(
+                accepted_socket.family,
+                accepted_socket.type,
+                accepted_socket.proto,
+                fileno=accepted_socket.detach(),
+            )
             connection.setblocking(False)
             connection.occupy(self._limit)
             if self._tls is None:
@@ -202,23 +207,23 @@ def _port(listening: socket.socket) -> int:
 
 def listen(host: str, port: int, *, shares_port: bool = False) -> list[socket.socket]:
     """Return one socket for each address of `host`, all at one port. Raises `OSError`."""
-    found = socket.getaddrinfo(
+    addresses = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
     )
     with contextlib.ExitStack() as undo:
-        made: list[socket.socket] = []
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        sockets: list[socket.socket] = []
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             listening = undo.enter_context(socket.socket(family, kind, protocol))
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if shares_port:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 # Alone, [::] is every address of both kinds, as it is for gRPC.
-                is_one_of_both = len(found) > 1
+                is_one_of_both = len(addresses) > 1
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, is_one_of_both)
-            taken = made[0].getsockname()[1] if made else port
-            listening.bind((address[0], taken, *address[2:]))
+            bound_port = sockets[0].getsockname()[1] if sockets else port
+            listening.bind((address[0], bound_port, *address[2:]))
             listening.setblocking(False)
-            made.append(listening)
+            sockets.append(listening)
         undo.pop_all()
-    return made
+    return sockets

@@ -143,38 +143,38 @@ class MessageEndpoints:
     ) -> tuple[bytes, WrittenBody | None]:
         """Return the body, or where it was written: one above `IN_MEMORY` goes to the disk as it comes.
         The file is discarded at the end of `stack`, unless it is a message's by then."""
-        kept = bytearray()
+        buffer = bytearray()
         expected = request.content_length
         is_large = expected is not None and expected > IN_MEMORY
-        found = request_bodies.pieces(
+        pieces = request_bodies.pieces(
             request, queue=queue, limit=limit, http_limits=self._context.http_limits, share=share
         )
-        async for piece in found:
-            kept += piece
-            if is_large or len(kept) > IN_MEMORY:
+        async for piece in pieces:
+            buffer += piece
+            if is_large or len(buffer) > IN_MEMORY:
                 break
         else:
-            return bytes(kept), None
+            return bytes(buffer), None
         begin = partial(self._access.store.begin_body, expected=expected)
         file = await self._access.read(begin)
         stack.push_async_callback(self._access.read, file.discard)
-        async for piece in found:
-            kept += piece
-            if len(kept) >= BLOCK:
-                await self._access.read(file.write, bytes(kept))
-                share.free(len(kept))
-                kept.clear()
-        await self._access.read(file.write, bytes(kept))
+        async for piece in pieces:
+            buffer += piece
+            if len(buffer) >= BLOCK:
+                await self._access.read(file.write, bytes(buffer))
+                share.free(len(buffer))
+                buffer.clear()
+        await self._access.read(file.write, bytes(buffer))
         return b"", await self._access.read(file.finish)
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
-        wanted = Receive(
+        receive = Receive(
             queue=queue_of(request),
             wait=headers.wait(request.query),
             visibility=headers.visibility(request.query),
             consumer=consumer_of_request(request, request[CALLER]),
         )
-        deliveries = await self._app.leases.receive(request[CALLER], wanted)
+        deliveries = await self._app.leases.receive(request[CALLER], receive)
         if not deliveries:
             return web.Response(status=204, headers={"Cache-Control": "no-store"})
         receipts = receipts_of(deliveries)
@@ -183,22 +183,24 @@ class MessageEndpoints:
         try:
             return await self._hand_over(request, messages)
         except BaseException:
-            self._app.leases.give_back(wanted.queue, receipts)
+            self._app.leases.give_back(receive.queue, receipts)
             raise
 
     async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
         # Taken out of the caller's hands: of a large body no reference may be left.
         message = messages.pop()
-        found = headers.message_headers(message)
+        response_headers = headers.message_headers(message)
         if message.size > request_bodies.BLOCK:
             opened = await self._open(message)
             if opened is not None:
                 del message
                 try:
-                    return await self._send(request, web.StreamResponse(headers=found), opened)
+                    return await self._send(
+                        request, web.StreamResponse(headers=response_headers), opened
+                    )
                 finally:
                     self._access.close_message(opened)
-        response = web.Response(body=message.body, headers=found)
+        response = web.Response(body=message.body, headers=response_headers)
         await request_bodies.write(request, response, self._context.http_limits)
         return response
 
@@ -214,14 +216,14 @@ class MessageEndpoints:
         queue, id = queue_of(request), id_of(request)
         opened = await self._app.messages.open(request[CALLER], queue, id)
         try:
-            found = headers.message_headers(opened.message)
-            found |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
+            response_headers = headers.message_headers(opened.message)
+            response_headers |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
             size = opened.message.size
             part = headers.part(request, id, size)
             if part is None:
-                return await self._send(request, web.StreamResponse(headers=found), opened)
-            found |= headers.part_headers(*part, size)
-            response = web.StreamResponse(status=206, headers=found)
+                return await self._send(request, web.StreamResponse(headers=response_headers), opened)
+            response_headers |= headers.part_headers(*part, size)
+            response = web.StreamResponse(status=206, headers=response_headers)
             return await self._send(request, response, opened, *part)
         finally:
             self._access.close_message(opened)
@@ -230,30 +232,30 @@ class MessageEndpoints:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        opened: OpenMessage,
+        open_message: OpenMessage,
         first: int = 0,
         count: int | None = None,
     ) -> web.StreamResponse:
-        size = opened.message.size if count is None else count
-        begin = opened.offset + first
+        size = open_message.message.size if count is None else count
+        begin = open_message.offset + first
         await request_bodies.send(
-            request, response, opened.file, begin, size, self._context.http_limits
+            request, response, open_message.file, begin, size, self._context.http_limits
         )
         return response
 
     async def list_messages(self, request: web.Request) -> web.StreamResponse:
-        asked = await self._context.asked(request, rpc.ListMessagesRequest, without=("attribute",))
-        wanted = convert.message_filter(asked)
+        call = await self._context.asked(request, rpc.ListMessagesRequest, without=("attribute",))
+        wanted = convert.message_filter(call)
         page = await self._app.messages.list(
             request[CALLER],
-            asked.queue,
+            call.queue,
             replace(wanted, attributes=headers.attribute(request.query)),
-            page_size=asked.page_size,
-            page_token=asked.page_token,
+            page_size=call.page_size,
+            page_token=call.page_token,
         )
         bodies: Sequence[bytes | None] = [None] * len(page.items)
-        if asked.max_body_bytes:
-            most = place(asked.max_body_bytes, "max_body_bytes", most=MOST_SHOWN)
+        if call.max_body_bytes:
+            most = place(call.max_body_bytes, "max_body_bytes", most=MOST_SHOWN)
             bodies = await self._app.messages.beginnings(page.items, most)
         # A thousand messages: not in the event loop.
         shown = await self._access.read(lambda: list(map(_shown, page.items, bodies)))
@@ -345,9 +347,9 @@ def id_of(request: web.Request) -> str:
     return message_id(request.match_info["id"])
 
 
-def _beginning(opened: OpenMessage, most: int) -> bytes:
-    opened.file.seek(opened.offset)
-    return opened.file.read(min(most, opened.message.size))
+def _beginning(open_message: OpenMessage, most: int) -> bytes:
+    open_message.file.seek(open_message.offset)
+    return open_message.file.read(min(most, open_message.message.size))
 
 
 def _shown(message: Message, body: bytes | None) -> dict[str, Any]:

@@ -43,15 +43,13 @@ class QueueEndpoints:
 
     async def list_queues(self, request: web.Request) -> web.StreamResponse:
         caller, fields = request[CALLER], _fields(request.query.get("fields", ""))
-        asked = await self._context.asked(
-            request, rpc.ListQueuesRequest, without=("contains", "fields")
-        )
+        call = await self._context.asked(request, rpc.ListQueuesRequest, without=("contains", "fields"))
         page = await self._queues.list(
             caller,
-            prefix=asked.prefix,
+            prefix=call.prefix,
             contains=request.query.get("contains", ""),
-            page_size=asked.page_size,
-            page_token=asked.page_token,
+            page_size=call.page_size,
+            page_token=call.page_token,
         )
         targets = await self._queues.dead_letter_queues()
         # A thousand queues: not in the event loop.
@@ -101,8 +99,8 @@ class QueueEndpoints:
         caller, name = request[CALLER], queue_of(request)
         version = headers.required_version(request.headers)
         # As with softlayer/mq, another body means nothing.
-        asked = await self._context.json(request) if request.content_type == JSON else {}
-        named, labels = _named(asked)
+        content = await self._context.json(request) if request.content_type == JSON else {}
+        named, labels = _named(content)
         settings = QueueSettings().changed(named)
         if version is not None:
             replacement = QueueChanges(
@@ -113,7 +111,7 @@ class QueueEndpoints:
             await self._queues.create(caller, name, settings, labels)
         except QueueExists:
             # A request that names no settings takes the queue as it is, as with softlayer/mq.
-            if asked:
+            if content:
                 raise
         return web.Response(status=201)
 
@@ -145,16 +143,16 @@ def queue_of(request: web.Request) -> str:
 def _fields(text: str) -> dict[str, dict[str, Any]]:
     """Return the fields of a queue that a list shows, and the parts of each; empty: all. Raise
     `InvalidRequest`."""
-    found: dict[str, dict[str, Any]] = {}
+    fields: dict[str, dict[str, Any]] = {}
     for path in text.split(",") if text else ():
         name, _, part = path.partition(".")
         if name not in _FIELDS:
             rule = f"must be of {', '.join(sorted(_FIELDS))}, or a part such as settings.retention"
             raise InvalidRequest(what="the parameter fields", value=path, rule=rule)
-        found.setdefault(name, {})
+        fields.setdefault(name, {})
         if part:
-            found[name][part] = {}
-    return found
+            fields[name][part] = {}
+    return fields
 
 
 def _picked(content: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -166,15 +164,15 @@ def _picked(content: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]])
     return found
 
 
-def _named(asked: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
+def _named(content: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
     """Return the settings that a body names, by the store's names with spans in milliseconds, and its
     labels. Raise `InvalidSetting`."""
-    labels = asked.get("labels", {})
+    labels = content.get("labels", {})
     if not isinstance(labels, dict):
         raise InvalidSetting(name="labels", value=labels, rule="must be an object")
     settings = {
         name: _millis(name, value) if name in SCHEMA and SCHEMA[name].is_span else value
-        for name, value in asked.items()
+        for name, value in content.items()
         if name != "labels"
     }
     return settings, labels

@@ -47,7 +47,7 @@ class UploadMemory:
 
     def __init__(self, size: int, *, evicts: bool = False) -> None:
         """`evicts`: a body that finds no memory ends the one that has been arriving the longest."""
-        self._left = size
+        self._free_bytes = size
         self._evicts = evicts
         self._shares: dict[UploadShare, None] = {}
         """The oldest first."""
@@ -59,22 +59,22 @@ class UploadMemory:
         self._shares[share] = None
 
     def remove(self, share: UploadShare) -> None:
-        self.free(share.taken)
+        self.free(share.size)
         self._shares.pop(share, None)
 
     def reserve(self, size: int, share: UploadShare) -> None:
         if self._evicts:
             for oldest in list(self._shares):
-                if size <= self._left:
+                if size <= self._free_bytes:
                     break
                 if oldest is not share:
                     oldest.evict()
-        if size > self._left:
+        if size > self._free_bytes:
             raise TooManyUploads
-        self._left -= size
+        self._free_bytes -= size
 
     def free(self, size: int) -> None:
-        self._left += size
+        self._free_bytes += size
 
 
 class UploadShare:
@@ -82,7 +82,7 @@ class UploadShare:
 
     def __init__(self, memory: UploadMemory) -> None:
         self._memory = memory
-        self.taken = 0
+        self.size = 0
         self.is_evicted = False
         self.deadline: asyncio.Timeout | None = None
         """Of the read that waits for the next piece."""
@@ -99,17 +99,17 @@ class UploadShare:
         if self.is_evicted:
             raise TooManyUploads
         self._memory.reserve(size, self)
-        self.taken += size
+        self.size += size
 
     def free(self, size: int) -> None:
         """Free a part before the end."""
         self._memory.free(size)
-        self.taken -= size
+        self.size -= size
 
     def evict(self) -> None:
         """End the body: its read raises `TooManyUploads`."""
         self._memory.remove(self)
-        self.taken = 0
+        self.size = 0
         self.is_evicted = True
         if self.deadline is not None:
             self.deadline.reschedule(asyncio.get_running_loop().time())

@@ -139,10 +139,10 @@ def require_own_origin(request: web.Request) -> None:
             raise CrossOrigin(origin)
 
 
-def _require_known_parameters(request: web.Request, known: Collection[str]) -> None:
+def _require_known_parameters(request: web.Request, names: Collection[str]) -> None:
     for name in request.query:
-        if name not in known:
-            raise UnknownParameter(name, known)
+        if name not in names:
+            raise UnknownParameter(name, names)
         if len(request.query.getall(name)) > 1:
             values = ", ".join(request.query.getall(name))
             raise InvalidRequest(what=f"the parameter {name}", value=values, rule="must be given once")

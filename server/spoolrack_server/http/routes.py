@@ -15,16 +15,12 @@ from ..app.schedules import Schedules
 from ..app.sends import Sends
 from ..app.stages import Stages
 from ..metrics.observer import Observer
+from ..wire.contract_calls import ContractCalls
 from .context import HttpContext
+from .contract_endpoints import ContractEndpoints
 from .message_endpoints import MessageEndpoints
 from .monitoring_endpoints import MonitoringEndpoints
 from .queue_endpoints import QueueEndpoints
-from .resource_endpoints import (
-    RedriveEndpoints,
-    ReservationEndpoints,
-    ScheduleEndpoints,
-    StageEndpoints,
-)
 from .route import Route
 
 PAGE = ("page_size", "page_token")
@@ -32,9 +28,8 @@ PAGE = ("page_size", "page_token")
 
 def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence[Route]:
     queues, monitoring = QueueEndpoints(context), MonitoringEndpoints(context, health, observer)
-    messages, schedules = MessageEndpoints(context), ScheduleEndpoints(context)
-    stages, reservations = StageEndpoints(context), ReservationEndpoints(context)
-    redrives = RedriveEndpoints(context)
+    messages = MessageEndpoints(context)
+    contract = ContractEndpoints(context, ContractCalls(context.app, context.clock))
     queue = "/-/queues/{queue}"
     schedule = f"{queue}/schedules/{{schedule}}"
     reservation = "/-/reservations/{stream}/{sequence_number}"
@@ -136,65 +131,42 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             parameters=("max_body_bytes",),
         ),
         # Schedules, stages, reservations and redrives.
-        Route("GET", f"{queue}/schedules", schedules.list_schedules, Schedules.list, is_page=True),
-        Route("GET", schedule, schedules.get, Schedules.get, is_page=True),
-        Route("PUT", schedule, schedules.put, Schedules.create),
-        Route("PATCH", schedule, schedules.patch, Schedules.update),
-        Route("DELETE", schedule, schedules.delete, Schedules.delete),
-        Route("POST", f"{schedule}/pause", schedules.pause, Schedules.pause),
-        Route("POST", f"{schedule}/resume", schedules.resume, Schedules.pause),
-        Route(
-            "GET",
-            "/-/stages",
-            stages.list_stages,
-            Stages.list,
-            is_page=True,
-            parameters=("queue", *PAGE),
-        ),
-        Route("POST", "/-/publish", stages.publish, Stages.publish),
-        Route("DELETE", "/-/stages/{stage}", stages.abort, Stages.abort, parameters=("queue",)),
-        Route(
-            "GET",
-            "/-/reservations",
-            reservations.list_reservations,
-            Reservations.list,
-            is_page=True,
-            parameters=("queue", "stream", *PAGE),
-        ),
-        Route("POST", f"{queue}/reservations", reservations.reserve, Reservations.reserve, leases=True),
-        Route("POST", f"{reservation}/extend", reservations.extend, Reservations.extend),
+        Route("GET", f"{queue}/schedules", contract.list_schedules, Schedules.list, is_page=True),
+        Route("GET", schedule, contract.schedule_call("GetSchedule"), Schedules.get, is_page=True),
+        Route("PUT", schedule, contract.put_schedule, Schedules.create),
+        Route("PATCH", schedule, contract.patch_schedule, Schedules.update),
+        Route("DELETE", schedule, contract.schedule_call("DeleteSchedule"), Schedules.delete),
+        Route("POST", f"{schedule}/pause", contract.schedule_call("PauseSchedule"), Schedules.pause),
+        Route("POST", f"{schedule}/resume", contract.schedule_call("ResumeSchedule"), Schedules.pause),
+        contract.route("GET", "/-/stages", "ListStages", Stages.list, is_page=True),
+        contract.route("POST", "/-/publish", "Publish", Stages.publish),
+        contract.route("DELETE", "/-/stages/{stage}", "AbortStage", Stages.abort),
+        contract.route("GET", "/-/reservations", "ListReservations", Reservations.list, is_page=True),
+        Route("POST", f"{queue}/reservations", contract.reserve, Reservations.reserve, leases=True),
+        contract.route("POST", f"{reservation}/extend", "ExtendReservation", Reservations.extend),
         Route(
             "GET",
             f"{reservation}/messages",
-            reservations.read,
+            contract.read_reservation,
             Reservations.read,
             parameters=("begin_index", "end_index", "mark_read", "queue"),
         ),
-        Route("POST", "/-/reservations/{stream}/commit", reservations.commit, Reservations.commit),
-        Route("DELETE", reservation, reservations.release, Reservations.release, parameters=("queue",)),
+        contract.route(
+            "POST", "/-/reservations/{stream}/commit", "CommitReservations", Reservations.commit
+        ),
+        contract.route("DELETE", reservation, "ReleaseReservation", Reservations.release),
         Route(
             "GET",
             "/-/redrives",
-            redrives.list_redrives,
+            contract.list_redrives,
             Redrives.list,
             is_page=True,
             parameters=("queue", "last", *PAGE),
         ),
-        Route("POST", f"{queue}/redrives", redrives.start, Redrives.start),
-        Route(
-            "GET",
-            "/-/redrives/{id}",
-            redrives.get,
-            Redrives.get,
-            is_page=True,
-            parameters=("queue",),
-        ),
-        Route(
-            "POST",
-            "/-/redrives/{id}/cancel",
-            redrives.cancel,
-            Redrives.cancel,
-            parameters=("queue",),
+        contract.route("POST", f"{queue}/redrives", "StartRedrive", Redrives.start, status=201),
+        contract.route("GET", "/-/redrives/{id}", "GetRedrive", Redrives.get, is_page=True),
+        contract.route(
+            "POST", "/-/redrives/{id}/cancel", "CancelRedrive", Redrives.cancel, parameters=("queue",)
         ),
         # Measurements.
         Route("GET", "/-/server", monitoring.server, is_page=True),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -39,29 +40,29 @@ def collect_root(
     tally: StoreMetrics, clock: Clock, quarantined: int | None, most: int
 ) -> Iterator[Row]:
     """Collect the metrics that are the same in every process. In any thread."""
-    found = tally.root()
+    root = tally.root()
     yield "spoolrack_build", [version("spoolrack"), platform.python_version()], 1
-    yield "spoolrack_root", [found.id], 1
-    if found.shard is not None:
-        yield "spoolrack_shard", [str(found.shard.number), str(found.shard.count)], 1
-    yield "spoolrack_queues", [], found.queues
-    yield "spoolrack_deduplication_keys", [], found.deduplication_keys
-    yield "spoolrack_reservations", ["held"], found.reservations_held
-    yield "spoolrack_reservations", ["lost"], found.reservations_lost
-    yield "spoolrack_overdue_seconds", [], found.overdue / 1_000
-    if found.stages is not None:
-        yield "spoolrack_stages", [], found.stages
+    yield "spoolrack_root", [root.id], 1
+    if root.shard is not None:
+        yield "spoolrack_shard", [str(root.shard.number), str(root.shard.count)], 1
+    yield "spoolrack_queues", [], root.queues
+    yield "spoolrack_deduplication_keys", [], root.deduplication_keys
+    yield "spoolrack_reservations", ["held"], root.reservations_held
+    yield "spoolrack_reservations", ["lost"], root.reservations_lost
+    yield "spoolrack_overdue_seconds", [], root.overdue / 1_000
+    if root.stages is not None:
+        yield "spoolrack_stages", [], root.stages
     if quarantined is not None:
         yield "spoolrack_quarantine_items", [], quarantined
     yield from _of_disk(tally)
-    of_queue = partial(_of_queue, now=clock.wall(), dead=found.dead_letter_queues)
+    of_queue = partial(_of_queue, now=clock.wall(), dead=root.dead_letter_queues)
     queues = tally.queues()
     for queue in islice(queues, most):
         yield from of_queue(queue)
     rest = list(queues)
     if rest:
         yield from of_queue(_together(rest))
-    buried = [_messages(queue) for queue in rest if queue.name in found.dead_letter_queues]
+    buried = [_messages(queue) for queue in rest if queue.name in root.dead_letter_queues]
     if buried:
         yield "spoolrack_dead_letters", [OTHERS], sum(buried)
 
@@ -71,17 +72,17 @@ def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterat
 
     `removed` is what lies in `remove/`, where another process shall unlink it.
     """
-    found, statistics = tally.root(), tally.statistics
-    yield "spoolrack_store_failed", [], int(found.failed)
-    yield "spoolrack_waiting_receives", [], found.waiting
-    yield "spoolrack_redrives", [], found.redrives
+    root, statistics = tally.root(), tally.statistics
+    yield "spoolrack_store_failed", [], int(root.failed)
+    yield "spoolrack_waiting_receives", [], root.waiting
+    yield "spoolrack_redrives", [], root.redrives
     yield histogram_row("spoolrack_commit_duration_seconds", [], statistics.commits)
     yield histogram_row("spoolrack_commit_requests", [], statistics.requests)
     yield histogram_row("spoolrack_sync_duration_seconds", [], statistics.syncs)
     yield "spoolrack_sync_failures", [], statistics.failed_syncs
-    yield "spoolrack_quarantined", [], found.quarantined
-    yield "spoolrack_unlinked", [], found.unlinked
-    yield "spoolrack_reaper_waiting", [], found.to_be_unlinked if removed is None else removed
+    yield "spoolrack_quarantined", [], root.quarantined
+    yield "spoolrack_unlinked", [], root.unlinked
+    yield "spoolrack_reaper_waiting", [], root.to_be_unlinked if removed is None else removed
     own, rest = set(tally.oldest(most)), Counter[str]()
     for queue, counts in list(statistics.messages.items()):
         for operation, count in list(counts.items()):
@@ -153,16 +154,10 @@ class FolderCounter:
     hundredth of the time. Lives in one event loop, where it counts in a thread until it is stopped.
     """
 
-    def __init__(
-        self,
-        tally: StoreMetrics,
-        in_thread: Callable[[Callable[[], None]], asyncio.Future[None]],
-        *,
-        reaps: bool,
-    ) -> None:
-        """`in_thread` calls a function in a thread. Unless this process `reaps`, count remove/, too."""
+    def __init__(self, tally: StoreMetrics, thread: ThreadPoolExecutor, *, reaps: bool) -> None:
+        """Unless this process `reaps`, count remove/, too."""
         self._tally = tally
-        self._in_thread = in_thread
+        self._thread = thread
         self._reaps = reaps
         self.quarantined: int | None = None
         self.removed: int | None = None
@@ -181,5 +176,5 @@ class FolderCounter:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            await self._in_thread(self.count)
+            await loop.run_in_executor(self._thread, self.count)
             await asyncio.sleep(max(COUNT_INTERVAL, COUNT_SHARE * (loop.time() - began)))

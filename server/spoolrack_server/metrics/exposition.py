@@ -35,24 +35,24 @@ def written(
     root: Iterable[Row], processes: Mapping[int, Iterable[Row]], accept: str
 ) -> tuple[bytes, str]:
     """Return the page for a scrape that accepts these types, and its content type."""
-    found: dict[str, Family] = {}
+    families: dict[str, Family] = {}
     for row in root:
-        _add(found, row, ())
+        _add(families, row, ())
     for number, rows in processes.items():
         for row in rows:
-            _add(found, row, (str(number),))
+            _add(families, row, (str(number),))
     registry = CollectorRegistry()
-    registry.register(_Once([found[name] for name in METRICS if name in found]))
+    registry.register(_Once([families[name] for name in METRICS if name in families]))
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type
 
 
-def _add(found: dict[str, Family], row: Row, process: tuple[str, ...]) -> None:
+def _add(families: dict[str, Family], row: Row, process: tuple[str, ...]) -> None:
     name, labels, value = row
     metric = METRICS[name]
-    family = found.get(name)
+    family = families.get(name)
     if family is None:
-        family = found[name] = _family(metric)
+        family = families[name] = _family(metric)
     values = [*process, *labels]
     match family:
         case HistogramMetricFamily() if isinstance(value, tuple):

@@ -153,15 +153,15 @@ class History:
             [s % SLOTS for s in range(start, start + width) if self._slots[s % SLOTS] == s]
             for start in range(first, self._last, width)
         ]
-        found = {}
+        by_queue = {}
         for name in queues:
             ring = self._rings.get(name)
             if ring is not None:
                 ready = ring.values["ready"]
                 trend = [max((ready[place] for place in part), default=None) for part in places]
                 if any(trend):
-                    found[name] = trend
-        return found
+                    by_queue[name] = trend
+        return by_queue
 
 
 def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
@@ -171,23 +171,24 @@ def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
     Rates are added up. `partial_before` is the slot before which a process was not there to count, or
     None; `silent` are the processes that did not answer (None), whose rates are missing throughout.
     """
-    silent = sorted(number for number, each in others.items() if each is None)
-    told = [each for each in (own, *others.values()) if each]
-    if not told:
+    silent = sorted(number for number, answer in others.items() if answer is None)
+    answers = [answer for answer in (own, *others.values()) if answer]
+    if not answers:
         return {"is_kept": False, "silent": silent}
-    starts = [each["first"] for each in told]
-    slots = range(min(starts), max(each["first"] + len(each["ready"]) for each in told))
-    found: Series = {"is_kept": True, "silent": silent, "first": slots[0], "every": EVERY}
-    found["partial_before"] = max(starts) if max(starts) > slots[0] else None
+    starts = [answer["first"] for answer in answers]
+    slots = range(min(starts), max(answer["first"] + len(answer["ready"]) for answer in answers))
+    hour: Series = {"is_kept": True, "silent": silent, "first": slots[0], "every": EVERY}
+    hour["partial_before"] = max(starts) if max(starts) > slots[0] else None
     for name in (*COUNTS, *RATES):
-        known = [
-            [value for each in told if (value := _at(each, name, slot)) is not None] for slot in slots
+        by_slot = [
+            [value for answer in answers if (value := _at(answer, name, slot)) is not None]
+            for slot in slots
         ]
         if name in COUNTS:
-            found[name] = [values[0] if values else None for values in known]
+            hour[name] = [values[0] if values else None for values in by_slot]
         else:
-            found[name] = [round(sum(values), 3) if values else None for values in known]
-    return found
+            hour[name] = [round(sum(values), 3) if values else None for values in by_slot]
+    return hour
 
 
 def _store_sample(

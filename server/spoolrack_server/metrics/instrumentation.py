@@ -7,10 +7,10 @@ same with it and without it. Without tracing, it costs two looks at the clock, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from spoolrack_store.model.clock import stopwatch
@@ -20,48 +20,18 @@ from ..system.request_ids import HEADER, REQUEST_ID, RequestIds
 from .call_metrics import CallMetrics
 from .error_log import ErrorLog
 
-Metadata = Iterable[tuple[str, str | bytes]]
-Asked = Callable[[Any], None]
+if TYPE_CHECKING:
+    from aiohttp.web import BaseRequest  # A server without HTTP doesn't load it.
+
+    from .otel import OtelTraces, RpcSpan
+
+OnRequest = Callable[[Any], None]
 """Called with the request of a call, once it is read; None: it has many requests."""
-Method = Callable[[Asked, Any], Awaitable[Any]]
+Method = Callable[[OnRequest, Any], Awaitable[Any]]
 
 CANCELLED: Final = "CANCELLED"
 OK: Final = "OK"
 _CODES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
-
-
-class TraceSpan(Protocol):
-    """A span of a call or request."""
-
-    def end(self, code: str) -> None:
-        """End the span with gRPC's name of a code, or HTTP's number."""
-
-
-class HttpRequest(Protocol):
-    """What is read of a request over HTTP."""
-
-    @property
-    def method(self) -> str: ...
-
-    @property
-    def scheme(self) -> str: ...
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-
-class Traces(Protocol):
-    """A maker of spans for calls to this server."""
-
-    def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> TraceSpan: ...
-
-    def http(self, request: HttpRequest, route: str, request_id: str) -> TraceSpan: ...
-
-    def close(self) -> None:
-        """Export the remaining spans, for a few seconds at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +41,7 @@ class ObservedRequest:
     operation: str
     began: float
     operations: CallMetrics
-    span: TraceSpan | None
+    span: RpcSpan | None
     refusals: ErrorLog
 
     def end(self) -> None:
@@ -96,14 +66,13 @@ class Instrumentation:
     def __init__(
         self,
         operations: CallMetrics | None = None,
-        traces: Traces | None = None,
-        ids: RequestIds | None = None,
+        traces: OtelTraces | None = None,
         refusals: ErrorLog | None = None,
     ) -> None:
         self.operations = operations or CallMetrics()
         self.refusals = refusals or ErrorLog(make_log())
         self._traces = traces
-        self._ids = ids or RequestIds()
+        self._ids = RequestIds()
 
     # gRPC.
 
@@ -117,9 +86,9 @@ class Instrumentation:
             id = self._ids.choose(next((value for key, value in metadata if key == HEADER), None))
             REQUEST_ID.set(id)  # The task is this call's alone.
             context.set_trailing_metadata(((HEADER, id),))
-            span: TraceSpan | None = None
+            span: RpcSpan | None = None
 
-            def asked(request: Any) -> None:
+            def note_request(request: Any) -> None:
                 nonlocal began, span
                 began = stopwatch()
                 if self._traces is not None:
@@ -129,7 +98,7 @@ class Instrumentation:
             opened: AbstractContextManager[None] = operations.stream(name) if streams else nullcontext()
             try:
                 with opened:
-                    return await method(asked, context)
+                    return await method(note_request, context)
             except asyncio.CancelledError:
                 code = CANCELLED
                 raise
@@ -158,15 +127,15 @@ class Instrumentation:
 
     # HTTP.
 
-    def name(self, given: str | None) -> str:
+    def name(self, given_id: str | None) -> str:
         """Set the name of the request that begins in this task."""
-        id = self._ids.choose(given)
+        id = self._ids.choose(given_id)
         REQUEST_ID.set(id)
         return id
 
     async def http(
         self,
-        request: HttpRequest,
+        request: BaseRequest,
         route: str,
         answer: Callable[[], Awaitable[Any]],
         operation: str | None = None,

@@ -26,14 +26,14 @@ def has_unknown_consumers(queue: Queue) -> bool:
 def with_consumers(queue: Queue, answers: Iterable[list[dict[str, Any]] | None]) -> Queue:
     """Return the queue with the consumers that other processes have reported; None: one didn't
     answer."""
-    told: dict[tuple[str, int, int], list[OldLease]] = {}
+    by_receive: dict[tuple[str, int, int], list[OldLease]] = {}
     for answer in answers:
         for fields in answer or ():
             lease = OldLease(**fields)
-            told.setdefault(_key(lease), []).append(lease)
+            by_receive.setdefault(_key(lease), []).append(lease)
     found: list[OldLease] = []
     for lease in queue.oldest_leases:
-        known = told.get(_key(lease), []) if lease.since is None else []
+        known = by_receive.get(_key(lease), []) if lease.since is None else []
         found += known or [lease]
     return replace(queue, oldest_leases=found[:OLDEST_LEASES])
 

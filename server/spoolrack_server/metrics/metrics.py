@@ -7,7 +7,7 @@ nothing of the sources.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from spoolrack_store.model.statistics import SECONDS, SIZES, Histogram
@@ -30,15 +30,8 @@ class Metric:
     """Whether each process has its own; the others are of the root, and any process can report them."""
 
 
-def _process_metric(
-    name: str, kind: Kind, help: str, labels: tuple[str, ...] = (), bounds: tuple[float, ...] = ()
-) -> Metric:
-    return Metric(name, kind, help, labels, bounds, is_of_process=True)
-
-
-_ALL: Final = (
+_OF_ROOT: Final = (
     Metric("spoolrack_build", "info", "Version of the server and of Python.", ("version", "python")),
-    # The root.
     Metric(
         "spoolrack_root", "info", "Identity of the root; copies of the root have the same.", ("id",)
     ),
@@ -79,11 +72,7 @@ _ALL: Final = (
         "gauge",
         "Time since the end of the oldest lease or delay whose message isn't ready yet; 0: none.",
     ),
-    Metric(
-        "spoolrack_quarantine_items",
-        "gauge",
-        "Files in quarantine/, counted every half minute.",
-    ),
+    Metric("spoolrack_quarantine_items", "gauge", "Files in quarantine/, counted every half minute."),
     Metric("spoolrack_disk_size_bytes", "gauge", "Size of the root's file system."),
     Metric(
         "spoolrack_disk_free_bytes",
@@ -101,93 +90,87 @@ _ALL: Final = (
         "gauge",
         "Free inodes of the root's file system; absent: no limit.",
     ),
-    # Each process.
-    _process_metric(
+)
+_OF_PROCESS: Final = (
+    Metric(
         "spoolrack_serving",
         "gauge",
         "1 while the process serves; 0 while it starts or drains, or once it has failed.",
     ),
-    _process_metric("spoolrack_draining", "gauge", "1 while the process drains."),
-    _process_metric(
+    Metric("spoolrack_draining", "gauge", "1 while the process drains."),
+    Metric(
         "spoolrack_memory_watermark_bytes",
         "gauge",
         "Memory above which sends are refused; 0: no bound.",
     ),
-    _process_metric(
+    Metric(
         "spoolrack_memory_used_bytes",
         "gauge",
         "Memory compared with the watermark: anonymous memory, without the mapped files of libraries.",
     ),
-    _process_metric(
+    Metric(
         "spoolrack_memory_refuses_sends",
         "gauge",
         "1 while sends are refused because of the memory watermark.",
     ),
-    _process_metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
-    _process_metric(
+    Metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
+    Metric(
         "spoolrack_operation_duration_seconds",
         "histogram",
         "Duration of calls and requests, by operation and status code.",
         ("operation", "code"),
         SECONDS,
     ),
-    _process_metric("spoolrack_streams", "gauge", "Open streaming calls.", ("operation",)),
-    _process_metric(
+    Metric("spoolrack_streams", "gauge", "Open streaming calls.", ("operation",)),
+    Metric(
         "spoolrack_streams_ended",
         "counter",
         "Ended streaming calls, by operation and status code.",
         ("operation", "code"),
     ),
-    _process_metric(
-        "spoolrack_credits", "gauge", "Bound on messages that are leased by streams of receives."
-    ),
-    _process_metric(
-        "spoolrack_credits_in_use", "gauge", "Messages that are leased by streams of receives."
-    ),
-    _process_metric("spoolrack_waiting_receives", "gauge", "Waiting receives."),
-    _process_metric("spoolrack_redrives", "gauge", "Redrives that this process runs."),
-    _process_metric(
+    Metric("spoolrack_credits", "gauge", "Bound on messages that are leased by streams of receives."),
+    Metric("spoolrack_credits_in_use", "gauge", "Messages that are leased by streams of receives."),
+    Metric("spoolrack_waiting_receives", "gauge", "Waiting receives."),
+    Metric("spoolrack_redrives", "gauge", "Redrives that this process runs."),
+    Metric(
         "spoolrack_messages",
         "counter",
         "Messages, by queue and operation.",
         ("queue", "operation"),
     ),
-    _process_metric(
+    Metric(
         "spoolrack_commit_duration_seconds",
         "histogram",
         "Duration of a commit, from its first change to its answers.",
         (),
         SECONDS,
     ),
-    _process_metric(
-        "spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES
-    ),
-    _process_metric(
+    Metric("spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES),
+    Metric(
         "spoolrack_sync_duration_seconds", "histogram", "Duration of syncs that succeeded.", (), SECONDS
     ),
-    _process_metric(
-        "spoolrack_sync_failures", "counter", "Failed syncs; the first one stops the process."
-    ),
-    _process_metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
-    _process_metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
-    _process_metric(
+    Metric("spoolrack_sync_failures", "counter", "Failed syncs; the first one stops the process."),
+    Metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
+    Metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
+    Metric(
         "spoolrack_reaper_waiting",
         "gauge",
         "Deleted files and folders that the reaper has not unlinked yet.",
     ),
-    _process_metric("spoolrack_log_lines_dropped", "counter", "Log lines that could not be written."),
-    _process_metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
-    _process_metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
-    _process_metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
-    _process_metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
-    _process_metric("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
-    _process_metric("spoolrack_process_max_fds", "gauge", "Limit of open file descriptors."),
-    _process_metric(
-        "spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."
-    ),
+    Metric("spoolrack_log_lines_dropped", "counter", "Log lines that could not be written."),
+    Metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
+    Metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
+    Metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
+    Metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
+    Metric("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
+    Metric("spoolrack_process_max_fds", "gauge", "Limit of open file descriptors."),
+    Metric("spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."),
 )
 
-METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for metric in _ALL}
+METRICS: Final[Mapping[str, Metric]] = {
+    metric.name: metric
+    for metric in (*_OF_ROOT, *(replace(metric, is_of_process=True) for metric in _OF_PROCESS))
+}
 """By name, in the order in which they are shown."""
 
 

@@ -19,6 +19,7 @@ from spoolrack_store.model.operations import Queue
 from spoolrack_store.store_metrics import StoreMetrics
 
 from ..app.health import Health
+from ..app.memory import MemoryLimiter
 from ..system.cgroup import machine_memory, memory_limit
 from .call_metrics import CallMetrics
 from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
@@ -60,21 +61,6 @@ class SingleProcess:
         return {}
 
 
-class Credit(Protocol):
-    def credits(self) -> tuple[int, int]:
-        """Return the number of messages that all consumers may hold, and that they hold."""
-
-
-class WatermarkState(Protocol):
-    watermark: int | None
-
-    @property
-    def is_over(self) -> bool: ...
-
-    @property
-    def used(self) -> int: ...
-
-
 class Observer:
     """The observer of one server. Lives in one event loop."""
 
@@ -99,8 +85,8 @@ class Observer:
         self._tally: StoreMetrics | None = None
         self._describe: Callable[[str], Queue] | None = None
         self._counter: FolderCounter | None = None
-        self._credit: Credit | None = None
-        self._memory: WatermarkState | None = None
+        self._credits: Callable[[], tuple[int, int]] | None = None
+        self._memory: MemoryLimiter | None = None
         self._is_over = False
         self._gathering = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "spoolrack-metrics")
@@ -113,22 +99,20 @@ class Observer:
         describe: Callable[[str], Queue] | None = None,
     ) -> None:
         """Start observing an open store; `describe` returns a queue with its oldest leases."""
-        loop = asyncio.get_running_loop()
         self._describe = describe
         self._tally = tally
-        self._counter = FolderCounter(
-            tally, lambda count: loop.run_in_executor(self._thread, count), reaps=reaps
-        )
+        self._counter = FolderCounter(tally, self._thread, reaps=reaps)
         self._sampling = asyncio.create_task(self._sample_on())
 
-    def observe_flow(self, credit: Credit, memory: WatermarkState | None = None) -> None:
-        """Observe the consumers' credits and the memory's watermark, too."""
-        self._credit = credit
+    def observe_flow(self, credits: Callable[[], tuple[int, int]], memory: MemoryLimiter) -> None:
+        """Observe the memory's watermark, too, and the number of messages that all consumers may hold,
+        and that they hold."""
+        self._credits = credits
         self._memory = memory
 
     async def end(self) -> None:
         """Stop observing, before the store closes."""
-        self._tally = self._credit = self._describe = None
+        self._tally = self._credits = self._describe = None
         self._is_over = True
         if self._sampling is not None:
             self._sampling.cancel()
@@ -239,7 +223,7 @@ class Observer:
 
         A disk that doesn't answer for a second is left out, because probes wait for this.
         """
-        found: list[str] = []
+        resources: list[str] = []
         if self._tally is not None:
             try:
                 async with asyncio.timeout(PROBE_TIMEOUT):
@@ -247,10 +231,10 @@ class Observer:
             except TimeoutError:
                 space = None
             if space is not None and self._tally.refuses_sends(space):
-                found.append("disk")
+                resources.append("disk")
         if self._memory is not None and self._memory.is_over:
-            found.append("memory")
-        return found
+            resources.append("memory")
+        return resources
 
     # Scrapes.
 
@@ -278,9 +262,9 @@ class Observer:
         return await asyncio.get_running_loop().run_in_executor(self._thread, look)
 
     def _written(
-        self, own: list[Row], processes: dict[int, list[Row]], accept: str
+        self, own_rows: list[Row], processes: dict[int, list[Row]], accept: str
     ) -> tuple[bytes, str]:
-        processes[self._processes.number] = [*own, *self._of_store()]
+        processes[self._processes.number] = [*own_rows, *self._of_store()]
         root: list[Row] = []
         if self._tally is not None:
             quarantined = None if self._counter is None else self._counter.quarantined
@@ -297,8 +281,8 @@ class Observer:
             yield "spoolrack_memory_used_bytes", [], self._memory.used
             yield "spoolrack_memory_refuses_sends", [], int(self._memory.is_over)
         yield from self.operations.rows()
-        if self._credit is not None:
-            limit, held = self._credit.credits()
+        if self._credits is not None:
+            limit, held = self._credits()
             yield "spoolrack_credits", [], limit
             yield "spoolrack_credits_in_use", [], held
 

@@ -17,14 +17,16 @@ from ..app.trace_context import TRACEPARENT, context_in, is_traceparent
 from ..system.addresses import names_loopback
 from ..system.request_ids import HEADER
 from ..wire.contract import SERVED_METHODS
-from .instrumentation import HttpRequest, Metadata
 
 if TYPE_CHECKING:
+    from aiohttp.web import BaseRequest
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
     from opentelemetry.trace import TracerProvider as AnyProvider
     from opentelemetry.util.types import AttributeValue
+
+Metadata = Iterable[tuple[str, str | bytes]]
 
 RPC_ERRORS: Final = frozenset(
     {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
@@ -48,6 +50,7 @@ class RpcSpan:
         self._span = span
 
     def end(self, code: str) -> None:
+        """End the span with gRPC's name of a code."""
         _end(self._span, "rpc.response.status_code", code, is_error=code in RPC_ERRORS)
 
 
@@ -58,6 +61,7 @@ class HttpSpan:
         self._span = span
 
     def end(self, code: str) -> None:
+        """End the span with HTTP's number of a status, or gRPC's name of a cancellation."""
         if code.isdigit():
             _end(self._span, "http.response.status_code", int(code), is_error=code.startswith("5"))
         else:
@@ -104,7 +108,7 @@ class OtelTraces:
             attributes[MESSAGES] = len(messages)
         return RpcSpan(self._span(full_name, attributes, context_in(metadata), messages or ()))
 
-    def http(self, request: HttpRequest, route: str, request_id: str) -> HttpSpan:
+    def http(self, request: BaseRequest, route: str, request_id: str) -> HttpSpan:
         attributes: dict[str, AttributeValue] = {
             "http.request.method": request.method,
             "url.path": request.path,
@@ -117,6 +121,7 @@ class OtelTraces:
         return HttpSpan(self._span(name, attributes, context_in(request.headers.items()), ()))
 
     def close(self) -> None:
+        """Export the remaining spans, for a few seconds at most."""
         if self._owned is not None:
             self._owned.force_flush(FLUSH_TIMEOUT)
             self._owned.shutdown()
@@ -145,9 +150,9 @@ class OtelTraces:
 
 def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
     """Return the trace contexts of messages of the wire, each once."""
-    seen: set[str] = set()
+    parents: set[str] = set()
     for message in messages:
-        if len(seen) >= MAX_LINKS:
+        if len(parents) >= MAX_LINKS:
             return
         attributes = message.attributes
         # To look into a map with [] would put it there.
@@ -157,8 +162,8 @@ def _carriers_of(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
             name: value.string_value for name, value in attributes.items() if name.startswith("trace")
         }
         parent = carrier[TRACEPARENT]
-        if parent not in seen and is_traceparent(parent):
-            seen.add(parent)
+        if parent not in parents and is_traceparent(parent):
+            parents.add(parent)
             yield carrier
 
 

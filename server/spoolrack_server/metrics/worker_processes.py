@@ -42,14 +42,14 @@ class WorkerProcess:
     def __init__(self, number: int) -> None:
         self.number = number
         self._line: ControlChannel | None = None
-        self._watched: WorkerReport | None = None
+        self._report: WorkerReport | None = None
 
     def begin(self, line: ControlChannel) -> None:
         self._line = line
 
-    def join(self, watched: WorkerReport) -> None:
+    def join(self, report: WorkerReport) -> None:
         """Start answering the supervisor."""
-        self._watched = watched
+        self._report = report
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return the answer of each other process; None: it didn't answer in time."""
@@ -65,8 +65,8 @@ class WorkerProcess:
     async def answer(self, what: str) -> Any:
         """Answer the supervisor."""
         if what == STATE:
-            return "starting" if self._watched is None else self._watched.state
-        return [] if self._watched is None else await self._watched.answer(what)
+            return "starting" if self._report is None else self._report.state
+        return [] if self._report is None else await self._report.answer(what)
 
 
 class WorkerProcesses:

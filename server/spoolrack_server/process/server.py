@@ -25,12 +25,12 @@ from spoolrack_store.store import Store
 
 from ..access.security import LoadedSecurity, Security
 from ..app.application import Application
-from ..app.concurrency import ConcurrencyLimit
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
 from ..app.scheduler import Scheduler
+from ..app.store_access import ConcurrencyLimit
 from ..metrics.error_log import ErrorLog
-from ..metrics.instrumentation import Instrumentation, Traces
+from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer, Processes
 from ..rpc.authorized_calls import AuthorizedCalls
 from ..rpc.calls import ServerCalls
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ..http.gateway import Gateway
     from ..http.probes import Probes
     from ..http.request_bodies import HttpLimits
+    from ..metrics.otel import OtelTraces
     from ..sqs.sqs_endpoint import SqsEndpoint
 
 
@@ -71,7 +72,7 @@ class Server:
         http_limits: HttpLimits | None = None,
         background: BackgroundWork | None = None,
         processes: Processes | None = None,
-        traces: Traces | None = None,
+        traces: OtelTraces | None = None,
         security: Security | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -118,8 +119,8 @@ class Server:
         self._app: Application | None = None
         self._services: Services | None = None
         self._grpc: grpc.aio.Server | None = None
-        self._gateway: Gateway | None = None
-        self._sqs: SqsEndpoint | None = None
+        self._fronts: list[Gateway | SqsEndpoint] = []
+        """Those over HTTP."""
 
     def _make_probes(self, address: tuple[str, int] | None) -> Probes | None:
         if address is None:
@@ -214,15 +215,15 @@ class Server:
 
     def _limits_within(self) -> Limits:
         """Return the limits of the settings, as far as the system allows them."""
-        wanted = self._settings.connections
+        limit = self._settings.connections
         connections = connections_within(
-            wanted, has_http=self.http_port is not None, has_sqs=self.sqs_port is not None
+            limit, has_http=self.http_port is not None, has_sqs=self.sqs_port is not None
         )
-        if connections < wanted:
+        if connections < limit:
             self._log.warning(
                 "the limit of open files allows fewer connections at each port",
                 connections=connections,
-                wanted=wanted,
+                wanted=limit,
             )
         return Limits(connections=connections)
 
@@ -263,10 +264,8 @@ class Server:
             watching.cancel()
         self._health.finish("The server is shutting down.")
         self._calls.refuse()
-        if self._gateway is not None:
-            self._gateway.refuse()
-        if self._sqs is not None:
-            self._sqs.refuse()
+        for front in self._fronts:
+            front.refuse()
         await asyncio.to_thread(store.drain)
         if self._services is not None:
             self._services.drain()
@@ -276,14 +275,13 @@ class Server:
             await self._calls.ended()
         if self._app is not None:
             await self._app.close()
-        if self._gateway is not None:
-            await self._gateway.stop(max(0.0, end - loop.time()))
-        if self._sqs is not None:
-            await self._sqs.stop(max(0.0, end - loop.time()))
+        for front in self._fronts:
+            await front.stop(max(0.0, end - loop.time()))
         await self.observer.end()
         await asyncio.to_thread(store.close)
         await self._close_last()
-        self._services = self._grpc = self._gateway = self._sqs = None
+        self._services = self._grpc = None
+        self._fronts.clear()
         self._log.info("stopped", root=self.root)
 
     async def _close_last(self) -> None:
@@ -302,7 +300,7 @@ class Server:
             store, self._clock, self._log, self._workers, self.observer.with_consumers
         )
         self._services = Services(self._app, self._clock, self._memory.responses, self._watch)
-        self.observer.observe_flow(self._services, self._memory)
+        self.observer.observe_flow(self._services.credits, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*limits.grpc_options(), port))
@@ -328,10 +326,8 @@ class Server:
     def _recheck_permissions(self) -> None:
         """Take in changed permissions."""
         self._calls.recheck_permissions()
-        if self._gateway is not None:
-            self._gateway.recheck_permissions()
-        if self._sqs is not None:
-            self._sqs.recheck_permissions()
+        for front in self._fronts:
+            front.recheck_permissions()
 
     async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.http_port is None:
@@ -339,7 +335,7 @@ class Server:
         from ..dashboard.assets import dashboard_routes
         from ..http.gateway import Gateway
 
-        self._gateway = Gateway(
+        gateway = Gateway(
             Application(store, self._clock, self._log, self._workers, self.observer.with_consumers),
             self._health,
             self._clock,
@@ -351,7 +347,7 @@ class Server:
             self._memory,
             dashboard_routes(),
         )
-        self.http_port = await self._listen(self._gateway, self.http_host, self.http_port, access_files)
+        self.http_port = await self._listen(gateway, self.http_host, self.http_port, access_files)
 
     async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
         if self.sqs_port is None:
@@ -359,7 +355,7 @@ class Server:
         from ..sqs.signatures import Authenticator
         from ..sqs.sqs_endpoint import SqsEndpoint
 
-        self._sqs = SqsEndpoint(
+        sqs = SqsEndpoint(
             Application(store, self._clock, self._log, self._workers),
             self._clock,
             self._log,
@@ -370,12 +366,13 @@ class Server:
             Authenticator(access_files.sqs_keys, self._clock),
             self._settings.sqs_url,
         )
-        self.sqs_port = await self._listen(self._sqs, self.sqs_host, self.sqs_port, access_files)
+        self.sqs_port = await self._listen(sqs, self.sqs_host, self.sqs_port, access_files)
 
     async def _listen(
         self, front: Gateway | SqsEndpoint, host: str, port: int, access_files: LoadedSecurity
     ) -> int:
         """Start to serve HTTP at an address; return the port."""
+        self._fronts.append(front)
         try:
             return await front.start(
                 host,

@@ -104,15 +104,15 @@ class AuthorizedCalls:
 
     def caller_of(self, context: Context) -> Caller:
         """Return the caller; raise `Unauthenticated`."""
-        found: str | None = None
+        authorization: str | None = None
         for key, value in context.invocation_metadata() or ():
             if key == HEADER:
-                if found is not None:
+                if authorization is not None:
                     raise Unauthenticated(why="there are two authorizations")
-                found = value if isinstance(value, str) else value.decode(errors="replace")
+                authorization = value if isinstance(value, str) else value.decode(errors="replace")
         asks = self._access_control.asks_for_certificates
         name = name_in_grpc(context.auth_context()) if asks else None
-        return Caller(self._access_control.identify(found, name), self._access_control)
+        return Caller(self._access_control.identify(authorization, name), self._access_control)
 
     def recheck_permissions(self) -> None:
         """Apply changed permissions: end the calls whose callers have lost theirs."""

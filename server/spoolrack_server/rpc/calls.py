@@ -24,7 +24,7 @@ from spoolrack_store.model.shards import Shard, parse_shard, require_call
 
 from ..app.memory import SMALL, MemoryLimiter
 from ..metrics.error_log import ErrorLog
-from ..metrics.instrumentation import FAULTS, Asked, Instrumentation
+from ..metrics.instrumentation import FAULTS, Instrumentation, OnRequest
 from ..system.logs import Log
 from ..wire.contract import SERVED
 from ..wire.status import INTERNAL, Failure, failure_of
@@ -128,7 +128,7 @@ class ServerCalls:
     def _service(
         self, service: ServiceDescriptor, methods: Mapping[str, ServedMethod]
     ) -> grpc.GenericRpcHandler:
-        found: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for described in service.methods:
             method = methods[described.name]
             streams = described.client_streaming or described.server_streaming
@@ -138,15 +138,15 @@ class ServerCalls:
                 if is_long
                 else grpc.stream_unary_rpc_method_handler
             )
-            found[described.name] = make(self._guarded(method, described, is_long=is_long))
-        return grpc.method_handlers_generic_handler(service.full_name, found)
+            handlers[described.name] = make(self._guarded(method, described, is_long=is_long))
+        return grpc.method_handlers_generic_handler(service.full_name, handlers)
 
     def _guarded(self, method: ServedMethod, described: MethodDescriptor, *, is_long: bool) -> Handler:
         name = described.name
         streams = described.client_streaming or described.server_streaming
         is_of_one_root = described.containing_service.name in _OF_ONE_ROOT
 
-        async def run(asked: Asked, context: Context) -> bytes | None:
+        async def run(on_request: OnRequest, context: Context) -> bytes | None:
             task = asyncio.current_task()
             assert task is not None
             self._running.add(task)
@@ -163,7 +163,7 @@ class ServerCalls:
                         elif key == ROOT_KEY and is_of_one_root and value != self._root_id:
                             raise RootDiffers(named=value, found=self._root_id)
                     requests.authorized = authorized
-                    requests.asked = asked
+                    requests.on_request = on_request
                     if described.client_streaming:
                         await method.run(requests, context)
                         return None
@@ -332,11 +332,11 @@ class Requests:
         self._memory = memory
         self._context = context
         self._peer = context.peer()
-        """Asked once: gRPC has forgotten it when the call is over."""
+        """OnRequest once: gRPC has forgotten it when the call is over."""
         self._kind = GetMessageClass(method.input_type)
         self._name = method.name
         self.sends = method.name in SENDS
-        self._held = 0
+        self._reserved_bytes = 0
         self.size = 0
         """Bytes of the last request. Protobuf would serialize it to know them."""
         self._ending: asyncio.Task[None] | None = None
@@ -344,7 +344,7 @@ class Requests:
         self.authorized: AuthorizedCall | None = None
         self.on_refusal: Callable[[StoreError], None] | None = None
         """Ends a stream in its own way, after what it has taken is answered."""
-        self.asked: Asked | None = None
+        self.on_request: OnRequest | None = None
         """Called with the request."""
 
     @property
@@ -365,9 +365,9 @@ class Requests:
     def announce(self, request: Any) -> None:
         """Pass the call's first request to the observer; None: its requests follow. Only the first call
         has an effect."""
-        if self.asked is not None:
-            self.asked(request)
-            self.asked = None
+        if self.on_request is not None:
+            self.on_request(request)
+            self.on_request = None
 
     async def first(self) -> Any | None:
         """Return the first request; None if there is none. Raise the errors of `next` and `reserve`,
@@ -390,18 +390,18 @@ class Requests:
         if self.size <= SMALL:
             return 0
         taken = self._memory.requests.reserve(self._peer, self.size)
-        self._held += taken
+        self._reserved_bytes += taken
         return taken
 
-    def leave(self, taken: int) -> None:
+    def leave(self, size: int) -> None:
         """Note that a request is answered."""
-        if taken:
-            self._held -= taken
-            self._memory.requests.free(self._peer, taken)
+        if size:
+            self._reserved_bytes -= size
+            self._memory.requests.free(self._peer, size)
 
     def close(self) -> None:
         """Note that the call is over."""
-        self.leave(self._held)
+        self.leave(self._reserved_bytes)
 
     async def next(self) -> Any | None:
         """Return the next request; None when the client has ended its side. Raise `InvalidRequest` for

@@ -51,7 +51,7 @@ _CALLS: Final = frozenset(_TAGS) - {"stop"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Start:
     """The first request of a stream, checked."""
 
     queue: str
@@ -94,11 +94,11 @@ class ReceiveStreams:
         first = await requests.first()
         if first is None:
             return
-        wanted = _wanted(first)
+        start = _start_of(first)
         writes = asyncio.Lock()
-        receiving = asyncio.create_task(self._deliver(wanted, context, writes))
+        receiving = asyncio.create_task(self._deliver(start, context, writes))
         answering = asyncio.create_task(
-            self._streams.serve(requests, context, self._operation(wanted, writes, receiving))
+            self._streams.serve(requests, context, self._operation(start, writes, receiving))
         )
         tasks = receiving, answering
         try:
@@ -116,9 +116,9 @@ class ReceiveStreams:
             # A write that is cancelled couldn't give its leases back.
             await outlast(tasks)
 
-    async def _deliver(self, wanted: _Wanted, context: Context, writes: asyncio.Lock) -> None:
+    async def _deliver(self, start: _Start, context: Context, writes: asyncio.Lock) -> None:
         """Lease messages and write them, as long as the flow control has credits."""
-        flow_control = wanted.flow_control
+        flow_control = start.flow_control
         credits = flow_control.credits
         caller, consumer, peer = current_caller(), current_consumer(context), context.peer()
         self._flow_controls.add(flow_control)
@@ -136,10 +136,10 @@ class ReceiveStreams:
                 leased = await self._receives.lease(
                     caller,
                     Receive(
-                        queue=wanted.queue,
+                        queue=start.queue,
                         max_messages=min(credits.free, convert.MAX_COUNT),
                         max_bytes=FRAME_BYTES,
-                        visibility=wanted.visibility,
+                        visibility=start.visibility,
                         wait=None,
                         credits=credits,
                         consumer=consumer,
@@ -163,10 +163,10 @@ class ReceiveStreams:
                 flow_control.close()
 
     def _operation(
-        self, wanted: _Wanted, writes: asyncio.Lock, receiving: asyncio.Task[None]
+        self, start: _Start, writes: asyncio.Lock, receiving: asyncio.Task[None]
     ) -> StreamOperation:
         """Return the operation of the requests that follow the first."""
-        queue, credits = wanted.queue, wanted.flow_control.credits
+        queue, credits = start.queue, start.flow_control.credits
         caller, requests = current_caller(), self._requests
 
         def note(request: rpc.StreamReceiveRequest) -> bool:
@@ -239,7 +239,7 @@ def _limit_of(report: rpc.ReceiveReport) -> int | None:
     return min(report.max_in_flight, convert.MAX_IN_FLIGHT) if report.max_in_flight > 0 else None
 
 
-def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:
+def _start_of(request: rpc.StreamReceiveRequest) -> _Start:
     """Validate a first request; raise the `StoreError` for a wrong one."""
     if not request.HasField("start"):
         rule = (
@@ -257,7 +257,7 @@ def _wanted(request: rpc.StreamReceiveRequest) -> _Wanted:
     max_bytes = start.max_bytes_in_flight
     if max_bytes < 0:
         raise InvalidRequest(what="max_bytes_in_flight", value=max_bytes, rule="must not be negative")
-    return _Wanted(
+    return _Start(
         queue=convert.queue_name(start.queue),
         visibility=convert.visibility(start),
         flow_control=FlowControl(

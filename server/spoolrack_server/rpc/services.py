@@ -8,7 +8,7 @@ are sent to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
@@ -28,16 +28,14 @@ from ..app.sends import Sends
 from ..app.stages import Stages
 from ..metrics.instrumentation import Instrumentation
 from ..wire.contract import SERVED
-from .authorized_calls import MethodPermission
-from .calls import ServedMethod
+from ..wire.contract_calls import ContractCall, ContractCalls
+from .authorized_calls import Context, MethodPermission, current_caller
+from .calls import Method, ServedMethod
 from .external_scaler import ExternalScaler
 from .message_requests import MessageRequests
 from .queue_service import QueueService
 from .receive_streams import ReceiveStreams
-from .redrive_service import RedriveService
 from .reservation_service import ReservationService
-from .schedule_service import ScheduleService
-from .staging_service import StagingService
 from .streams import Streams
 
 
@@ -121,17 +119,14 @@ class Services:
         self._streams = Streams(watch)
         requests = MessageRequests(app)
         self._receive_streams = ReceiveStreams(app.leases, requests, receives, self._streams, clock)
-        root_id = app.access.store.root_id
-        self._reservations = ReservationService(app.reservations, responses, root_id)
+        self._calls = ContractCalls(app, clock)
+        self._reservations = ReservationService(self._calls, app.reservations, responses)
         self._scaler = ExternalScaler(app.queues, clock)
         self._servicers: Mapping[str, object] = {
             "QueueService": QueueService(
-                app, clock, requests, receives, self._streams, self._receive_streams
+                clock, requests, receives, self._streams, self._receive_streams
             ),
-            "StagingService": StagingService(app.stages, root_id),
             "ReservationService": self._reservations,
-            "RedriveService": RedriveService(app.redrives),
-            "ScheduleService": ScheduleService(app.schedules),
             "ExternalScaler": self._scaler,
         }
 
@@ -152,10 +147,24 @@ class Services:
         """Return the methods by name."""
         return {
             method.name: ServedMethod(
-                getattr(self._servicers[service.name], method.name),
+                self._method(service.name, method.name),
                 METHODS[method.name],
                 writes_itself=method.name in _WRITING,
             )
             for service in SERVED
             for method in service.methods
         }
+
+    def _method(self, service: str, name: str) -> Method:
+        call = self._calls.find(name)
+        if call is not None:
+            return _served(call)
+        own: Method = getattr(self._servicers[service], name)
+        return own
+
+
+def _served(call: ContractCall) -> Method:
+    def run(request: Any, context: Context) -> Awaitable[Any]:
+        return call(current_caller(), request)
+
+    return run

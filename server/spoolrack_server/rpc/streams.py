@@ -134,26 +134,26 @@ class Streams:
             joined += _more_of(request)
             responses.joins |= request.accepts_more
         refused: StoreError | None = None
-        taken = 0
+        reserved_bytes = 0
         try:
-            taken = requests.reserve()
+            reserved_bytes = requests.reserve()
         except StoreError as error:
             refused = error
         for each in joined:
             content = operation.content_of(each)
             watched = self._watch.begin(operation.name, content)
-            begun: Submitted[bytes] | StoreError
+            submitted: Submitted[bytes] | StoreError
             try:
                 if refused is not None:
                     raise refused
-                begun = await operation.begin(content)
+                submitted = await operation.begin(content)
             except StoreError as error:
-                begun = error
+                submitted = error
             tags = SEND_TAGS if operation.tags_of is None else operation.tags_of(each)
             announces = operation.joins and each.accepts_more
-            item = _StreamedRequest(each.correlation_id, tags, begun, watched, announces)
+            item = _StreamedRequest(each.correlation_id, tags, submitted, watched, announces)
             if each is joined[-1]:
-                item.size, item.taken = requests.size, taken
+                item.size, item.reserved_bytes = requests.size, reserved_bytes
             responses.enter(item)
         return True
 
@@ -173,21 +173,21 @@ class _StreamedRequest:
 
     correlation_id: int
     tags: ResponseTags
-    begun: Submitted[bytes] | StoreError
+    submitted: Submitted[bytes] | StoreError
     watched: instrumentation.ObservedRequest
     announces: bool
     """Whether the response says that requests may be joined."""
     size: int = 0
-    taken: int = 0
+    reserved_bytes: int = 0
     """Bytes of the message that it ends, and their share of the memory."""
     unanswered: int = 0
     """How many of its futures aren't done."""
 
     def response(self) -> bytes:
         try:
-            if isinstance(self.begun, StoreError):
-                raise self.begun
-            response = correlated(self.correlation_id, self.begun.result(), self.tags)
+            if isinstance(self.submitted, StoreError):
+                raise self.submitted
+            response = correlated(self.correlation_id, self.submitted.result(), self.tags)
             self.watched.end()
         except StoreError as error:
             failure = failure_of(error) or INTERNAL
@@ -220,7 +220,7 @@ class _ResponseQueue:
 
         self.window.enter(item.size)
         self._items.append(item)
-        futures = () if isinstance(item.begun, StoreError) else item.begun.futures
+        futures = () if isinstance(item.submitted, StoreError) else item.submitted.futures
         item.unanswered = len(futures)
         for future in futures:
             on_answer(future, answered)
@@ -229,8 +229,8 @@ class _ResponseQueue:
 
     def leave(self, item: _StreamedRequest) -> None:
         self.window.leave(item.size)
-        if item.taken:
-            self._requests.leave(item.taken)
+        if item.reserved_bytes:
+            self._requests.leave(item.reserved_bytes)
 
     def refuse(self, error: StoreError) -> None:
         """Read no more requests, and end with `error` when those in flight are answered."""

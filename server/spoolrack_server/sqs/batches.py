@@ -61,13 +61,13 @@ class BatchEntries:
 
     def read(self, parse: Callable[[Parameters], T]) -> dict[str, T]:
         """Return what `parse` makes of each entry, by its id; an entry that it refuses fails."""
-        found: dict[str, T] = {}
+        values: dict[str, T] = {}
         for id, entry in self.entries.items():
             try:
-                found[id] = parse(entry)
+                values[id] = parse(entry)
             except SqsError as error:
                 self.fail(id, error)
-        return found
+        return values
 
     def succeed(self, id: str, answer: dict[str, Any]) -> None:
         self._succeeded[id] = answer
@@ -182,22 +182,22 @@ class SendBatch:
 
     def _deduplication(self, parameters: Parameters, message: SqsMessage, group: str) -> str:
         """Return the deduplication id of a message for the store; empty: it has none."""
-        given = messages.token(parameters, "MessageDeduplicationId")
+        id = messages.token(parameters, "MessageDeduplicationId")
         if not self._is_fifo:
-            if given:
+            if id:
                 raise sqs_errors.invalid_value(
-                    f"Value {given} for parameter MessageDeduplicationId is invalid. Reason: The "
+                    f"Value {id} for parameter MessageDeduplicationId is invalid. Reason: The "
                     "request includes a parameter that is not valid for this queue type."
                 )
             return ""
         if lacking := self.lacking(parameters):
             raise lacking
-        given = given or hashlib.sha256(message.body).hexdigest()
-        message.attributes[messages.DEDUPLICATION] = given
+        id = id or hashlib.sha256(message.body).hexdigest()
+        message.attributes[messages.DEDUPLICATION] = id
         scope = f"{group}\0" if self._facts.is_deduplicated_by_group else ""
         if self._facts.purges:
             scope = f"purge {self._facts.purges}\0{scope}"
-        return hashlib.sha256(f"{scope}{given}".encode()).hexdigest() if scope else given
+        return hashlib.sha256(f"{scope}{id}".encode()).hexdigest() if scope else id
 
     def lacking(self, parameters: Parameters) -> SqsError | None:
         """Return the error of a message to a FIFO queue that has no group, or no deduplication id where

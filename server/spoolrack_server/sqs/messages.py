@@ -92,49 +92,49 @@ def outgoing(parameters: Parameters, sender: str) -> SqsMessage:
             "allowed characters is #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to "
             "#x10FFFF"
         )
-    made = SqsMessage(body, {}, {"MD5OfMessageBody": md5(body)}, len(body))
+    message = SqsMessage(body, {}, {"MD5OfMessageBody": md5(body)}, len(body))
     given = parameters.structures("MessageAttributes")
     if given:
-        _add_attributes(made, given)
+        _add_attributes(message, given)
     system = parameters.structures("MessageSystemAttributes")
     if system:
-        _add_system_attributes(made, system)
+        _add_system_attributes(message, system)
     if sender:
-        made.attributes[SENDER] = sender
-    return made
+        message.attributes[SENDER] = sender
+    return message
 
 
-def _add_attributes(made: SqsMessage, given: Mapping[str, Parameters]) -> None:
-    if len(given) > MOST:
+def _add_attributes(message: SqsMessage, parameters: Mapping[str, Parameters]) -> None:
+    if len(parameters) > MOST:
         raise sqs_errors.invalid_value(
-            f"Number of message attributes [{len(given)}] exceeds the allowed maximum [{MOST}]."
+            f"Number of message attributes [{len(parameters)}] exceeds the allowed maximum [{MOST}]."
         )
-    shown = {name: _given(name, each) for name, each in given.items()}
+    attributes = {name: _given(name, each) for name, each in parameters.items()}
     types: dict[str, str] = {}
-    for name, (kind, value) in shown.items():
-        made.attributes[name] = value
+    for name, (kind, value) in attributes.items():
+        message.attributes[name] = value
         if kind != _plain_type(value):
             types[name] = kind
         size = value if isinstance(value, bytes) else value.encode()
-        made.size += len(name.encode()) + len(kind) + len(size)
+        message.size += len(name.encode()) + len(kind) + len(size)
     if types:
-        made.attributes[TYPES] = json.dumps(types, separators=(",", ":"))
-    made.answer["MD5OfMessageAttributes"] = md5_of_attributes(shown)
+        message.attributes[TYPES] = json.dumps(types, separators=(",", ":"))
+    message.answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
 
 
-def _add_system_attributes(made: SqsMessage, given: Mapping[str, Parameters]) -> None:
-    system = {name: _given(name, each) for name, each in given.items()}
-    for name, (kind, value) in system.items():
+def _add_system_attributes(message: SqsMessage, parameters: Mapping[str, Parameters]) -> None:
+    attributes = {name: _given(name, each) for name, each in parameters.items()}
+    for name, (kind, value) in attributes.items():
         if name != "AWSTraceHeader" or kind != "String":
             raise sqs_errors.invalid_value(
                 f"Message system attribute name '{name[:100]}' is invalid: AWSTraceHeader, a String, "
                 "is the only one."
             )
-        made.attributes[TRACE] = value
-    made.answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(system)
+        message.attributes[TRACE] = value
+    message.answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(attributes)
 
 
-def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
+def _given(name: str, parameters: Parameters) -> tuple[str, str | bytes]:
     """Return the data type and the value of an attribute."""
     if not _NAME.fullmatch(name) or name.lower().startswith(("aws.", "amazon.")):
         raise sqs_errors.invalid_value(
@@ -142,21 +142,21 @@ def _given(name: str, given: Parameters) -> tuple[str, str | bytes]:
             "characters: letters, digits, '_', '-' and '.', no '.' at an end or beside another, and "
             "must not begin with AWS. or Amazon."
         )
-    kind = given.text("DataType") or ""
+    kind = parameters.text("DataType") or ""
     if not _TYPE.fullmatch(kind):
         raise sqs_errors.invalid_value(
             f"The type of message (user) attribute '{name}' is invalid. You must use only the "
             "following supported type prefixes: Binary, Number, String."
         )
     if kind.startswith("Binary"):
-        coded = given.text("BinaryValue")
+        coded = parameters.text("BinaryValue")
         if not coded:
             raise _no_value(name, kind)
         try:
             return kind, base64.b64decode(coded, validate=True)
         except (binascii.Error, ValueError) as error:
             raise sqs_errors.unreadable(f"The BinaryValue of '{name}' is not base64.") from error
-    value = given.text("StringValue")
+    value = parameters.text("StringValue")
     if not value:
         raise _no_value(name, kind)
     wrong = _not_xml(value, value.encode(errors="replace"))
@@ -207,53 +207,53 @@ def token(parameters: Parameters, name: str) -> str:
 
 
 def received(
-    message: Message, received_at: Millis, system: set[str], wanted: Collection[str], region: str
+    message: Message, received_at: Millis, system: set[str], names: Collection[str], region: str
 ) -> dict[str, Any]:
     """Return a received message with the requested attributes."""
     text, is_coded = _body_of(message)
-    found: dict[str, Any] = {
+    content: dict[str, Any] = {
         "MessageId": message.id,
         "ReceiptHandle": handle_of(message, received_at),
         "Body": text,
         "MD5OfBody": md5(text.encode()),
     }
-    shown = _shown_attributes(message.attributes, wanted)
+    typed_attributes = _shown_attributes(message.attributes, names)
     if is_coded:
-        shown[ENCODING] = "String", "base64"
-    if shown:
-        found["MessageAttributes"] = _as_json(shown)
-        found["MD5OfMessageAttributes"] = md5_of_attributes(shown)
+        typed_attributes[ENCODING] = "String", "base64"
+    if typed_attributes:
+        content["MessageAttributes"] = _as_json(typed_attributes)
+        content["MD5OfMessageAttributes"] = md5_of_attributes(typed_attributes)
     if system:
         attributes = _system_attributes(message, region)
         if "All" not in system:
             attributes = {name: value for name, value in attributes.items() if name in system}
         if attributes:
-            found["Attributes"] = attributes
-    return found
+            content["Attributes"] = attributes
+    return content
 
 
 def _system_attributes(message: Message, region: str) -> dict[str, str]:
-    held = message.attributes
+    attributes = message.attributes
     deaths = _deaths_since_redrive(message)
     receives = message.receives + sum(death.receives for death in deaths)
     first = deaths[0].first_receive if deaths else message.first_receive
-    found = {
-        "SenderId": str(held.get(SENDER, queue_attributes.ACCOUNT)),
+    system = {
+        "SenderId": str(attributes.get(SENDER, queue_attributes.ACCOUNT)),
         "SentTimestamp": str(message.sent_at),
         "ApproximateReceiveCount": str(receives),
         "ApproximateFirstReceiveTimestamp": str(first or 0),
     }
     if deaths:
-        found["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, region)
+        system["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, region)
     if message.group:
-        found["MessageGroupId"] = message.group
+        system["MessageGroupId"] = message.group
     if message.queue.endswith(FIFO):
-        found["SequenceNumber"] = sequence_number(message.id)
+        system["SequenceNumber"] = sequence_number(message.id)
     for name, stored in (("MessageDeduplicationId", DEDUPLICATION), ("AWSTraceHeader", TRACE)):
-        value = held.get(stored)
+        value = attributes.get(stored)
         if isinstance(value, str):
-            found[name] = value
-    return found
+            system[name] = value
+    return system
 
 
 def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
@@ -284,14 +284,14 @@ def _body_of(message: Message) -> tuple[str, bool]:
     return text, False
 
 
-def _shown_attributes(attributes: Attributes, wanted: Collection[str]) -> dict[str, Shown]:
+def _shown_attributes(attributes: Attributes, names: Collection[str]) -> dict[str, Shown]:
     """Return the data type and the value of each attribute that a receive asks for, by name; leave out
     a name that SQS can't carry."""
     types = _types_of(attributes)
     return {
         name: _shown(types.get(name), value)
         for name, value in attributes.items()
-        if not name.startswith(RESERVED) and _is_wanted(name, wanted) and not NOT_XML.search(name)
+        if not name.startswith(RESERVED) and _is_wanted(name, names) and not NOT_XML.search(name)
     }
 
 
@@ -317,8 +317,8 @@ def _types_of(attributes: Attributes) -> Mapping[str, str]:
     }
 
 
-def _is_wanted(name: str, wanted: Collection[str]) -> bool:
-    for pattern in wanted:
+def _is_wanted(name: str, patterns: Collection[str]) -> bool:
+    for pattern in patterns:
         if pattern in ("All", "*", ".*", name):
             return True
         if pattern.endswith(".*") and name.startswith(pattern[:-2]):
@@ -326,12 +326,12 @@ def _is_wanted(name: str, wanted: Collection[str]) -> bool:
     return False
 
 
-def _as_json(shown: Mapping[str, Shown]) -> dict[str, dict[str, str]]:
+def _as_json(attributes: Mapping[str, Shown]) -> dict[str, dict[str, str]]:
     return {
         name: {"StringValue": value, "DataType": kind}
         if isinstance(value, str)
         else {"BinaryValue": base64.b64encode(value).decode(), "DataType": kind}
-        for name, (kind, value) in shown.items()
+        for name, (kind, value) in attributes.items()
     }
 
 
@@ -339,11 +339,11 @@ def md5(raw: bytes) -> str:
     return hashlib.md5(raw, usedforsecurity=False).hexdigest()
 
 
-def md5_of_attributes(shown: Mapping[str, Shown]) -> str:
+def md5_of_attributes(attributes: Mapping[str, Shown]) -> str:
     """Return the MD5 of attributes as SQS computes it: by name, each with lengths of 4 bytes."""
     digest = hashlib.md5(usedforsecurity=False)
-    for name in sorted(shown):
-        kind, value = shown[name]
+    for name in sorted(attributes):
+        kind, value = attributes[name]
         raw = value if isinstance(value, bytes) else value.encode()
         for part in (name.encode(), kind.encode()):
             digest.update(len(part).to_bytes(4, "big") + part)

@@ -74,15 +74,15 @@ class Parameters:
             raise _wrong_type(name, "a map of structures")
         return {key: Parameters(each) for key, each in value.items()}
 
-    def entries(self, name: str = "Entries") -> Sequence[Parameters]:
-        """Return a list of structures; empty if it isn't given."""
-        value = self._values.get(name)
+    def entries(self) -> Sequence[Parameters]:
+        """Return the structures of a batch; empty if they aren't given."""
+        value = self._values.get("Entries")
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise _wrong_type(name, "a list of structures")
+            raise _wrong_type("Entries", "a list of structures")
         return [Parameters(each) for each in value]
 
 
-def _wrong_type(name: str, wanted: str) -> sqs_errors.SqsError:
-    return sqs_errors.unreadable(f"The parameter {name} must be {wanted}.")
+def _wrong_type(name: str, type_name: str) -> sqs_errors.SqsError:
+    return sqs_errors.unreadable(f"The parameter {name} must be {type_name}.")

@@ -18,13 +18,13 @@ _NAMES: Final = {"Messages": "messages", "QueueUrls": "queueUrls"}
 
 
 def response(operation: str, content: Mapping[str, Any], request_id: str) -> bytes:
-    found = {
+    document = {
         f"{operation}Response": {
             f"{operation}Result": _structure(content),
             "ResponseMetadata": {"RequestId": request_id},
         }
     }
-    return json.dumps(found).encode()
+    return json.dumps(document).encode()
 
 
 def error_response(error: SqsError, request_id: str) -> tuple[bytes, dict[str, str]]:

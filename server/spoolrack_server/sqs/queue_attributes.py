@@ -249,28 +249,28 @@ def changes_in(queue: str, attributes: Mapping[str, str]) -> AttributeChanges:
                 raise sqs_errors.invalid_attribute_name(
                     f"You can specify the {name} only when FifoQueue is set to true."
                 )
-            kept = _LABELS[name](name, value) if value else ""
-            if kept == _NOT_SHOWN.get(name):
-                kept = ""
+            text = _LABELS[name](name, value) if value else ""
+            if text == _NOT_SHOWN.get(name):
+                text = ""
             longest = LONGEST_LABEL * _PARTS.get(name, 1)
-            if len(kept) > longest or not _is_text(kept):
+            if len(text) > longest or not _is_text(text):
                 raise _invalid(name, f"must be text of up to {longest} characters")
-            changes.labels |= _labels_of(name, kept)
+            changes.labels |= _labels_of(name, text)
     _choose_encryption(changes.labels)
     return changes
 
 
 def _check_kind(value: str, *, is_fifo: bool) -> None:
     """Raise the error of an attribute FifoQueue that contradicts the queue's name."""
-    wanted = _boolean("FifoQueue", value) == "true"
-    if wanted and not is_fifo:
+    says_fifo = _boolean("FifoQueue", value) == "true"
+    if says_fifo and not is_fifo:
         raise sqs_errors.invalid_value(
             "The name of a FIFO queue can only include alphanumeric characters, hyphens, or "
             "underscores, must end with .fifo suffix and be 1 to 80 in length."
         )
-    if not wanted and not is_fifo:
+    if not says_fifo and not is_fifo:
         raise sqs_errors.unknown_attribute("FifoQueue")
-    if not wanted:
+    if not says_fifo:
         raise sqs_errors.invalid_attribute_value(
             "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported."
         )
@@ -315,13 +315,13 @@ def _labels_of(name: str, value: str) -> dict[str, str]:
 
 def _kept_in(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes that are kept in labels."""
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for label in sorted(labels):
         if label.startswith(LABEL):
             name = label.removeprefix(LABEL).partition(".")[0]
             if name in NAMES:
-                found[name] = found.get(name, "") + labels[label]
-    return found
+                attributes[name] = attributes.get(name, "") + labels[label]
+    return attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,14 +338,14 @@ class QueueFacts:
 
 
 def facts_of(queue: Queue, now: Millis) -> QueueFacts:
-    kept = _kept_in(queue.labels)
+    attributes = _kept_in(queue.labels)
     return QueueFacts(
         read_at=now,
         max_message_size=queue.settings.max_message_size,
         visibility=queue.settings.visibility_timeout,
-        wait=Millis(_count_in(kept.get(WAIT, ""), MAX_WAIT) * 1_000),
-        is_content_deduplicated=kept.get("ContentBasedDeduplication") == "true",
-        is_deduplicated_by_group=kept.get("DeduplicationScope") == "messageGroup",
+        wait=Millis(_count_in(attributes.get(WAIT, ""), MAX_WAIT) * 1_000),
+        is_content_deduplicated=attributes.get("ContentBasedDeduplication") == "true",
+        is_deduplicated_by_group=attributes.get("DeduplicationScope") == "messageGroup",
         purges=purges_in(queue.labels),
     )
 
@@ -427,7 +427,7 @@ def attributes_of(queue: Queue, region: str) -> dict[str, str]:
     """Return all attributes of a queue."""
     settings = queue.settings
     retention = min(settings.retention or MAX_RETENTION, MAX_RETENTION)
-    found = {
+    attributes = {
         "QueueArn": arn_of(queue.name, region),
         "ApproximateNumberOfMessages": str(queue.counts.ready_count),
         "ApproximateNumberOfMessagesNotVisible": str(queue.counts.leased_count),
@@ -443,10 +443,10 @@ def attributes_of(queue: Queue, region: str) -> dict[str, str]:
     }
     if settings.dead_letter_queue:
         target = arn_of(settings.dead_letter_queue, region)
-        found[REDRIVE] = _redrive_policy(target, settings.max_receives)
+        attributes[REDRIVE] = _redrive_policy(target, settings.max_receives)
     if queue.name.endswith(FIFO):
-        found |= _FIFO_DEFAULTS
-    return found | _kept_in(queue.labels)
+        attributes |= _FIFO_DEFAULTS
+    return attributes | _kept_in(queue.labels)
 
 
 def differing(queue: Queue, changes: AttributeChanges, region: str) -> str | None:

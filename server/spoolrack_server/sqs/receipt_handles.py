@@ -44,11 +44,11 @@ def handle_of(message: Message, received_at: Millis) -> str:
 
 
 def parse(text: str) -> Handle:
-    found = _HANDLE.fullmatch(text)
-    if found is None:
+    match = _HANDLE.fullmatch(text)
+    if match is None:
         raise sqs_errors.invalid_receipt(
             f'The input receipt handle "{text[:300]}" is not a valid receipt handle.'
         )
-    last = LastReceive(int(found["receives"]), Millis(int(found["first"])))
+    last = LastReceive(int(match["receives"]), Millis(int(match["first"])))
     # Handles of 1.0.0-beta.1 have no last number.
-    return Handle(found["receipt"], last, Millis(int(found["at"] or found["first"])))
+    return Handle(match["receipt"], last, Millis(int(match["at"] or match["first"])))

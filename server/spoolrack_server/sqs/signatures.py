@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
@@ -44,7 +45,7 @@ _MUST_BE_SIGNED: Final = ("host", "x-amz-date", "x-amz-target", "x-amz-security-
 _FIELDS: Final = ("Credential", "SignedHeaders", "Signature")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Signature:
     """The signature of a request, and what it says of itself."""
 
@@ -108,11 +109,11 @@ class Authenticator:
         if self._keys is None:
             found = _SCOPE.search(request.headers.get("Authorization", ""))
             return Claim(ANONYMOUS, found[1] if found else DEFAULT_REGION)
-        given = _signature_of(request)
+        signature = _signature_of(request)
         keys = self._keys.current
-        identity = _identity_in(keys, given)
-        self._check_scope(given)
-        return Claim(identity, given.region, given, keys.secret_of(given.key))
+        identity = _identity_in(keys, signature)
+        self._check_scope(signature)
+        return Claim(identity, signature.region, signature, keys.secret_of(signature.key))
 
     def still_known(self, request: web.Request) -> Identity:
         """Return the identity of a request's access key; raise the error of an unknown one."""
@@ -120,34 +121,34 @@ class Authenticator:
             return ANONYMOUS
         return _identity_in(self._keys.current, _signature_of(request))
 
-    def _check_scope(self, given: _Signature) -> None:
-        if (given.service, given.end) != ("sqs", "aws4_request"):
+    def _check_scope(self, signature: _Signature) -> None:
+        if (signature.service, signature.end) != ("sqs", "aws4_request"):
             raise sqs_errors.signature_differs(
                 "Credential should be scoped to the service sqs and end in aws4_request, not "
-                f"{given.service}/{given.end}."
+                f"{signature.service}/{signature.end}."
             )
-        if not given.time.startswith(given.date):
+        if not signature.time.startswith(signature.date):
             raise sqs_errors.signature_differs(
-                f"The date in the credential's scope, {given.date}, is not that of the request's time, "
-                f"{given.time}."
+                f"The date in the credential's scope, {signature.date}, is not that of the request's "
+                f"time, {signature.time}."
             )
-        signed_at = _seconds_of(given.time)
+        signed_at = _seconds_of(signature.time)
         now = self._clock.wall() // 1_000
-        lifetime = SKEW if given.lifetime is None else given.lifetime
+        lifetime = SKEW if signature.lifetime is None else signature.lifetime
         if now > signed_at + lifetime:
             raise sqs_errors.signature_differs(
-                f"Signature expired: {given.time} is over {lifetime} seconds before this server's "
-                "clock."
+                f"Signature expired: {signature.time} is over {lifetime} seconds before this "
+                "server's clock."
             )
         if now < signed_at - SKEW:
             raise sqs_errors.signature_differs(
-                f"Signature not yet current: {given.time} is over {SKEW} seconds after this server's "
-                "clock."
+                f"Signature not yet current: {signature.time} is over {SKEW} seconds after this "
+                "server's clock."
             )
 
 
-def _identity_in(keys: SqsKeys, given: _Signature) -> Identity:
-    identity = keys.identities.get(given.key)
+def _identity_in(keys: SqsKeys, signature: _Signature) -> Identity:
+    identity = keys.identities.get(signature.key)
     if identity is None:
         raise sqs_errors.unrecognized_client(
             "The access key included in the request is not one that this server knows: "
@@ -173,56 +174,17 @@ def _signature_of(request: web.Request) -> _Signature:
     headers = request.headers.getall("Authorization", [])
     if len(headers) > 1:
         raise sqs_errors.incomplete_signature("There are two Authorization headers.")
-    if not headers:
-        if "X-Amz-Signature" not in request.query:
-            raise sqs_errors.missing_token(
-                "Request is missing Authentication Token: sign it, with an access key of this server."
-            )
-        query = request.query
-        if query.get("X-Amz-Algorithm") != ALGORITHM:
-            raise _incomplete(f"X-Amz-Algorithm must be {ALGORITHM}")
-        lifetime = query.get("X-Amz-Expires", "")
-        if not re.fullmatch(r"\d{1,6}", lifetime, re.ASCII) or int(lifetime) > LONGEST_PRESIGNED:
-            raise _incomplete(f"X-Amz-Expires must be from 0 to {LONGEST_PRESIGNED}")
-        return _signature(
-            query.get("X-Amz-Credential", ""),
-            query.get("X-Amz-Date", ""),
-            query.get("X-Amz-SignedHeaders", ""),
-            query["X-Amz-Signature"],
-            int(lifetime),
-            request,
-        )
-    scheme, _, rest = headers[0].strip().partition(" ")
-    if scheme != ALGORITHM:
-        raise _incomplete(f"the Authorization header must begin with {ALGORITHM}")
-    fields: dict[str, str] = {}
-    for part in rest.split(","):
-        name, _, value = part.strip().partition("=")
-        fields[name] = value
-    missing = [name for name in _FIELDS if not fields.get(name)]
-    if missing:
-        raise _incomplete(f"the Authorization header lacks {', '.join(missing)}")
-    return _signature(
-        fields["Credential"],
-        request.headers.get("X-Amz-Date", ""),
-        fields["SignedHeaders"],
-        fields["Signature"],
-        None,
-        request,
-    )
-
-
-def _signature(
-    credential: str, time: str, signed: str, signature: str, lifetime: int | None, request: web.Request
-) -> _Signature:
-    found = _CREDENTIAL.fullmatch(credential)
-    if found is None:
+    lifetime = None if headers else _lifetime_of(request)
+    fields = _fields_of(headers[0]) if headers else _fields_in(request.query)
+    time = (request.headers if headers else request.query).get("X-Amz-Date", "")
+    credential = _CREDENTIAL.fullmatch(fields["Credential"])
+    if credential is None:
         raise _incomplete("the Credential must be KEY/DATE/REGION/sqs/aws4_request")
     if not time:
         raise _incomplete("the X-Amz-Date is missing")
-    if not re.fullmatch(r"[0-9a-f]{64}", signature):
+    if not re.fullmatch(r"[0-9a-f]{64}", fields["Signature"]):
         raise _incomplete("the Signature must be 64 hexadecimal digits")
-    names = tuple(signed.lower().split(";"))
+    names = tuple(fields["SignedHeaders"].lower().split(";"))
     for name in _MUST_BE_SIGNED:
         if (name in request.headers or name == "host") and name not in names:
             raise _incomplete(f"the header {name} must be among the SignedHeaders")
@@ -230,23 +192,50 @@ def _signature(
         if name not in request.headers:
             raise _incomplete(f"the header {name[:60]!r} is among the SignedHeaders, and isn't there")
     return _Signature(
-        found["key"],
-        found["date"],
-        found["region"],
-        found["service"],
-        found["end"],
-        time,
-        names,
-        signature,
-        lifetime,
+        **credential.groupdict(),
+        time=time,
+        signed=names,
+        signature=fields["Signature"],
+        lifetime=lifetime,
     )
+
+
+def _lifetime_of(request: web.Request) -> int:
+    """Return the seconds for which a presigned URL is valid; raise the error of an unsigned request."""
+    query = request.query
+    if "X-Amz-Signature" not in query:
+        raise sqs_errors.missing_token(
+            "Request is missing Authentication Token: sign it, with an access key of this server."
+        )
+    if query.get("X-Amz-Algorithm") != ALGORITHM:
+        raise _incomplete(f"X-Amz-Algorithm must be {ALGORITHM}")
+    lifetime = query.get("X-Amz-Expires", "")
+    if not re.fullmatch(r"\d{1,6}", lifetime, re.ASCII) or int(lifetime) > LONGEST_PRESIGNED:
+        raise _incomplete(f"X-Amz-Expires must be from 0 to {LONGEST_PRESIGNED}")
+    return int(lifetime)
+
+
+def _fields_in(query: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: query.get(f"X-Amz-{name}", "") for name in _FIELDS}
+
+
+def _fields_of(authorization: str) -> Mapping[str, str]:
+    scheme, _, rest = authorization.strip().partition(" ")
+    if scheme != ALGORITHM:
+        raise _incomplete(f"the Authorization header must begin with {ALGORITHM}")
+    parts = (part.strip().partition("=") for part in rest.split(","))
+    fields = {name: value for name, _, value in parts}
+    missing = [name for name in _FIELDS if not fields.get(name)]
+    if missing:
+        raise _incomplete(f"the Authorization header lacks {', '.join(missing)}")
+    return fields
 
 
 def _incomplete(why: str) -> SqsError:
     return sqs_errors.incomplete_signature(f"The request's signature is incomplete: {why}.")
 
 
-def _expected(given: _Signature, request: web.Request, body: bytes, secret: str) -> str:
+def _expected(signature: _Signature, request: web.Request, body: bytes, secret: str) -> str:
     """Return the signature that the request must have."""
     hashed = hashlib.sha256(body).hexdigest()
     claimed = request.headers.get("X-Amz-Content-SHA256")
@@ -257,16 +246,16 @@ def _expected(given: _Signature, request: web.Request, body: bytes, secret: str)
             request.method,
             quote(request.rel_url.raw_path, safe="/~"),
             _canonical_query(request.rel_url.raw_query_string),
-            *(f"{name}:{_canonical_value(request, name)}" for name in given.signed),
+            *(f"{name}:{_canonical_value(request, name)}" for name in signature.signed),
             "",
-            ";".join(given.signed),
+            ";".join(signature.signed),
             hashed,
         )
     )
     to_sign = "\n".join(
-        (ALGORITHM, given.time, given.scope, hashlib.sha256(canonical.encode()).hexdigest())
+        (ALGORITHM, signature.time, signature.scope, hashlib.sha256(canonical.encode()).hexdigest())
     )
-    return hmac.digest(_signing_key(secret, given.scope), to_sign.encode(), "sha256").hex()
+    return hmac.digest(_signing_key(secret, signature.scope), to_sign.encode(), "sha256").hex()
 
 
 @lru_cache(maxsize=1_024)

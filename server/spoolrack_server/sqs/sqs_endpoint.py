@@ -75,7 +75,7 @@ class _WireProtocol(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _SqsRequest:
+class _SqsCall:
     """A request that was read."""
 
     protocol: _WireProtocol
@@ -109,7 +109,7 @@ class SqsEndpoint:
         self._operations = SqsOperations(app, memory, clock)
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
         """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
-        self._known: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
+        self._key_by_connection: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
         """By connection, the access key of the last request whose signature was verified."""
         self._receiving: dict[asyncio.Task[Any], Callable[[], None]] = {}
         """How the permission of each receive is checked again."""
@@ -160,13 +160,13 @@ class SqsEndpoint:
             claim = self._authenticator.claim(request)
             body = await self._read(request, claim, share)
             if len(body) > INLINE:
-                asked = await self._context.app.access.read(_verified, request, claim, body)
+                call = await self._context.app.access.read(_verified, request, claim, body)
             else:
-                asked = _verified(request, claim, body)
+                call = _verified(request, claim, body)
             if request.transport is not None:
-                self._known[request.transport] = claim.access_key
-            self._check_method(request, asked)
-            self._operations.find(asked.operation)
+                self._key_by_connection[request.transport] = claim.access_key
+            self._check_method(request, call)
+            self._operations.find(call.operation)
         except ConnectionError as error:
             raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001 - each is answered
@@ -181,9 +181,9 @@ class SqsEndpoint:
             return response
         response = await self._watch.http(
             request,
-            asked.operation,
-            partial(self._answer_on, request, asked, id),
-            operation=f"SQS {asked.operation}",
+            call.operation,
+            partial(self._answer_on, request, call, id),
+            operation=f"SQS {call.operation}",
         )
         return response
 
@@ -192,28 +192,28 @@ class SqsEndpoint:
     ) -> web.Response:
         return self._refusal(request, operation, error, id)
 
-    async def _answer_on(self, request: web.Request, asked: _SqsRequest, id: str) -> web.StreamResponse:
+    async def _answer_on(self, request: web.Request, call: _SqsCall, id: str) -> web.StreamResponse:
         """Return the response to a request, which outlives its connection unless it receives."""
-        answer = self._answer(request, asked, id)
-        if asked.operation == RECEIVE:
+        answer = self._answer(request, call, id)
+        if call.operation == RECEIVE:
             return await answer
         return await asyncio.shield(self._listener.track(asyncio.create_task(answer)))
 
-    async def _answer(self, request: web.Request, asked: _SqsRequest, id: str) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, call: _SqsCall, id: str) -> web.StreamResponse:
         try:
             if self._listener.is_refusing:
                 raise Draining
-            caller = self._caller(request, asked)
-            if asked.operation == RECEIVE:
-                self._recheck(request, asked)
-            result = await self._operations.find(asked.operation)(caller, asked.parameters)
+            caller = self._caller(request, call)
+            if call.operation == RECEIVE:
+                self._recheck(request, call)
+            result = await self._operations.find(call.operation)(caller, call.parameters)
         except Exception as error:  # noqa: BLE001 - each is answered
-            response = self._refusal(request, asked.operation, error, id)
+            response = self._refusal(request, call.operation, error, id)
         else:
             response = web.Response(
-                body=asked.protocol.response(asked.operation, result.content, id),
+                body=call.protocol.response(call.operation, result.content, id),
                 headers=_ids(id),
-                content_type=asked.protocol.CONTENT_TYPE,
+                content_type=call.protocol.CONTENT_TYPE,
             )
             if result.receipts:
                 await self._hand_over(request, response, result)
@@ -229,10 +229,10 @@ class SqsEndpoint:
             self._context.app.leases.give_back(result.queue, result.receipts)
             raise
 
-    def _recheck(self, request: web.Request, asked: _SqsRequest) -> None:
+    def _recheck(self, request: web.Request, call: _SqsCall) -> None:
         """Let the permission of a receive be checked again when permissions change."""
         task = asyncio.current_task()
-        queue = asked.parameters.text("QueueUrl")
+        queue = call.parameters.text("QueueUrl")
         if task is None or not queue or self._authenticator.is_open:
             return
 
@@ -243,12 +243,12 @@ class SqsEndpoint:
         self._receiving[task] = check
         task.add_done_callback(lambda task: self._receiving.pop(task, None))
 
-    def _caller(self, request: web.Request, asked: _SqsRequest) -> SqsCaller:
-        caller = Caller(asked.claim.identity, self._access_control)
+    def _caller(self, request: web.Request, call: _SqsCall) -> SqsCaller:
+        caller = Caller(call.claim.identity, self._access_control)
         return SqsCaller(
             caller.identity,
             caller.access,
-            region=asked.claim.region,
+            region=call.claim.region,
             url=self._url or f"{request.scheme}://{request.host}",
             consumer=consumer_of_request(request, caller),
             trace=context_in(request.headers.items()),
@@ -260,11 +260,11 @@ class SqsEndpoint:
         if self._authenticator.is_open:
             require_own_name(request)
 
-    def _check_method(self, request: web.Request, asked: _SqsRequest) -> None:
+    def _check_method(self, request: web.Request, call: _SqsCall) -> None:
         """Refuse a change by GET that nothing signs: a browser sends one for a page of another site."""
-        if request.method == "GET" and self._authenticator.is_open and asked.operation not in READS:
+        if request.method == "GET" and self._authenticator.is_open and call.operation not in READS:
             raise sqs_errors.unknown_operation(
-                f"{asked.operation} is sent by POST. By GET, a server without --sqs-keys answers only "
+                f"{call.operation} is sent by POST. By GET, a server without --sqs-keys answers only "
                 f"{', '.join(sorted(READS))}."
             )
 
@@ -272,7 +272,7 @@ class SqsEndpoint:
         self, request: web.Request, claim: Claim, share: request_bodies.UploadShare
     ) -> bytes:
         transport = request.transport
-        is_known = transport is not None and self._known.get(transport) == claim.access_key
+        is_known = transport is not None and self._key_by_connection.get(transport) == claim.access_key
         memory = self._context.upload_memory if is_known else self._arriving
         try:
             with memory.share() as arriving:
@@ -291,23 +291,23 @@ class SqsEndpoint:
     def _refusal(
         self, request: web.BaseRequest, operation: str, error: Exception, id: str
     ) -> web.Response:
-        found = _error_of(operation, error)
-        if found is None:
+        sqs_error = _error_of(operation, error)
+        if sqs_error is None:
             self._log.error(
                 "a request failed by a defect of the server", method=operation, exc_info=error
             )
-            found = sqs_errors.internal(sqs_errors.FAULT)
+            sqs_error = sqs_errors.internal(sqs_errors.FAULT)
         else:
             self._watch.refusals.log(
                 f"SQS {operation or 'unknown'}",
-                found.code,
-                str(found)[:LONGEST_MESSAGE],
-                is_fault=found.is_fault,
+                sqs_error.code,
+                str(sqs_error)[:LONGEST_MESSAGE],
+                is_fault=sqs_error.is_fault,
             )
-        protocol = query_protocol if query_protocol.has_no_operation(found) else _protocol(request)
-        body, headers = protocol.error_response(found, id)
+        protocol = query_protocol if query_protocol.has_no_operation(sqs_error) else _protocol(request)
+        body, headers = protocol.error_response(sqs_error, id)
         return web.Response(
-            status=found.status,
+            status=sqs_error.status,
             body=body,
             headers={**headers, **_ids(id)},
             content_type=protocol.CONTENT_TYPE,
@@ -327,26 +327,22 @@ def _operation_in_head(request: web.Request) -> str:
     return operation if operation in OPERATIONS else ""
 
 
-def _verified(request: web.Request, claim: Claim, body: bytes) -> _SqsRequest:
-    """Return what a request asks for, once its signature is verified. Any thread."""
+def _verified(request: web.Request, claim: Claim, body: bytes) -> _SqsCall:
+    """Return what a request asks for, in either protocol, once its signature is verified. In any
+    thread."""
     claim.verify(request, body)
-    return _parsed(request, claim, body)
-
-
-def _parsed(request: web.Request, claim: Claim, body: bytes) -> _SqsRequest:
-    """Return what a request asks for, in either protocol."""
     target = request.headers.get(json_protocol.TARGET)
     if target is not None:
         operation = json_protocol.operation_in(target)
         if request.method != "POST":
             raise sqs_errors.unknown_operation("AWS JSON 1.0 is sent by POST.")
-        return _SqsRequest(json_protocol, operation, json_protocol.parameters_in(body), claim)
+        return _SqsCall(json_protocol, operation, json_protocol.parameters_in(body), claim)
     form = query_protocol.form_in(body, request.query_string)
     operation = query_protocol.operation_in(form, request.path)
     if request.method not in ("POST", "GET"):
         raise sqs_errors.unknown_operation("AWS Query is sent by POST or GET.")
     parameters = query_protocol.parameters_in(form, request.path)
-    return _SqsRequest(_protocol(request), operation, parameters, claim)
+    return _SqsCall(_protocol(request), operation, parameters, claim)
 
 
 def _ids(id: str) -> dict[str, str]:

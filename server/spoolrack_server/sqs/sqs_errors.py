@@ -36,8 +36,8 @@ class SqsError(Exception):
         return self.status >= 500
 
 
-def _prefixed(shape: str, *, status: int = 400) -> Callable[[str], SqsError]:
-    return lambda message: SqsError(shape, PREFIX + shape, message, status=status)
+def _prefixed(shape: str) -> Callable[[str], SqsError]:
+    return lambda message: SqsError(shape, PREFIX + shape, message)
 
 
 def _same(

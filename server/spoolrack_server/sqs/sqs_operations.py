@@ -137,14 +137,14 @@ class SqsOperations:
         return queue
 
     async def _facts_of(self, queue: str) -> QueueFacts:
-        known, now = self._facts.get(queue), self._clock.monotonic()
-        if known is not None and now - known.read_at < FACTS_LIFETIME:
-            return known
-        known = queue_attributes.facts_of(await self._queues.find(queue), now)
+        facts, now = self._facts.get(queue), self._clock.monotonic()
+        if facts is not None and now - facts.read_at < FACTS_LIFETIME:
+            return facts
+        facts = queue_attributes.facts_of(await self._queues.find(queue), now)
         if len(self._facts) >= MOST_FACTS:
             self._facts.clear()
-        self._facts[queue] = known
-        return known
+        self._facts[queue] = facts
+        return facts
 
     async def _leasing_queue(self, caller: SqsCaller, parameters: Parameters) -> str:
         """Return the queue of a request that ends or changes leases; raise `QueueNotFound` before its
@@ -661,7 +661,7 @@ def _arn(parameters: Parameters, name: str, arn: str) -> str:
 
 
 def _task(redrive: Redrive, region: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    task: dict[str, Any] = {
         "Status": _REDRIVE_STATES[redrive.state],
         "SourceArn": queue_attributes.arn_of(redrive.queue, region),
         "ApproximateNumberOfMessagesMoved": redrive.moved,
@@ -669,15 +669,15 @@ def _task(redrive: Redrive, region: str) -> dict[str, Any]:
         "StartedTimestamp": redrive.started_at,
     }
     if redrive.state is RedriveState.RUNNING:
-        found["TaskHandle"] = _handle_of_task(redrive, region)
+        task["TaskHandle"] = _handle_of_task(redrive, region)
     if redrive.destination:
-        found["DestinationArn"] = queue_attributes.arn_of(redrive.destination, region)
+        task["DestinationArn"] = queue_attributes.arn_of(redrive.destination, region)
     if redrive.rate:
-        found["MaxNumberOfMessagesPerSecond"] = redrive.rate
+        task["MaxNumberOfMessagesPerSecond"] = redrive.rate
     if redrive.failed and redrive.state is RedriveState.DONE:
-        found["Status"] = "FAILED"
-        found["FailureReason"] = sqs_errors.NO_QUEUE if redrive.lacks_queue else redrive.last_failure
-    return found
+        task["Status"] = "FAILED"
+        task["FailureReason"] = sqs_errors.NO_QUEUE if redrive.lacks_queue else redrive.last_failure
+    return task
 
 
 def _handle_of_task(redrive: Redrive, region: str) -> str:

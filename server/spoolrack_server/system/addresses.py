@@ -36,7 +36,7 @@ def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
     gRPC knows why it can't listen, and tells only its own log: so this is tried first. With `shares`
     other processes of this user may listen there as long as the socket is open, and no others.
     """
-    taken: socket.socket | None = None
+    reserved_socket: socket.socket | None = None
     try:
         if not 0 <= port <= 65_535:
             # Or else only its lower 16 bits would be taken.
@@ -45,20 +45,20 @@ def reserve(host: str, port: int, *, shares: bool = False) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
         )
         family, kind, protocol, _, address = found[0]
-        taken = socket.socket(family, kind, protocol)
+        reserved_socket = socket.socket(family, kind, protocol)
         # Connections of the process that listened here before may linger.
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shares)
-        taken.bind(address)
+        reserved_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, shares)
+        reserved_socket.bind(address)
         if shares:
             # Nothing listens here yet: with this, any other program could.
-            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            reserved_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         else:
             # A bind alone succeeds beside a process that listens.
-            taken.listen(1)
+            reserved_socket.listen(1)
     except (OSError, OverflowError) as error:
-        if taken is not None:
-            taken.close()
+        if reserved_socket is not None:
+            reserved_socket.close()
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise AddressUnusable(address_text(host, port), why) from error
-    return taken
+    return reserved_socket

@@ -38,20 +38,20 @@ class ControlChannel:
         self._writer = writer
         self._serve = serve
         self._numbers = count()
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._answers: dict[int, asyncio.Future[Any]] = {}
         self._answering: set[asyncio.Task[None]] = set()
 
     async def ask(self, what: str, seconds: float) -> Any | None:
         """Return the other end's answer; None if there is none in time."""
         number = next(self._numbers)
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             self._send({"ask": number, "what": what})
             return await asyncio.wait_for(answer, seconds)
         except (TimeoutError, ConnectionError):
             return None
         finally:
-            del self._asked[number]
+            del self._answers[number]
 
     async def run(self) -> None:
         """Answer questions until the other end is closed."""
@@ -61,7 +61,7 @@ class ControlChannel:
         except (ConnectionError, ValueError):
             pass  # Cut off in the midst of a line, or of too long a one: as good as gone.
         finally:
-            for answer in self._asked.values():
+            for answer in self._answers.values():
                 if not answer.done():
                     answer.set_exception(ConnectionResetError())
             for task in self._answering:
@@ -74,7 +74,7 @@ class ControlChannel:
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
             return
-        answer = self._asked.get(message["answer"])
+        answer = self._answers.get(message["answer"])
         if answer is not None and not answer.done():
             answer.set_result(message["value"])
 

@@ -29,8 +29,8 @@ class RequestIds:
         self._prefix = seed or secrets.token_hex(6)
         self._count = count(1)
 
-    def choose(self, given: str | bytes | None) -> str:
+    def choose(self, given_id: str | bytes | None) -> str:
         """Return the given id, if it is valid; else a new one."""
-        if isinstance(given, str) and _SANE.fullmatch(given):
-            return given
+        if isinstance(given_id, str) and _SANE.fullmatch(given_id):
+            return given_id
         return f"{self._prefix}-{next(self._count):x}"

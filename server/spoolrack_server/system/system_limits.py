@@ -35,29 +35,27 @@ def raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def connections_within(wanted: int, *, has_http: bool, has_sqs: bool) -> int:
-    """Return the bound on connections at each port: `wanted`, or what the descriptors allow.
+def connections_within(limit: int, *, has_http: bool, has_sqs: bool) -> int:
+    """Return the bound on connections at each port: `limit`, or what the descriptors allow.
 
     An HTTP connection may have a file open for the body of a message. Raise `SystemLimit` if there are
     too few for a server.
     """
     shares = 1 + 2 * has_http + has_sqs
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    fitting = wanted if soft == resource.RLIM_INFINITY else (soft - DESCRIPTORS) // shares
-    if fitting < min(wanted, FEW_CONNECTIONS):
+    fitting = limit if soft == resource.RLIM_INFINITY else (soft - DESCRIPTORS) // shares
+    if fitting < min(limit, FEW_CONNECTIONS):
         raise SystemLimit(
             f"This process may have {soft} open files, and a server needs "
             f"{DESCRIPTORS + shares * FEW_CONNECTIONS} at least: raise the limit (ulimit -n, "
             "systemd's LimitNOFILE)."
         )
-    return min(wanted, fitting)
+    return min(limit, fitting)
 
 
-def require_threads(count: int | None = None) -> None:
-    """Raise `SystemLimit` unless `count` more threads can be started, by default as many as a server
-    has."""
-    if count is None:
-        count = _THREADS + min(_POOLS, 2 * (os.cpu_count() or 1) + 4)
+def require_threads() -> None:
+    """Raise `SystemLimit` unless as many more threads can be started as a server has."""
+    count = _THREADS + min(_POOLS, 2 * (os.cpu_count() or 1) + 4)
     ending = threading.Event()
     started: list[threading.Thread] = []
     try:

@@ -1,4 +1,5 @@
 """The contract's messages: conversion from and to the store's values, encoding, JSON, statuses.
 
-Pure, and the only package but `rpc` that knows Protocol Buffers.
+Beside `rpc` and the endpoints of `http`, the only package that knows Protocol Buffers. All but
+`contract_calls`, which calls the use cases, is pure.
 """

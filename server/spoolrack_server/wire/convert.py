@@ -159,14 +159,14 @@ def timestamp(moment: Millis) -> Timestamp:
 def moment(timestamp: Timestamp, what: str) -> Millis:
     """Return a Unix time in milliseconds, rounded up; raise `InvalidRequest` about `what` for an
     invalid time, or one beyond the store's last."""
-    found = timestamp.seconds * 1_000 - (-timestamp.nanos // 1_000_000)
-    if not 0 <= timestamp.nanos <= 999_999_999 or not 0 <= found <= LAST_MOMENT:
+    unix_time = timestamp.seconds * 1_000 - (-timestamp.nanos // 1_000_000)
+    if not 0 <= timestamp.nanos <= 999_999_999 or not 0 <= unix_time <= LAST_MOMENT:
         raise InvalidRequest(
             what=what,
             value=f"{timestamp.seconds} s and {timestamp.nanos} ns",
             rule="must be a time from 1970 to 2286",
         )
-    return Millis(found)
+    return Millis(unix_time)
 
 
 def optional_moment(message: AnyMessage, field: str) -> Millis | None:
@@ -227,36 +227,36 @@ def update(queue: pb.Queue, mask: FieldMask) -> QueueChanges:
 
 def _present(message: pb.QueueSettings) -> dict[str, object]:
     """Return the settings that have a value in the message."""
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for field, value in message.ListFields():
         match SCHEMA[field.name].kind:
             case SettingKind.SPAN:
                 try:
-                    found[field.name] = _span(value)
+                    values[field.name] = _span(value)
                 except ValueError as error:
                     raise InvalidSetting(
                         name=field.name, value=str(error), rule="must be a valid duration"
                     ) from error
             case SettingKind.CHOICE:
                 # A number of a later version is none of ours: the store says what there is.
-                found[field.name] = _CHOICES_BACK[field.name].get(value, value)
+                values[field.name] = _CHOICES_BACK[field.name].get(value, value)
             case _:
-                found[field.name] = value
-    return found
+                values[field.name] = value
+    return values
 
 
-def queue_settings(held: QueueSettings) -> pb.QueueSettings:
-    made = pb.QueueSettings()
+def queue_settings(settings: QueueSettings) -> pb.QueueSettings:
+    proto = pb.QueueSettings()
     for setting in SCHEMA.values():
-        value = getattr(held, setting.name)
+        value = getattr(settings, setting.name)
         match setting.kind:
             case SettingKind.SPAN:
-                getattr(made, setting.name).CopyFrom(duration(value))
+                getattr(proto, setting.name).CopyFrom(duration(value))
             case SettingKind.CHOICE:
-                setattr(made, setting.name, _CHOICES[setting.name][value])
+                setattr(proto, setting.name, _CHOICES[setting.name][value])
             case _:
-                setattr(made, setting.name, value)
-    return made
+                setattr(proto, setting.name, value)
+    return proto
 
 
 def queue(queue: Queue, now: Millis) -> pb.Queue:
@@ -305,20 +305,20 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
 
 def attributes(by_name: Mapping[str, pb.Attribute]) -> dict[str, str | bytes]:
     check_attribute_count(len(by_name))
-    found: dict[str, str | bytes] = {}
+    values: dict[str, str | bytes] = {}
     for name, attribute in by_name.items():
         match attribute.WhichOneof("value"):
             case "string_value":
-                found[name] = attribute.string_value
+                values[name] = attribute.string_value
             case "binary_value":
-                found[name] = attribute.binary_value
+                values[name] = attribute.binary_value
             case _:
                 raise InvalidMessage(why=f"the attribute {name[:100]!r} has no value")
-    return found
+    return values
 
 
 def message(message: Message) -> pb.Message:
-    made = pb.Message(
+    proto = pb.Message(
         id=message.id,
         body=message.body,
         body_size=message.size,
@@ -329,16 +329,16 @@ def message(message: Message) -> pb.Message:
         priority=message.priority,
     )
     # A field set in place takes half the time of one that is made and then copied there.
-    _set(made.send_time, message.sent_at)
+    _set(proto.send_time, message.sent_at)
     if message.first_receive is not None:
-        _set(made.first_receive_time, message.first_receive)
+        _set(proto.first_receive_time, message.first_receive)
     if message.due is not None:
         is_leased = message.state is State.LEASED
-        _set(made.lease_expire_time if is_leased else made.deliver_time, message.due)
-    _set_attributes(made.attributes, message.attributes)
+        _set(proto.lease_expire_time if is_leased else proto.deliver_time, message.due)
+    _set_attributes(proto.attributes, message.attributes)
     if message.deaths:
-        made.dead_letter_records.extend(map(_record, message.deaths))
-    return made
+        proto.dead_letter_records.extend(map(_record, message.deaths))
+    return proto
 
 
 def _set_attributes(field: MutableMapping[str, pb.Attribute], attributes: Attributes) -> None:
@@ -353,23 +353,23 @@ def run(run: MessageRun) -> columns.MessageRun:
     if len(run) == 1:
         (alone,) = run.messages()
         return columns.MessageRun(first=message(alone))
-    made = columns.MessageRun(
+    proto = columns.MessageRun(
         first=message(run.first),
         columns=columns.MessageColumns(bodies=run.bodies, body_sizes=run.sizes, groups=run.groups),
     )
     for place, found in run.attributes.items():
-        _set_attributes(made.columns.attributes[place].by_name, found)
-    return made
+        _set_attributes(proto.columns.attributes[place].by_name, found)
+    return proto
 
 
-def bodies(given: columns.MessageColumns) -> list[bytes]:
+def bodies(by_column: columns.MessageColumns) -> list[bytes]:
     """Return the bodies of messages by column; raise `InvalidRequest` for columns that don't belong
     together."""
-    sizes, joined = given.body_sizes, given.bodies
+    sizes, joined = by_column.body_sizes, by_column.bodies
     if min(sizes, default=0) < 0 or sum(sizes) != len(joined):
         rule = f"must be the lengths of the bodies, which have {len(joined)} bytes"
         raise InvalidRequest(what="body_sizes", value=f"{sum(sizes)} bytes", rule=rule)
-    for what, places in (("attributes", given.attributes), ("groups", given.groups)):
+    for what, places in (("attributes", by_column.attributes), ("groups", by_column.groups)):
         for place in places:
             if not 0 <= place < len(sizes):
                 rule = f"must name places of {len(sizes)} messages, from 0"
@@ -426,7 +426,7 @@ CHANGEABLE: Final = ("cron", "time_zone", "body", "attributes", "group")
 
 def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
     schedule, last, following = queued.schedule, queued.last_tick, next_tick(queued)
-    made = schedule_rpc.Schedule(
+    proto = schedule_rpc.Schedule(
         queue=queued.queue,
         name=queued.name,
         cron=schedule.cron,
@@ -438,8 +438,8 @@ def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
         last_tick_time=None if last is None else timestamp(Millis(last * 1_000)),
         next_tick_time=None if following is None else timestamp(Millis(following * 1_000)),
     )
-    _set_attributes(made.attributes, schedule.attributes)
-    return made
+    _set_attributes(proto.attributes, schedule.attributes)
+    return proto
 
 
 def schedule_changes(schedule: schedule_rpc.Schedule, mask: FieldMask) -> ScheduleChanges:

@@ -105,16 +105,16 @@ def send_response(stored: SendResults) -> bytes:
 
 
 def _send_result(result: str | StoreError, *, is_duplicate: bool) -> bytes:
-    made = rpc.SendResult()
+    proto = rpc.SendResult()
     if isinstance(result, StoreError):
-        made.error.CopyFrom(status_of(result))
+        proto.error.CopyFrom(status_of(result))
     else:
         moment = sent_at(result)
-        made.sent.id = result
-        made.sent.send_time.seconds = moment // 1_000
-        made.sent.send_time.nanos = moment % 1_000 * 1_000_000
-        made.sent.duplicate = is_duplicate
-    return made.SerializeToString()
+        proto.sent.id = result
+        proto.sent.send_time.seconds = moment // 1_000
+        proto.sent.send_time.nanos = moment % 1_000 * 1_000_000
+        proto.sent.duplicate = is_duplicate
+    return proto.SerializeToString()
 
 
 def delete_response(results: Sequence[StoreError | None]) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache, partial
@@ -32,8 +32,8 @@ _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 _SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,30})?")
 _FLAGS: Final[Mapping[bool | str, bool]] = {True: True, False: False, "true": True, "false": False}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_TOO_LARGE: Final = "sequence_number"
-"""A number that a script may be unable to count to: text."""
+_TOO_LARGE: Final = frozenset({"sequence_number", "lost_sequence_numbers"})
+"""Numbers that a script may be unable to count to: text."""
 
 
 def rendered(message: Message, *, without: Collection[str] = ()) -> dict[str, Any]:
@@ -70,22 +70,22 @@ def _rounded_up(seconds: Decimal) -> Millis:
 
 
 def _object(message: Message, without: Collection[str], *, is_part: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for name, is_optional, render in _fields(message.DESCRIPTOR):
         if name in without:
             continue
         if is_optional and not message.HasField(name):
             if is_part:
-                found[name] = None
+                content[name] = None
             continue
         value = getattr(message, name)
         if name == "attributes":
-            found |= _attributes(value)
+            content |= _attributes(value)
         elif name == "body":
-            found |= _body(value)
+            content |= _body(value)
         else:
-            found[name] = value if render is None else render(value)
-    return found
+            content[name] = value if render is None else render(value)
+    return content
 
 
 @cache
@@ -101,7 +101,8 @@ def _renderer(field: Any) -> Callable[[Any], Any] | None:
         prefix = names[0].removesuffix("UNSPECIFIED")
         return {n: name.removeprefix(prefix).lower() for n, name in names.items()}.__getitem__
     if field.message_type is None:
-        return str if field.name == _TOO_LARGE else None
+        value = str if field.name in _TOO_LARGE else None
+        return partial(_values, value) if field.is_repeated else value
     if field.message_type.GetOptions().map_entry:
         return lambda values: dict(sorted(values.items()))
     if field.is_repeated:
@@ -112,6 +113,10 @@ def _renderer(field: Any) -> Callable[[Any], Any] | None:
         case "google.protobuf.Duration":
             return lambda value: _millis(value) / 1_000
     return partial(_object, without=(), is_part=True)
+
+
+def _values(render: type[str] | None, values: Iterable[Any]) -> list[Any]:
+    return list(values if render is None else map(render, values))
 
 
 def _millis(value: Timestamp | Duration) -> Millis:
@@ -141,7 +146,7 @@ def parsed(
     """Return the request that JSON or a query states, `without` some of its fields; raise
     `InvalidRequest`, which names the field."""
     readers = {name: each for name, each in _readers(kind.DESCRIPTOR).items() if name not in without}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in content.items():
         if name not in readers:
             rule = f"must be one of {', '.join(sorted(readers))}"
@@ -152,32 +157,32 @@ def parsed(
             kind(**{field: meant})  # Protobuf knows the bounds of its numbers.
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InvalidRequest(what=name, value=str(value), rule=rule) from error
-        before = found.get(field)
+        before = fields.get(field)
         if before is None:
-            found[field] = meant
+            fields[field] = meant
         elif isinstance(before, dict) and before.keys().isdisjoint(meant):
-            found[field] = before | meant
+            fields[field] = before | meant
         else:
             raise InvalidRequest(what=name, value="twice", rule=f"goes without its like in {field}")
-    return kind(**found)
+    return kind(**fields)
 
 
 @cache
 def _readers(kind: Any) -> Mapping[str, tuple[str, Callable[[Any], Any], str]]:
     """Return by its name in JSON each field that a request sets, how its value is read, and the rule
     for that."""
-    found: dict[str, tuple[str, Callable[[Any], Any], str]] = {}
+    readers: dict[str, tuple[str, Callable[[Any], Any], str]] = {}
     for field in kind.fields:
         behavior = field.GetOptions().Extensions[field_behavior_pb2.field_behavior]
         if field_behavior_pb2.OUTPUT_ONLY in behavior:
             continue
-        found[field.name] = (field.name, *_reader(field))
+        readers[field.name] = (field.name, *_reader(field))
         if field.name == "body":
-            found["binary_body"] = "body", _bytes, "must be base64"
+            readers["binary_body"] = "body", _bytes, "must be base64"
         elif field.name == "attributes":
             rule = "must be an object of texts in base64"
-            found["binary_attributes"] = "attributes", _binary_attributes, rule
-    return found
+            readers["binary_attributes"] = "attributes", _binary_attributes, rule
+    return readers
 
 
 def _reader(field: Any) -> tuple[Callable[[Any], Any], str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1.staging_service_pb2 import StageRequest
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
+from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 
 from ..app.trace_context import ROOM, TRACEPARENT
 from . import convert, encoding
@@ -34,8 +36,8 @@ class Columns:
 
 def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
     """Return the store's columns of the valid messages, and the errors of the others."""
-    made = Columns([], {}, {}, {}, {}, {}, {}, {})
-    bodies = made.bodies
+    by_column = Columns([], {}, {}, {}, {}, {}, {}, {})
+    bodies = by_column.bodies
     for position, message in enumerate(messages):
         body = message.body
         # Protobuf serializes a message to know its size, with a million attributes too.
@@ -58,23 +60,23 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
                 else None
             )
         except StoreError as error:
-            made.refused[position] = error
+            by_column.refused[position] = error
             continue
         place = len(bodies)
         if attributes:
-            made.attributes[place] = attributes
+            by_column.attributes[place] = attributes
         if id:
-            made.deduplication_ids[place] = id
+            by_column.deduplication_ids[place] = id
         if delay is not None:
-            made.delays[place] = delay
+            by_column.delays[place] = delay
         if moment is not None:
-            made.deliver_at[place] = moment
+            by_column.deliver_at[place] = moment
         if message.group:
-            made.groups[place] = message.group
+            by_column.groups[place] = message.group
         if message.priority:
-            made.priorities[place] = message.priority
+            by_column.priorities[place] = message.priority
         bodies.append(body)
-    return made
+    return by_column
 
 
 @lru_cache(maxsize=1_024)
@@ -88,13 +90,13 @@ def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMess
     if not trace:
         return
     for message in messages:
-        held = message.attributes
-        if len(held) >= MAX_ATTRIBUTES:
+        attributes = message.attributes
+        if len(attributes) >= MAX_ATTRIBUTES:
             continue
-        size = sum(len(name) + each.ByteSize() for name, each in held.items())
-        if TRACEPARENT not in held and size + ROOM <= MAX_ATTRIBUTES_SIZE:
+        size = sum(len(name) + each.ByteSize() for name, each in attributes.items())
+        if TRACEPARENT not in attributes and size + ROOM <= MAX_ATTRIBUTES_SIZE:
             for name, value in trace.items():
-                held[name].string_value = value
+                attributes[name].string_value = value
 
 
 def send_of(
@@ -102,16 +104,82 @@ def send_of(
 ) -> tuple[Send, Mapping[int, StoreError]]:
     """Return the send of the valid messages, and the errors of the others by position."""
     convert.check_count(len(messages), "messages")
-    made = columns(messages)
+    messages_by_column = columns(messages)
     # Also with none that is valid: the store knows whether there is such a queue.
     send = Send(
         queue=queue,
-        bodies=made.bodies,
-        attributes=made.attributes,
-        deduplication_ids=made.deduplication_ids,
-        delays=made.delays,
-        groups=made.groups,
-        priorities=made.priorities,
-        deliver_at=made.deliver_at,
+        bodies=messages_by_column.bodies,
+        attributes=messages_by_column.attributes,
+        deduplication_ids=messages_by_column.deduplication_ids,
+        delays=messages_by_column.delays,
+        groups=messages_by_column.groups,
+        priorities=messages_by_column.priorities,
+        deliver_at=messages_by_column.deliver_at,
     )
-    return send, made.refused
+    return send, messages_by_column.refused
+
+
+# Chunks of stages, which are stored whole or not at all: one invalid message fails the request.
+
+
+def stage_of(request: StageRequest) -> Stage:
+    """Return the chunk of a stage; raise an error that names its first invalid message."""
+    empty = Stage(
+        stage=request.stage,
+        chunk=request.chunk_number,
+        queue=request.queue,
+        bodies=[],
+        time_to_live=convert.optional_span(request, "time_to_live", DEFAULT_TIME_TO_LIVE),
+    )
+    with_bodies = _with_columns if request.HasField("columns") else _with_messages
+    return with_bodies(empty, request)
+
+
+def _with_columns(stage: Stage, request: StageRequest) -> Stage:
+    if request.messages:
+        raise InvalidRequest(
+            what="messages",
+            value=f"{len(request.messages)} messages",
+            rule="must be empty with columns",
+        )
+    by_column = request.columns
+    convert.check_count(len(by_column.body_sizes), "columns")
+    return replace(
+        stage,
+        bodies=convert.bodies(by_column),
+        attributes={
+            place: convert.attributes(found.by_name) for place, found in by_column.attributes.items()
+        },
+        groups=dict(by_column.groups),
+    )
+
+
+def _with_messages(stage: Stage, request: StageRequest) -> Stage:
+    convert.check_count(len(request.messages), "messages")
+    by_column = columns(request.messages)
+    for position, error in by_column.refused.items():
+        raise _refused(position, error) from error
+    delays = [by_column.delays.get(place) for place in range(len(by_column.bodies))]
+    for position, delay in enumerate(delays):
+        if delay != delays[0]:
+            raise _refused(position, "its delay is not that of the first message of its chunk")
+    priority = by_column.priorities.get(0, 0)
+    for position in range(len(by_column.bodies)):
+        if by_column.priorities.get(position, 0) != priority:
+            raise _refused(position, "its priority is not that of the first message of its chunk")
+    for position in by_column.deliver_at:
+        raise _refused(position, "it has a deliver_time, and in a stage messages have delays only")
+    for position in by_column.deduplication_ids:
+        raise _refused(position, "it has a deduplication id, and in a stage none can have one")
+    return replace(
+        stage,
+        bodies=by_column.bodies,
+        attributes=by_column.attributes,
+        groups=by_column.groups,
+        delay=delays[0],
+        priority=priority,
+    )
+
+
+def _refused(position: int, why: object) -> InvalidMessage:
+    return InvalidMessage(why=f"number {position}: {why}")

@@ -30,7 +30,7 @@ from spoolrack import Message, QueueInfo, Settings
 
 from ..exit_codes import BAD_CONTENT, Failed
 from ..units import plural
-from .sources import ArchivedSchedule, Item
+from .sources import ArchivedSchedule, Item, SourceQueue
 
 FORMAT: Final = "spoolrack archive 1"
 _TAIL: Final = re.compile(rb',"crc32":"([0-9a-f]{8})"}\n')
@@ -73,17 +73,14 @@ def _schedule_fields(schedule: ArchivedSchedule) -> dict[str, object]:
 
 
 def _read_schedule(fields: Mapping[str, Any]) -> ArchivedSchedule:
-    attributes: dict[str, str | bytes] = {**_texts(fields.get("attributes", {}))}
-    for name, value in fields.get("binary_attributes", {}).items():
-        attributes[name] = _bytes(value)
     return ArchivedSchedule(
         name=_text(fields["name"]),
         cron=_text(fields["cron"]),
         time_zone=_text(fields["time_zone"]),
         group=_text(fields["group"]),
         paused=bool(fields["paused"]),
-        attributes=attributes,
-        body=fields["body"].encode() if "body" in fields else _bytes(fields["body_base64"]),
+        attributes=_read_attributes(fields),
+        body=_read_body(fields),
     )
 
 
@@ -127,6 +124,19 @@ def _body(body: bytes) -> dict[str, object]:
     return {"body_base64": _text64(body)}
 
 
+def _read_body(fields: Mapping[str, Any]) -> bytes:
+    text: str | None = fields.get("body")
+    return _bytes(fields["body_base64"]) if text is None else text.encode()
+
+
+def _read_attributes(fields: Mapping[str, Any]) -> dict[str, str | bytes]:
+    binaries = fields.get("binary_attributes", {})
+    return {
+        **_texts(fields.get("attributes", {})),
+        **{name: _bytes(value) for name, value in binaries.items()},
+    }
+
+
 def _text64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
@@ -134,11 +144,11 @@ def _text64(content: bytes) -> str:
 class ExportArchive:
     """An archive as a source: read once, from its beginning to its end."""
 
-    def __init__(self, file: BinaryIO, shown: str, *, length: int | None, queue: str | None) -> None:
-        """Read as far as the first message. `shown` names the file in errors, and `queue` is another
+    def __init__(self, file: BinaryIO, label: str, *, length: int | None, queue: str | None) -> None:
+        """Read as far as the first message. `label` names the file in errors, and `queue` is another
         name for its queue, if there is but one. Raises `Failed` if it is no archive."""
         self._file = file
-        self._shown = shown
+        self._label = label
         self.length = length
         self._lines = 0
         self._line_length = 0
@@ -151,15 +161,10 @@ class ExportArchive:
         try:
             # It becomes a file's name, and a part of every message's origin.
             self.name = f"archive:{UUID(first['id'])}"
-            self.queues: dict[str, Settings] = {}
-            self.labels: dict[str, dict[str, str]] = {}
-            self.schedules: dict[str, list[ArchivedSchedule]] = {}
+            self.queues: dict[str, SourceQueue] = {}
             self._first = self._next()
             while self._first is not None and self._first.get("type") == "queue":
-                name = _text(self._first["name"])
-                self.queues[name] = _settings(self._first["settings"])
-                self.labels[name] = _texts(self._first.get("labels", {}))
-                self.schedules[name] = list(map(_read_schedule, self._first.get("schedules", [])))
+                self.queues[_text(self._first["name"])] = _read_queue(self._first)
                 self._first = self._next()
         except _MISMATCHES as error:
             raise self._mismatch() from error
@@ -187,7 +192,7 @@ class ExportArchive:
     def remove(self, items: Sequence[Item]) -> int:
         return 0
 
-    def remove_rest(self, done: Collection[str]) -> bool:
+    def remove_rest(self, done_keys: Collection[str]) -> bool:
         return False
 
     def _rename(self, queue: str | None) -> dict[str, str]:
@@ -197,8 +202,6 @@ class ExportArchive:
             raise self._broken(f"has {len(self.queues)} queues, and --queue is for one")
         (old,) = self.queues
         self.queues = {queue: self.queues[old]}
-        self.labels = {queue: self.labels[old]}
-        self.schedules = {queue: self.schedules[old]}
         return {old: queue}
 
     def _next(self) -> dict[str, Any] | None:
@@ -231,17 +234,13 @@ class ExportArchive:
         queue = self._renamed.get(fields["queue"], fields["queue"])
         if queue not in self.queues:
             raise ValueError(queue)
-        body = fields["body"].encode() if "body" in fields else _bytes(fields["body_base64"])
-        attributes: dict[str, str | bytes] = {**_texts(fields.get("attributes", {}))}
-        for name, value in fields.get("binary_attributes", {}).items():
-            attributes[name] = _bytes(value)
         visible_at = fields.get("visible_at")
         return Item(
             key=str(number),
             queue=queue,
             length=self._line_length,
-            read=partial(bytes, body),
-            attributes=attributes,
+            read=partial(bytes, _read_body(fields)),
+            attributes=_read_attributes(fields),
             group=_text(fields.get("group", "")),
             priority=int(fields.get("priority", 0)),
             visible_at=None if visible_at is None else _millis(visible_at),
@@ -255,10 +254,18 @@ class ExportArchive:
 
     def _broken(self, what: str) -> Failed:
         after = f", after {plural(self._read, 'whole message')}" if self._read else ""
-        return Failed(f"{self._shown} {what}{after}", BAD_CONTENT)
+        return Failed(f"{self._label} {what}{after}", BAD_CONTENT)
 
     def _mismatch(self) -> Failed:
         return self._broken(f"line {self._lines} is not what an archive says")
+
+
+def _read_queue(fields: Mapping[str, Any]) -> SourceQueue:
+    return SourceQueue(
+        settings=_settings(fields["settings"]),
+        labels=_texts(fields.get("labels", {})),
+        schedules=list(map(_read_schedule, fields.get("schedules", []))),
+    )
 
 
 def _settings(fields: dict[str, object]) -> Settings:

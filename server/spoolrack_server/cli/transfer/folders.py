@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 from urllib.parse import quote
@@ -18,7 +18,7 @@ from spoolrack.vsqs import FileState, stored_messages
 
 from ..exit_codes import USAGE, Failed
 from ..line_reader import LARGEST
-from .sources import ArchivedSchedule, Item
+from .sources import Item, SourceQueue
 
 _NEW: Final = "new"
 _QUEUES: Final = "queues"
@@ -43,14 +43,14 @@ class Folders:
         largest = dict.fromkeys(queues, _DEFAULT_SIZE)
         for item in self._items:
             largest[item.queue] = max(largest[item.queue], item.length)
-        self.queues: Mapping[str, Settings] = {
-            queue: Settings()
-            if size == _DEFAULT_SIZE
-            else Settings(max_message_size=min(size, LARGEST))
+        self.queues = {
+            queue: SourceQueue(
+                settings=Settings()
+                if size == _DEFAULT_SIZE
+                else Settings(max_message_size=min(size, LARGEST))
+            )
             for queue, size in largest.items()
         }
-        self.labels: Mapping[str, Mapping[str, str]] = {}
-        self.schedules: Mapping[str, Sequence[ArchivedSchedule]] = {}
 
     def items(self) -> Iterator[Item]:
         return iter(self._items)
@@ -61,10 +61,10 @@ class Folders:
     def remove(self, items: Sequence[Item]) -> int:
         return sum(not _unlinked(item.path) for item in items)
 
-    def remove_rest(self, done: Collection[str]) -> bool:
+    def remove_rest(self, done_keys: Collection[str]) -> bool:
         left = self._listing()
         for item in left:
-            if item.key in done:
+            if item.key in done_keys:
                 _unlinked(item.path)
         for folder in {os.path.dirname(item.path) for item in (*self._items, *left)}:
             _sync(folder)
@@ -113,16 +113,16 @@ def mq_source(root: str, delay_ms: int) -> Folders:
         raise Failed(f"{root} is not a root of softlayer/mq: it has no folder queues/", USAGE)
 
     def listing() -> list[Item]:
-        found: dict[str, tuple[int, Item]] = {}
+        by_key: dict[str, tuple[int, Item]] = {}
         # If a message is in two places, the later state wins, as everywhere.
         for entry in _files(os.path.join(root, _DELAY)):
-            _add(found, entry, *_parted(entry.name), delay_ms)
+            _add(by_key, entry, *_parted(entry.name), delay_ms)
         for folder in _folders(os.path.join(root, _QUEUES)):
             for entry in _files(folder.path):
-                _add(found, entry, folder.name, entry.name, None)
+                _add(by_key, entry, folder.name, entry.name, None)
         for entry in _files(os.path.join(root, _NEW)):
-            _add(found, entry, *_parted(entry.name), None)
-        ordered = sorted(found.values(), key=lambda one: (one[1].queue, one[0], one[1].key))
+            _add(by_key, entry, *_parted(entry.name), None)
+        ordered = sorted(by_key.values(), key=lambda one: (one[1].queue, one[0], one[1].key))
         return [item for _, item in ordered]
 
     # A queue that is empty is one, too, and so is one that a message was sent to and that never was.
@@ -132,14 +132,14 @@ def mq_source(root: str, delay_ms: int) -> Folders:
 
 
 def _add(
-    found: dict[str, tuple[int, Item]],
+    by_key: dict[str, tuple[int, Item]],
     entry: os.DirEntry[str],
     queue: str,
     id: str,
     delay_ms: int | None,
 ) -> None:
     key = f"{queue}:{id}"
-    if not queue or not id or key in found:
+    if not queue or not id or key in by_key:
         return
     try:
         facts = entry.stat(follow_symlinks=False)
@@ -155,7 +155,7 @@ def _add(
         path=entry.path,
         visible_at=due,
     )
-    found[key] = (_sent_at(id, facts.st_mtime_ns), item)
+    by_key[key] = (_sent_at(id, facts.st_mtime_ns), item)
 
 
 def _sent_at(id: str, written_ns: int) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from spoolrack import Client, Outgoing, Settings, SpoolrackError, errors
+from spoolrack import Client, Outgoing, SpoolrackError, errors
 from spoolrack._outgoing import chunks_of, size_of
 from spoolrack.errors import (
     QueueExists,
@@ -28,7 +28,7 @@ from ..exit_codes import line_of
 from ..line_reader import LARGEST
 from ..output import print_status
 from .journal import Journal
-from .sources import ArchivedSchedule, Item, Source, mark_of
+from .sources import ArchivedSchedule, Item, Source, SourceQueue, mark_of
 
 ORIGIN: Final = "imported-from"
 """The attribute that says where a message came from."""
@@ -75,13 +75,13 @@ class Importer:
         """Messages that earlier runs had sent."""
         self.refused: list[tuple[str, str]] = []
         """The keys of what can never be sent, with the reason; it stays where it is."""
-        self.taken = 0
+        self.taken_count = 0
         """Messages that others have taken from the source in the meantime."""
 
     def run(self) -> None:
         """Send everything. Raises the error that ends it early; a later run continues."""
         for name in _targets_first(self._source.queues):
-            self._open_queue(name, self._source.queues[name])
+            self._open_queue(name)
         self._resolve_doubt()
         # A call gives ids to messages of one delay after the other. Those that have one go by
         # themselves, so that each keeps its place.
@@ -89,13 +89,15 @@ class Importer:
             for chunk in chunks_of(pairs, lambda pair: size_of(pair[1])):
                 self._send(queue, chunk)
         self._source.check()
-        for queue, schedules in self._source.schedules.items():
-            for schedule in schedules:
-                self._create_schedule(queue, schedule)
-        if not self._keep and self._source.remove_rest(self._journal.done):
+        for name, source_queue in self._source.queues.items():
+            for schedule in source_queue.schedules:
+                self._create_schedule(name, schedule)
+        if not self._keep and self._source.remove_rest(self._journal.done_keys):
             self._journal.remove()
 
-    def _open_queue(self, name: str, settings: Settings) -> None:
+    def _open_queue(self, name: str) -> None:
+        queue = self._source.queues[name]
+        settings = queue.settings
         try:
             info = self._client.queue(name).info()
         except (QueueNotFound, RootUnusable):
@@ -104,8 +106,7 @@ class Importer:
                 print_status(f"{name} is made without a dead-letter queue: there is no {target}")
                 settings = {**settings, "dead_letter_queue": None, "max_receives": None}
             try:
-                labels = self._source.labels.get(name, {})
-                info = self._client.create_queue(name, labels=labels, **settings).info()
+                info = self._client.create_queue(name, labels=queue.labels, **settings).info()
             except QueueExists:  # Another caller was quicker.
                 info = self._client.queue(name).info()
         else:
@@ -116,9 +117,9 @@ class Importer:
 
     def _create_schedule(self, queue: str, schedule: ArchivedSchedule) -> None:
         """Create a schedule after the messages: its ticks count from now on."""
-        known = self._client.schedules
+        schedules = self._client.schedules
         try:
-            known.create(
+            schedules.create(
                 queue,
                 schedule.name,
                 schedule.cron,
@@ -128,7 +129,7 @@ class Importer:
                 group=schedule.group,
             )
             if schedule.paused:
-                known.pause(queue, schedule.name)
+                schedules.pause(queue, schedule.name)
         except (ScheduleExists, Unsupported) as error:
             print_status(f"the schedule {schedule.name} of {queue} is not imported: {error}")
 
@@ -149,7 +150,7 @@ class Importer:
     def _pairs(self) -> Iterator[Pair]:
         """Yield the messages to send, read one after the other."""
         for item in self._source.items():
-            if item.key in self._journal.done:
+            if item.key in self._journal.done_keys:
                 self.before += 1
                 if not self._keep:
                     self._source.remove([item])
@@ -163,7 +164,7 @@ class Importer:
             try:
                 body = item.read()
             except FileNotFoundError:
-                self.taken += 1
+                self.taken_count += 1
                 continue
             attributes = {**item.attributes, ORIGIN: mark_of(self._source, item.key)}
             yield (
@@ -179,39 +180,39 @@ class Importer:
 
     def _send(self, queue: str, chunk: list[Pair]) -> None:
         """Return once each of these is in the queue, or is refused for good. All are of one call."""
-        left = chunk
+        pending = chunk
         end = time.monotonic() + self._retry_timeout
-        while left:
-            self._journal.sending(queue, [item.key for item, _ in left])
-            verdicts = self._verdicts(queue, left)
+        while pending:
+            self._journal.sending(queue, [item.key for item, _ in pending])
+            verdicts = self._verdicts(queue, pending)
             doubtful = [
-                item.key for (item, _), error in zip(left, verdicts, strict=True) if _doubts(error)
+                item.key for (item, _), error in zip(pending, verdicts, strict=True) if _doubts(error)
             ]
             # Without an answer nothing goes on: raises if the server stays away.
             found = self._found(queue, doubtful) if doubtful else set()
-            done: list[Item] = []
+            done_items: list[Item] = []
             later: list[Pair] = []
             failure: SpoolrackError | None = None
-            for pair, error in zip(left, verdicts, strict=True):
+            for pair, error in zip(pending, verdicts, strict=True):
                 if error is None or pair[0].key in found:
-                    done.append(pair[0])
+                    done_items.append(pair[0])
                 elif isinstance(error, errors.InvalidMessage):
                     self.refused.append((pair[0].key, line_of(error)))
                 else:
                     later.append(pair)
                     failure = error
-            self._finish(queue, done)
+            self._finish(queue, done_items)
             if failure is None:
                 return
             delay = failure.retry_delay
             pause = _PAUSE if delay is None else delay.total_seconds()
             now = time.monotonic()
-            if done:
+            if done_items:
                 end = now + self._retry_timeout
             if now + pause > end or not (failure.retryable or _doubts(failure)):
                 raise failure
             time.sleep(pause)
-            left = later
+            pending = later
 
     def _verdicts(self, queue: str, pairs: list[Pair]) -> list[SpoolrackError | None]:
         """Return the error of each message of one call; None: it is on stable media."""
@@ -227,14 +228,14 @@ class Importer:
                 raise verdict
         return verdicts
 
-    def _finish(self, queue: str, done: list[Item]) -> None:
+    def _finish(self, queue: str, items: list[Item]) -> None:
         """Note that these messages of the call are sent, and no others; then remove them from the
         source."""
-        self._journal.sent(item.key for item in done)
-        self.sent[queue] += len(done)
+        self._journal.sent(item.key for item in items)
+        self.sent[queue] += len(items)
         if not self._keep:
-            self.taken += self._source.remove(done)
-        self._advance(len(done), sum(item.length for item in done))
+            self.taken_count += self._source.remove(items)
+        self._advance(len(items), sum(item.length for item in items))
 
     def _found(self, queue: str, keys: Collection[str]) -> set[str]:
         """Return which of these messages are in the queue.
@@ -248,15 +249,15 @@ class Importer:
         return found
 
     def _find(self, queue: str, keys: Collection[str]) -> set[str]:
-        wanted = {mark_of(self._source, key): key for key in keys}
-        found: set[str] = set()
+        keys_by_mark = {mark_of(self._source, key): key for key in keys}
+        present_keys: set[str] = set()
         for message in self._client.queue(queue).peek(max_body_bytes=0):
-            key = wanted.get(str(message.attributes.get(ORIGIN)))
+            key = keys_by_mark.get(str(message.attributes.get(ORIGIN)))
             if key is not None:
-                found.add(key)
-                if len(found) == len(wanted):
+                present_keys.add(key)
+                if len(present_keys) == len(keys_by_mark):
                     break
-        return found
+        return present_keys
 
 
 def _call_of(pair: Pair) -> tuple[str, bool]:
@@ -277,7 +278,7 @@ def _delay(item: Item) -> float:
     return min(MAX_DELAY, max(0.0, item.visible_at / 1_000 - time.time()))
 
 
-def _targets_first(queues: Mapping[str, Settings]) -> list[str]:
+def _targets_first(queues: Mapping[str, SourceQueue]) -> list[str]:
     """Return the queues in the order of their creation: a dead-letter queue before those that need
     it."""
     ordered: list[str] = []
@@ -286,6 +287,6 @@ def _targets_first(queues: Mapping[str, Settings]) -> list[str]:
         following = name
         while following in queues and following not in ordered and following not in chain:
             chain.append(following)
-            following = queues[following].get("dead_letter_queue") or ""
+            following = queues[following].settings.get("dead_letter_queue") or ""
         ordered += reversed(chain)
     return ordered

@@ -58,7 +58,7 @@ class Journal:
         """Open the journal of a source, or begin one. Raises `Failed` if it is another's, or is in use,
         and `OSError`."""
         self.path = path
-        self.done: set[str] | Numbers = Numbers() if numbered else set()
+        self.done_keys: set[str] | Numbers = Numbers() if numbered else set()
         """The keys of what is in its queue, or was."""
         self.doubtful: tuple[str, ...] = ()
         """The keys of what may be in its queue."""
@@ -103,7 +103,7 @@ class Journal:
         not."""
         done = list(keys)
         self._write({"sent": done})
-        self.done.update(done)
+        self.done_keys.update(done)
         self.doubtful = ()
 
     @property
@@ -167,7 +167,7 @@ class Journal:
             case {"sending": list(keys), "to": str(queue)}:
                 self.doubtful, self.doubtful_queue = tuple(keys), queue
             case {"sent": list(keys)}:
-                self.done.update(keys)
+                self.done_keys.update(keys)
                 self.doubtful = ()
 
     def _write(self, entry: dict[str, Any]) -> None:

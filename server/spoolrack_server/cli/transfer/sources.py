@@ -45,6 +45,15 @@ class ArchivedSchedule:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceQueue:
+    """A queue of a source: what it is made of where it is missing."""
+
+    settings: Settings
+    labels: Mapping[str, str] = field(default_factory=dict)
+    schedules: Sequence[ArchivedSchedule] = ()
+
+
 class Source(Protocol):
     """A source of messages, whose order is the same each time, without those that were removed."""
 
@@ -57,16 +66,8 @@ class Source(Protocol):
         """Bytes of all its items. None: unknown."""
 
     @property
-    def queues(self) -> Mapping[str, Settings]:
-        """The destinations of its messages, with settings for missing queues."""
-
-    @property
-    def labels(self) -> Mapping[str, Mapping[str, str]]:
-        """The labels of its queues, by the queue's name; a queue may be missing."""
-
-    @property
-    def schedules(self) -> Mapping[str, Sequence[ArchivedSchedule]]:
-        """The schedules of its queues, by the queue's name; a queue may be missing."""
+    def queues(self) -> Mapping[str, SourceQueue]:
+        """The destinations of its messages, by their names."""
 
     def items(self) -> Iterator[Item]:
         """Yield all messages, imported before or not. At a fault of the source it ends without an
@@ -79,7 +80,7 @@ class Source(Protocol):
         """Remove imported messages; return how many of them had another state, because other programs
         use the source."""
 
-    def remove_rest(self, done: Collection[str]) -> bool:
+    def remove_rest(self, done_keys: Collection[str]) -> bool:
         """Remove the rest of messages with these keys, and make all removals durable. Return whether
         the source can do so."""
 

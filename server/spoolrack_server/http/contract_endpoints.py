@@ -1,0 +1,186 @@
+"""The endpoints of schedules, stages, reservations and redrives: the contract's calls as JSON.
+
+What one shows of a resource is the contract's, with what the caller may do with it: its permissions on
+all queues of the resource. A reservation whose response the client did not take is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.message import Message as Contract
+from google.protobuf.message_factory import GetMessageClass
+from spoolrack.v1 import redrive_service_pb2 as redrive_rpc
+from spoolrack.v1 import reservation_service_pb2 as reservation_rpc
+from spoolrack.v1 import schedule_service_pb2 as schedule_rpc
+from spoolrack_store.model.operations import Message
+
+from ..app.bounds import MAX_COUNT, place
+from ..app.caller import Caller
+from ..wire import convert
+from ..wire.contract import METHODS
+from ..wire.contract_calls import ContractCalls
+from ..wire.json_form import parsed, rendered
+from . import request_bodies
+from .context import HttpContext, answer
+from .request_checks import CALLER
+from .route import Endpoint, Route
+
+_SCHEDULE_NAMES: Final = ("queue", "name", "schedule")
+"""Of a schedule, which its path tells."""
+_QUEUES: Final[Mapping[str, Callable[[Any], Iterable[str]]]] = {
+    "Redrive": lambda redrive: (redrive.queue,),
+    "Reservation": lambda reservation: (reservation.queue,),
+    "Stage": lambda stage: stage.message_counts,
+}
+"""The queues of a resource that is shown with permissions, by its kind."""
+
+
+class ContractEndpoints:
+    """The handlers of these resources. Lives in one event loop."""
+
+    def __init__(self, context: HttpContext, calls: ContractCalls) -> None:
+        self._context = context
+        self._calls = calls
+        self._app = context.app
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        use_case: Callable[..., Any],
+        *,
+        status: int = 200,
+        parameters: Collection[str] = (),
+        is_page: bool = False,
+    ) -> Route:
+        """Return the route of a call of the contract, whose request is in the path and the body, or
+        without a body in path and query."""
+        kind = GetMessageClass(METHODS[name].input_type)
+        if method in ("GET", "DELETE"):
+            parameters = [
+                field for field in kind.DESCRIPTOR.fields_by_name if f"{{{field}}}" not in path
+            ]
+
+        async def endpoint(request: web.Request) -> web.StreamResponse:
+            asked = await self._context.asked(request, kind)
+            return await self._answer(request[CALLER], name, asked, status=status)
+
+        return Route(method, path, endpoint, use_case, is_page=is_page, parameters=parameters)
+
+    async def _answer(
+        self, caller: Caller, name: str, contract_request: Contract, *, status: int = 200
+    ) -> web.Response:
+        call = self._calls.find(name)
+        assert call is not None
+        content = _shown(caller, await call(caller, contract_request))
+        return answer(content, status=status) if content else web.Response(status=204)
+
+    # Schedules.
+
+    def schedule_call(self, name: str) -> Endpoint:
+        """Return the endpoint of a call on the schedule that the path names."""
+        kind = GetMessageClass(METHODS[name].input_type)
+
+        async def endpoint(request: web.Request) -> web.StreamResponse:
+            queue, schedule = _names_of(request)
+            return await self._answer(request[CALLER], name, kind(queue=queue, name=schedule))
+
+        return endpoint
+
+    async def list_schedules(self, request: web.Request) -> web.StreamResponse:
+        # One page: a queue can't have more.
+        queue = request.match_info["queue"]
+        page = await self._app.schedules.list(request[CALLER], queue=queue, page_size=MAX_COUNT)
+        return answer({"schedules": [rendered(convert.schedule(each)) for each in page.items]})
+
+    async def put_schedule(self, request: web.Request) -> web.StreamResponse:
+        wanted = await self._context.asked(request, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
+        wanted.queue, wanted.name = _names_of(request)
+        asked = schedule_rpc.CreateScheduleRequest(schedule=wanted)
+        return await self._answer(request[CALLER], "CreateSchedule", asked, status=201)
+
+    async def patch_schedule(self, request: web.Request) -> web.StreamResponse:
+        """Change the fields that are named; attributes are replaced as a whole."""
+        content = await self._context.json(request)
+        wanted = parsed(content, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
+        wanted.queue, wanted.name = _names_of(request)
+        mask = FieldMask(paths={name.removeprefix("binary_") for name in content})
+        asked = schedule_rpc.UpdateScheduleRequest(schedule=wanted, update_mask=mask)
+        return await self._answer(request[CALLER], "UpdateSchedule", asked)
+
+    # Reservations.
+
+    async def reserve(self, request: web.Request) -> web.StreamResponse:
+        call = await self._context.asked(request, reservation_rpc.ReserveRequest)
+        reservation = await self._calls.reserve(request[CALLER], call)
+        if reservation is None:
+            return web.Response(status=204)
+        response = answer(_resource(request[CALLER], self._calls.reservation(reservation)))
+        try:
+            await request_bodies.write(request, response, self._context.http_limits)
+        except BaseException:
+            self._app.reservations.undo(reservation)
+            raise
+        return response
+
+    async def read_reservation(self, request: web.Request) -> web.StreamResponse:
+        """Return a page of the messages, and the index of the next."""
+        call = await self._context.asked(
+            request, reservation_rpc.ReadReservationRequest, without=("by_column",)
+        )
+        page = await anext(self._calls.reserved_pages(request[CALLER], call), None)
+        if page is None:
+            return answer({"messages": [], "next_index": None})
+        shown = await self._app.access.read(partial(_messages, page.messages))
+        return answer({"messages": shown, "next_index": page.following})
+
+    # Redrives.
+
+    async def list_redrives(self, request: web.Request) -> web.StreamResponse:
+        caller, last = request[CALLER], request.query.get("last")
+        asked = await self._context.asked(request, redrive_rpc.ListRedrivesRequest, without=("last",))
+        if last is None:
+            return await self._answer(caller, "ListRedrives", asked)
+        most = place(int(last) if last.isdecimal() else -1, "last", most=MAX_COUNT)
+        found = await self._app.redrives.last(caller, most, queue=asked.queue)
+        shown = [_resource(caller, convert.redrive(each)) for each in found]
+        return answer({"redrives": shown, "next_page_token": ""})
+
+
+def _names_of(request: web.Request) -> tuple[str, str]:
+    """Return the queue and the name of the schedule in a path; raise `InvalidRequest`."""
+    names = request.match_info
+    queue_and_name = {"queue": names["queue"], "name": names["schedule"]}
+    asked = parsed(queue_and_name, schedule_rpc.GetScheduleRequest)
+    return asked.queue, asked.name
+
+
+def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    # As many as fit into a page: not in the event loop.
+    return [rendered(convert.message(each), without=("receipt",)) for each in messages]
+
+
+def _shown(caller: Caller, response: Contract) -> dict[str, Any]:
+    """Return a response as JSON: of one that is but a resource, the resource."""
+    fields = response.DESCRIPTOR.fields
+    if len(fields) == 1 and fields[0].message_type is not None:
+        return _resource(caller, getattr(response, fields[0].name))
+    lists = [field.name for field in fields if field.is_repeated and field.message_type is not None]
+    return {
+        **rendered(response, without=lists),
+        **{name: [_resource(caller, each) for each in getattr(response, name)] for name in lists},
+    }
+
+
+def _resource(caller: Caller, resource: Contract) -> dict[str, Any]:
+    queues = _QUEUES.get(resource.DESCRIPTOR.name)
+    if queues is None:
+        return rendered(resource)
+    permissions = [each.value for each in caller.permissions(*queues(resource))]
+    return {**rendered(resource), "permissions": permissions}

@@ -1,0 +1,376 @@
+"""The contract's calls that take one request and give one response, over the use cases.
+
+gRPC and HTTP have them in common: what a front adds is its form of requests and responses. Calls on
+messages and leases, whose responses are encoded by column or given back if no transport takes them, are
+the fronts' own.
+"""
+
+# ruff: noqa: N802 - the contract names the methods
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from spoolrack.v1 import queue_service_pb2 as queues
+from spoolrack.v1 import redrive_service_pb2 as redrives
+from spoolrack.v1 import reservation_service_pb2 as reservations
+from spoolrack.v1 import schedule_service_pb2 as schedules
+from spoolrack.v1 import staging_service_pb2 as staging
+from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.reservation_requests import Page, Reservation
+
+from ..app.application import Application
+from ..app.caller import Caller
+from . import convert
+from .outgoing_messages import stage_of
+
+ContractCall = Callable[[Caller, Any], Awaitable[Any]]
+"""Takes a request of the contract, and returns its response; raises the `StoreError` of the call."""
+
+
+class ContractCalls:
+    """The calls by their names in the contract. Lives in one event loop."""
+
+    def __init__(self, app: Application, clock: Clock) -> None:
+        self._app = app
+        self._clock = clock
+        store = app.access.store
+        self._root_id = store.root_id
+        self._shard = "" if store.shard is None else str(store.shard)
+
+    def find(self, name: str) -> ContractCall | None:
+        """Return a call by its name; None: it is a front's own."""
+        found: ContractCall | None = getattr(self, name, None)
+        return found
+
+    # Queues.
+
+    async def CreateQueue(
+        self, caller: Caller, request: queues.CreateQueueRequest
+    ) -> queues.CreateQueueResponse:
+        queue = request.queue
+        created = await self._app.queues.create(
+            caller, queue.name, convert.settings(queue.settings), dict(queue.labels)
+        )
+        return queues.CreateQueueResponse(queue=convert.queue(created, self._clock.wall()))
+
+    async def GetQueue(
+        self, caller: Caller, request: queues.GetQueueRequest
+    ) -> queues.GetQueueResponse:
+        queue = await self._app.queues.get(caller, request.name)
+        return queues.GetQueueResponse(
+            queue=convert.queue(queue, self._clock.wall()), shard=self._shard
+        )
+
+    async def ListQueues(
+        self, caller: Caller, request: queues.ListQueuesRequest
+    ) -> queues.ListQueuesResponse:
+        page = await self._app.queues.list(
+            caller,
+            prefix=request.prefix,
+            page_size=request.page_size,
+            page_token=request.page_token,
+        )
+        now = self._clock.wall()
+        return queues.ListQueuesResponse(
+            queues=[convert.queue(queue, now) for queue in page.items],
+            next_page_token=page.next_token,
+            root_id=self._root_id,
+            shard=self._shard,
+        )
+
+    async def UpdateQueue(
+        self, caller: Caller, request: queues.UpdateQueueRequest
+    ) -> queues.UpdateQueueResponse:
+        changes = convert.update(request.queue, request.update_mask)
+        queue = await self._app.queues.update(caller, request.queue.name, changes)
+        return queues.UpdateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+
+    async def DeleteQueue(
+        self, caller: Caller, request: queues.DeleteQueueRequest
+    ) -> queues.DeleteQueueResponse:
+        await self._app.queues.delete(caller, request.name, if_version=request.version)
+        return queues.DeleteQueueResponse()
+
+    async def PurgeQueue(
+        self, caller: Caller, request: queues.PurgeQueueRequest
+    ) -> queues.PurgeQueueResponse:
+        purged = await self._app.queues.purge(
+            caller,
+            request.name,
+            sent_before=convert.optional_moment(request, "sent_before"),
+            states=convert.states(request.states),
+        )
+        return queues.PurgeQueueResponse(purged_count=purged)
+
+    # Looks at messages.
+
+    async def GetMessage(
+        self, caller: Caller, request: queues.GetMessageRequest
+    ) -> queues.GetMessageResponse:
+        message = await self._app.messages.get(caller, request.queue, request.id)
+        return queues.GetMessageResponse(message=convert.message(message))
+
+    async def ListMessages(
+        self, caller: Caller, request: queues.ListMessagesRequest
+    ) -> queues.ListMessagesResponse:
+        page = await self._app.messages.list(
+            caller,
+            request.queue,
+            convert.message_filter(request),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            skip=request.skip,
+            max_body_bytes=convert.body_bytes(request),
+        )
+        return queues.ListMessagesResponse(
+            messages=map(convert.message, page.items), next_page_token=page.next_token
+        )
+
+    # Stages.
+
+    async def Stage(self, caller: Caller, request: staging.StageRequest) -> staging.StageResponse:
+        staged = await self._app.stages.stage(caller, stage_of(request))
+        return staging.StageResponse(
+            message_count=staged.messages,
+            duplicate=staged.is_repeated,
+            expire_time=convert.timestamp(staged.expires_at),
+            root_id=self._root_id,
+        )
+
+    async def Publish(self, caller: Caller, request: staging.PublishRequest) -> staging.PublishResponse:
+        published = await self._app.stages.publish(
+            caller,
+            writer=request.writer,
+            epoch=request.epoch,
+            stages=request.stages,
+            epoch_retention=convert.optional_span(request, "epoch_retention", None),
+            digest=request.digest,
+            queue=request.queue,
+            messages=request.message_count,
+        )
+        return staging.PublishResponse(
+            message_count=published.messages,
+            duplicate=published.is_already,
+            last_epoch=published.last_epoch,
+        )
+
+    async def AbortStage(
+        self, caller: Caller, request: staging.AbortStageRequest
+    ) -> staging.AbortStageResponse:
+        dropped = await self._app.stages.abort(caller, request.stage, queue=request.queue)
+        return staging.AbortStageResponse(message_count=dropped)
+
+    async def GetStage(
+        self, caller: Caller, request: staging.GetStageRequest
+    ) -> staging.GetStageResponse:
+        found = await self._app.stages.get(caller, request.stage, queue=request.queue)
+        return staging.GetStageResponse(stage=convert.stage(found))
+
+    async def ListStages(
+        self, caller: Caller, request: staging.ListStagesRequest
+    ) -> staging.ListStagesResponse:
+        page = await self._app.stages.list(
+            caller,
+            queue=request.queue,
+            page_size=request.page_size,
+            page_token=request.page_token,
+        )
+        return staging.ListStagesResponse(
+            stages=map(convert.stage, page.items), next_page_token=page.next_token
+        )
+
+    # Reservations.
+
+    async def reserve(self, caller: Caller, request: reservations.ReserveRequest) -> Reservation | None:
+        """Reserve messages; None if none is ready in time. The front gives a reservation that no
+        transport took to `Reservations.undo`."""
+        return await self._app.reservations.reserve(
+            caller,
+            request.queue,
+            stream=request.stream,
+            sequence_number=request.sequence_number,
+            max_messages=request.max_messages,
+            max_bytes=request.max_bytes,
+            visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
+            wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+        )
+
+    def reserved_pages(
+        self, caller: Caller, request: reservations.ReadReservationRequest
+    ) -> AsyncIterator[Page]:
+        """Yield the messages of a reservation by pages, one of them in memory."""
+        return self._app.reservations.read(
+            caller,
+            request.stream,
+            request.sequence_number,
+            queue=request.queue,
+            begin=request.begin_index,
+            end=request.end_index,
+            mark_read=request.mark_read,
+        )
+
+    def reservation(self, reservation: Reservation) -> reservations.Reservation:
+        """Return a reservation as the contract has it."""
+        return convert.reservation(reservation, self._root_id)
+
+    async def ExtendReservation(
+        self, caller: Caller, request: reservations.ExtendReservationRequest
+    ) -> reservations.ExtendReservationResponse:
+        extended = await self._app.reservations.extend(
+            caller,
+            request.stream,
+            request.sequence_number,
+            queue=request.queue,
+            visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
+        )
+        return reservations.ExtendReservationResponse(reservation=self.reservation(extended))
+
+    async def CommitReservations(
+        self, caller: Caller, request: reservations.CommitReservationsRequest
+    ) -> reservations.CommitReservationsResponse:
+        committed = await self._app.reservations.commit(
+            caller,
+            request.stream,
+            request.last_sequence_number,
+            queue=request.queue,
+            only_read=request.only_read,
+        )
+        return reservations.CommitReservationsResponse(
+            deleted_count=committed.messages, lost_sequence_numbers=committed.lost
+        )
+
+    async def ReleaseReservation(
+        self, caller: Caller, request: reservations.ReleaseReservationRequest
+    ) -> reservations.ReleaseReservationResponse:
+        await self._app.reservations.release(
+            caller, request.stream, request.sequence_number, queue=request.queue
+        )
+        return reservations.ReleaseReservationResponse()
+
+    async def GetReservation(
+        self, caller: Caller, request: reservations.GetReservationRequest
+    ) -> reservations.GetReservationResponse:
+        found = await self._app.reservations.get(
+            caller, request.stream, request.sequence_number, queue=request.queue
+        )
+        return reservations.GetReservationResponse(reservation=self.reservation(found))
+
+    async def ListReservations(
+        self, caller: Caller, request: reservations.ListReservationsRequest
+    ) -> reservations.ListReservationsResponse:
+        page = await self._app.reservations.list(
+            caller,
+            queue=request.queue,
+            stream=request.stream,
+            page_size=request.page_size,
+            page_token=request.page_token,
+        )
+        return reservations.ListReservationsResponse(
+            reservations=map(self.reservation, page.items),
+            next_page_token=page.next_token,
+        )
+
+    # Redrives.
+
+    async def StartRedrive(
+        self, caller: Caller, request: redrives.StartRedriveRequest
+    ) -> redrives.StartRedriveResponse:
+        started = await self._app.redrives.start(
+            caller,
+            request.queue,
+            destination=request.destination,
+            source_queue=request.source_queue,
+            ids=request.message_ids,
+            rate=request.max_messages_per_second,
+        )
+        return redrives.StartRedriveResponse(redrive=convert.redrive(started))
+
+    async def GetRedrive(
+        self, caller: Caller, request: redrives.GetRedriveRequest
+    ) -> redrives.GetRedriveResponse:
+        redrive = await self._app.redrives.get(caller, request.id, queue=request.queue)
+        return redrives.GetRedriveResponse(redrive=convert.redrive(redrive))
+
+    async def ListRedrives(
+        self, caller: Caller, request: redrives.ListRedrivesRequest
+    ) -> redrives.ListRedrivesResponse:
+        page = await self._app.redrives.list(
+            caller,
+            queue=request.queue,
+            page_size=request.page_size,
+            page_token=request.page_token,
+        )
+        return redrives.ListRedrivesResponse(
+            redrives=map(convert.redrive, page.items), next_page_token=page.next_token
+        )
+
+    async def CancelRedrive(
+        self, caller: Caller, request: redrives.CancelRedriveRequest
+    ) -> redrives.CancelRedriveResponse:
+        ended = await self._app.redrives.cancel(caller, request.id, queue=request.queue)
+        return redrives.CancelRedriveResponse(redrive=convert.redrive(ended))
+
+    # Schedules.
+
+    async def CreateSchedule(
+        self, caller: Caller, request: schedules.CreateScheduleRequest
+    ) -> schedules.CreateScheduleResponse:
+        schedule = request.schedule
+        queued = await self._app.schedules.create(
+            caller,
+            schedule.queue,
+            schedule.name,
+            cron_text=schedule.cron,
+            time_zone=schedule.time_zone,
+            body=schedule.body,
+            attributes=convert.attributes(schedule.attributes),
+            group=schedule.group,
+        )
+        return schedules.CreateScheduleResponse(schedule=convert.schedule(queued))
+
+    async def GetSchedule(
+        self, caller: Caller, request: schedules.GetScheduleRequest
+    ) -> schedules.GetScheduleResponse:
+        found = await self._app.schedules.get(caller, request.queue, request.name)
+        return schedules.GetScheduleResponse(schedule=convert.schedule(found))
+
+    async def UpdateSchedule(
+        self, caller: Caller, request: schedules.UpdateScheduleRequest
+    ) -> schedules.UpdateScheduleResponse:
+        schedule = request.schedule
+        changes = convert.schedule_changes(schedule, request.update_mask)
+        updated = await self._app.schedules.update(caller, schedule.queue, schedule.name, changes)
+        return schedules.UpdateScheduleResponse(schedule=convert.schedule(updated))
+
+    async def ListSchedules(
+        self, caller: Caller, request: schedules.ListSchedulesRequest
+    ) -> schedules.ListSchedulesResponse:
+        page = await self._app.schedules.list(
+            caller,
+            queue=request.queue,
+            page_size=request.page_size,
+            page_token=request.page_token,
+        )
+        return schedules.ListSchedulesResponse(
+            schedules=map(convert.schedule, page.items), next_page_token=page.next_token
+        )
+
+    async def PauseSchedule(
+        self, caller: Caller, request: schedules.PauseScheduleRequest
+    ) -> schedules.PauseScheduleResponse:
+        paused = await self._app.schedules.pause(caller, request.queue, request.name, is_paused=True)
+        return schedules.PauseScheduleResponse(schedule=convert.schedule(paused))
+
+    async def ResumeSchedule(
+        self, caller: Caller, request: schedules.ResumeScheduleRequest
+    ) -> schedules.ResumeScheduleResponse:
+        resumed = await self._app.schedules.pause(caller, request.queue, request.name, is_paused=False)
+        return schedules.ResumeScheduleResponse(schedule=convert.schedule(resumed))
+
+    async def DeleteSchedule(
+        self, caller: Caller, request: schedules.DeleteScheduleRequest
+    ) -> schedules.DeleteScheduleResponse:
+        await self._app.schedules.delete(caller, request.queue, request.name)
+        return schedules.DeleteScheduleResponse()
