@@ -49,7 +49,7 @@ class Standing:
     faults: list[str] = field(default_factory=list)
 
 
-class Queue:
+class BacklogQueue:
     """One queue that is filled and emptied, and the account of it."""
 
     def __init__(self, system: System, *, is_patient: bool) -> None:
@@ -120,7 +120,7 @@ def measure(system: System, depths: tuple[int, ...]) -> Standing:
     standing = Standing(system=system.name)
     standing.memory_before = server_processes.memory_bytes(system.pids())
     is_patient = depths[-1] > QUICK[-1]
-    queue = Queue(system, is_patient=is_patient)
+    queue = BacklogQueue(system, is_patient=is_patient)
     for depth in depths:
         rates = []
         for _ in range(_TIMES):
@@ -148,7 +148,7 @@ def measure(system: System, depths: tuple[int, ...]) -> Standing:
     return standing
 
 
-def _restart(system: System, queue: Queue, standing: Standing) -> None:
+def _restart(system: System, queue: BacklogQueue, standing: Standing) -> None:
     standing.listing = system.seconds_of_listing()
     standing.imports = system.seconds_of_imports()
     system.kill()

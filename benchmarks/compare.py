@@ -28,7 +28,7 @@ from .backlog import Standing
 from .systems import catalog
 from .systems.base import System
 from .work_folder import WorkFolder, own_disk
-from .workloads import NAMES, WORKLOADS, Measured, measure
+from .workloads import NAMES, WORKLOADS, Round, measure
 
 _OURS: Final = "spoolrack"
 _BACKLOG: Final = "backlog"
@@ -38,7 +38,7 @@ _GIBIBYTE: Final = 1 << 30
 
 
 @dataclass(kw_only=True)
-class Results:
+class ComparisonResults:
     """All findings of a run, written as JSON, from which the page is made."""
 
     began: str
@@ -46,7 +46,7 @@ class Results:
     place: str
     systems: list[dict[str, str]]
     missing: dict[str, str]
-    rounds: list[Measured] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
     standing: list[Standing] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
@@ -83,7 +83,7 @@ class Comparison:
         kinds, missing = catalog.find(options.systems)
         self._kinds = kinds
         self._systems: list[System] = []
-        self.results = Results(
+        self.results = ComparisonResults(
             began=time.strftime("%Y-%m-%d %H:%M:%S %z"),
             machine=machine(),
             place=place.described,

@@ -30,16 +30,16 @@ def faults(sent: Mapping[int, int], received: Iterable[int], *, all_of_it: bool 
     `sent` says how many messages each sender was told are safe, `received` what was deleted. Unless
     `all_of_it` was to be received, what is missing is no fault.
     """
-    found = Counter(received)
+    times_received = Counter(received)
     expected = {ticket(sender, number) for sender, count in sent.items() for number in range(count)}
     complaints = []
-    doubled = sorted(each for each, times in found.items() if times > 1)
+    doubled = sorted(each for each, times in times_received.items() if times > 1)
     if doubled:
         complaints.append(f"{len(doubled)} delivered more than once: {_some(doubled)}")
-    lost = sorted(expected - found.keys())
+    lost = sorted(expected - times_received.keys())
     if lost and all_of_it:
         complaints.append(f"{len(lost)} lost: {_some(lost)}")
-    invented = sorted(found.keys() - expected)
+    invented = sorted(times_received.keys() - expected)
     if invented:
         complaints.append(f"{len(invented)} that no sender knows of: {_some(invented)}")
     return complaints

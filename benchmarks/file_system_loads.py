@@ -49,7 +49,7 @@ Done = tuple[int, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Workload:
+class StoreLoad:
     name: str
     title: str
     run: Callable[[Path, float], Done]
@@ -182,24 +182,24 @@ def _old(root: Path, seconds: float) -> Done:
 
 
 WORKLOADS: Final = (
-    Workload(
+    StoreLoad(
         name="limit",
         title=f"no store: folders of {_BATCH} files, synced by one syncfs, published by one rename",
         run=_limit(SendingLimit, _BATCH),
     ),
-    Workload(
+    StoreLoad(
         name="limit-lives",
         title="no store: such folders, also leased, deleted, each step synced, and unlinked",
         run=_limit(LivingLimit, _BATCH),
     ),
-    Workload(name="singles", title="sends of one message, one after the other", run=_sends(1)),
-    Workload(name="callers", title=f"sends of one message, {_CALLERS} at a time", run=_callers),
-    Workload(name="tens", title="sends of ten in a call", run=_sends(10)),
-    Workload(name="hundreds", title="sends of a hundred in a call", run=_sends(100)),
-    Workload(name="lives-1", title="one sent, received, deleted, then the next", run=_lives(1)),
-    Workload(name="lives-10", title="the same in tens", run=_lives(10)),
-    Workload(name="lives-100", title="the same in hundreds", run=_lives(100)),
-    Workload(
+    StoreLoad(name="singles", title="sends of one message, one after the other", run=_sends(1)),
+    StoreLoad(name="callers", title=f"sends of one message, {_CALLERS} at a time", run=_callers),
+    StoreLoad(name="tens", title="sends of ten in a call", run=_sends(10)),
+    StoreLoad(name="hundreds", title="sends of a hundred in a call", run=_sends(100)),
+    StoreLoad(name="lives-1", title="one sent, received, deleted, then the next", run=_lives(1)),
+    StoreLoad(name="lives-10", title="the same in tens", run=_lives(10)),
+    StoreLoad(name="lives-100", title="the same in hundreds", run=_lives(100)),
+    StoreLoad(
         name="old",
         title="received and deleted in hundreds after a restart; the files are still in the cache",
         run=_old,

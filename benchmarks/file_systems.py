@@ -108,7 +108,7 @@ _BASE: Final = VARIANTS[0].name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class FileSystemRound:
     variant: str
     workload: str
     round: int
@@ -118,7 +118,7 @@ class Measured:
 
 
 @dataclass(kw_only=True)
-class Results:
+class FileSystemResults:
     """The findings written as JSON, from which the table is made."""
 
     began: str
@@ -127,15 +127,15 @@ class Results:
     seconds: float
     variants: list[dict[str, Any]] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
-    rounds: list[Measured] = field(default_factory=list)
+    rounds: list[FileSystemRound] = field(default_factory=list)
 
 
 def measure_all(
     folders: dict[str, Path],
-    workloads: Sequence[loads.Workload],
+    workloads: Sequence[loads.StoreLoad],
     rounds: int,
     seconds: float,
-) -> Iterator[Measured]:
+) -> Iterator[FileSystemRound]:
     """Round by round, workload by workload, each variant in turn; another one begins each round."""
     names = list(folders)
     for round in range(rounds):
@@ -145,7 +145,7 @@ def measure_all(
                 flush(folders[name])
                 with _scratch(folders[name]) as root:
                     messages, spent = _in_a_child(workload.name, root, seconds)
-                yield Measured(
+                yield FileSystemRound(
                     variant=name,
                     workload=workload.name,
                     round=round,
@@ -182,7 +182,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
         flush(folder)
 
 
-def text_of(results: Results) -> str:
+def text_of(results: FileSystemResults) -> str:
     """Return the tables, as the page shows them, between their marks."""
     used = [each for each in loads.WORKLOADS if any(r.workload == each.name for r in results.rounds)]
     here = results.machine
@@ -218,11 +218,11 @@ def text_of(results: Results) -> str:
     return "\n".join([*lines, "", END, ""])
 
 
-def _rates(results: Results, variant: str, workload: str) -> list[float]:
+def _rates(results: FileSystemResults, variant: str, workload: str) -> list[float]:
     return [r.rate for r in results.rounds if (r.variant, r.workload) == (variant, workload)]
 
 
-def _cell(results: Results, variant: str, workload: str) -> str:
+def _cell(results: FileSystemResults, variant: str, workload: str) -> str:
     rates = _rates(results, variant, workload)
     if not rates:
         return ""
@@ -233,13 +233,13 @@ def _cell(results: Results, variant: str, workload: str) -> str:
     return f"{short(median)} ({median / summary(base).median:.2f})"
 
 
-def _noise(results: Results, workload: str) -> float:
+def _noise(results: FileSystemResults, workload: str) -> float:
     rates = (_rates(results, variant["name"], workload) for variant in results.variants)
     return summary([summary(each).noise for each in rates if each]).median
 
 
 def _make(
-    variants: Sequence[Variant], within: Path, results: Results, stack: ExitStack
+    variants: Sequence[Variant], within: Path, results: FileSystemResults, stack: ExitStack
 ) -> dict[str, Path]:
     """Mount them until the stack is left; `results.missing` has what this machine can't make."""
     folders = {}
@@ -283,7 +283,7 @@ def main() -> int:
     parser.add_argument("--page", type=Path, help="put the tables into that page, between their marks")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    results = Results(
+    results = FileSystemResults(
         began=time.strftime("%Y-%m-%d %H:%M:%S %z"),
         machine=machine(),
         mebibytes=options.mebibytes,

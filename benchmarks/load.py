@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Final, Protocol
 
 from . import delivery_account
-from .message_bodies import Foreign, body_of, mark_of
+from .message_bodies import ForeignBody, body_of, mark_of
 from .systems.base import Driver, Received
 
 _LOOK: Final = 0.02
@@ -186,7 +186,7 @@ class _Load:
         with self._lock:
             for mark in marks:
                 if mark.run != self._job.run:
-                    raise Foreign(f"of another run: {mark}")
+                    raise ForeignBody(f"of another run: {mark}")
                 self._done.received.append(delivery_account.ticket(mark.sender, mark.number))
                 if mark.due:
                     self._done.waits.append(arrived - mark.due / 1e9)

@@ -15,7 +15,7 @@ _HEAD: Final = struct.Struct(">QIIQ")
 _FILLING: Final = random.Random(1024).randbytes(SIZE - _HEAD.size)  # No system can compress it away.
 
 
-class Foreign(Exception):
+class ForeignBody(Exception):
     """A message was delivered that wasn't sent in this run, or not as it was sent."""
 
 
@@ -37,6 +37,6 @@ def body_of(run: int, sender: int, number: int, due: int = 0) -> bytes:
 def mark_of(body: bytes) -> Mark:
     """Return the mark of a body; raise `Foreign` if it is not one of ours, to the last byte."""
     if len(body) != SIZE or body[_HEAD.size :] != _FILLING:
-        raise Foreign(f"a body of {len(body)} bytes that were never sent: {body[:32]!r}")
+        raise ForeignBody(f"a body of {len(body)} bytes that were never sent: {body[:32]!r}")
     run, sender, number, due = _HEAD.unpack_from(body)
     return Mark(run=run, sender=sender, number=number, due=due)

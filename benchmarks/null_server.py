@@ -39,9 +39,9 @@ from spoolrack.v1.staging_service_pb2_grpc import (
 
 from .null_state import (
     Fault,
-    Held,
     Hold,
-    Stage,
+    StoredMessage,
+    StoredStage,
     message_of,
     messages_of,
     refuse,
@@ -60,8 +60,8 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
     """The servicer, and what it holds. `start` and `stop` are for tests: the same port again."""
 
     def __init__(self, queues: Sequence[str] = (), *, now: Callable[[], float] = time.time) -> None:
-        self.ready: dict[str, deque[Held]] = {name: deque() for name in queues}
-        self.stages: dict[str, Stage] = {}
+        self.ready: dict[str, deque[StoredMessage]] = {name: deque() for name in queues}
+        self.stages: dict[str, StoredStage] = {}
         self.published: dict[str, int] = {}
         """The last epoch of each writer, ..."""
         self.digests: dict[str, str] = {}
@@ -182,7 +182,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
     def Stage(self, request: staged.StageRequest, context: grpc.ServicerContext) -> Any:
         with self._call("Stage", context):
             self._queue(request.queue, context)
-            stage = self.stages.setdefault(request.stage, Stage())
+            stage = self.stages.setdefault(request.stage, StoredStage())
             duplicate = request.chunk_number in stage.chunks
             if not duplicate:
                 stage.chunks[request.chunk_number] = (request.queue, messages_of(request))
@@ -214,7 +214,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
 
     def AbortStage(self, request: staged.AbortStageRequest, context: grpc.ServicerContext) -> Any:
         with self._call("AbortStage", context):
-            stage = self.stages.pop(request.stage, Stage())
+            stage = self.stages.pop(request.stage, StoredStage())
             count = sum(len(held) for _, held in stage.chunks.values())
             return staged.AbortStageResponse(message_count=count)
 
@@ -236,7 +236,7 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
                 self._changed.wait(min(left, 0.5))
                 self._expire()
             span = seconds(request.visibility_timeout) or DEFAULT_HOLD
-            messages: list[Held] = []
+            messages: list[StoredMessage] = []
             size = 0
             while ready and len(messages) < (request.max_messages or 1_000):
                 size += len(ready[0].body.body)
@@ -345,19 +345,21 @@ class NullServer(QueueServiceServicer, StagingServiceServicer, ReservationServic
     def _call(self, method: str, context: grpc.ServicerContext) -> _Call:
         return _Call(self, method, context)
 
-    def _append(self, queue: str, messages: Sequence[pb.OutgoingMessage]) -> list[Held]:
+    def _append(self, queue: str, messages: Sequence[pb.OutgoingMessage]) -> list[StoredMessage]:
         now = self._now()
         # As with the store: ids rise in the order of the sends.
         base = f"{int(now * 1000):012x}"
         held = [
-            Held(body=message, sent_at=now, id=f"{base[:8]}-{base[8:]}-7000-8000-{number:012x}")
+            StoredMessage(
+                body=message, sent_at=now, id=f"{base[:8]}-{base[8:]}-7000-8000-{number:012x}"
+            )
             for message, number in zip(messages, self._numbers, strict=False)
         ]
         self.ready.setdefault(queue, deque()).extend(held)
         self._changed.notify_all()
         return held
 
-    def _queue(self, name: str, context: grpc.ServicerContext) -> deque[Held]:
+    def _queue(self, name: str, context: grpc.ServicerContext) -> deque[StoredMessage]:
         if name not in self.ready:
             refuse(context, grpc.StatusCode.NOT_FOUND, "QUEUE_NOT_FOUND", f"There is no queue {name}.")
         return self.ready[name]

@@ -19,7 +19,7 @@ from spoolrack.v1 import staging_service_pb2 as staged
 
 
 @dataclass(slots=True)
-class Held:
+class StoredMessage:
     """One message: its id is made when it is first looked at."""
 
     body: pb.OutgoingMessage
@@ -33,7 +33,7 @@ class Hold:
     """One reservation."""
 
     queue: str
-    messages: list[Held]
+    messages: list[StoredMessage]
     receives: list[int]
     """Of each message, with this hold."""
     size: int
@@ -59,11 +59,11 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Stage:
+class StoredStage:
     chunks: dict[int, tuple[str, Sequence[pb.OutgoingMessage]]] = field(default_factory=dict)
 
 
-def message_of(held: Held) -> pb.Message:
+def message_of(held: StoredMessage) -> pb.Message:
     whole = int(held.sent_at)
     return pb.Message(
         id=held.id,
@@ -92,7 +92,7 @@ def messages_of(request: staged.StageRequest) -> Sequence[pb.OutgoingMessage]:
     return messages
 
 
-def runs_of(page: Sequence[Held]) -> Iterator[columns_pb2.MessageRun]:
+def runs_of(page: Sequence[StoredMessage]) -> Iterator[columns_pb2.MessageRun]:
     """Yield messages by column, where they have no attributes and follow each other."""
     begin = 0
     for end in range(1, len(page) + 1):
@@ -110,7 +110,7 @@ def runs_of(page: Sequence[Held]) -> Iterator[columns_pb2.MessageRun]:
         begin = end
 
 
-def _follows(before: Held, held: Held) -> bool:
+def _follows(before: StoredMessage, held: StoredMessage) -> bool:
     return (
         int(held.id[24:], 16) == int(before.id[24:], 16) + 1
         and (before.id[:24], before.sent_at, before.receives)

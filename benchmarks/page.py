@@ -18,7 +18,7 @@ from . import plots
 from .backlog import FULL, Standing
 from .marked_parts import put_between
 from .page_figures import Summary, ratio, short, summary
-from .workloads import WORKLOADS, Measured, Workload
+from .workloads import WORKLOADS, Round, Workload
 
 BEGIN: Final = "<!-- figures: made by benchmarks/page.py -->"
 END: Final = "<!-- end of the figures -->"
@@ -50,7 +50,7 @@ class Figures:
         self.systems: Sequence[Mapping[str, str]] = document["systems"]
         self.missing: Mapping[str, str] = document["missing"]
         self.failures: Sequence[str] = document["failures"]
-        self.rounds = [Measured(**each) for each in document["rounds"]]
+        self.rounds = [Round(**each) for each in document["rounds"]]
         self.standing = [
             Standing(**{**each, "rates": {int(depth): rate for depth, rate in each["rates"].items()}})
             for each in document["standing"]
@@ -59,9 +59,9 @@ class Figures:
     def title(self, name: str) -> str:
         return next(each["title"] for each in self.systems if each["name"] == name)
 
-    def of(self, workload: str) -> dict[str, list[Measured]]:
+    def of(self, workload: str) -> dict[str, list[Round]]:
         """Return the rounds of each system, in the systems' order."""
-        rounds_of: dict[str, list[Measured]] = {each["name"]: [] for each in self.systems}
+        rounds_of: dict[str, list[Round]] = {each["name"]: [] for each in self.systems}
         for measured in self.rounds:
             if measured.workload == workload:
                 rounds_of[measured.system].append(measured)

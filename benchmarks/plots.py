@@ -53,13 +53,13 @@ def curves(
     points = [point for line in lines.values() for point in line if min(point) > 0]
     if not points:
         return _svg(_TOP, title, [_text(10, 22, title, weight="bold")])
-    left, right = _span([x for x, _ in points])
+    first, right = _span([x for x, _ in points])
     low, high = _span([y for _, y in points])
     width = _WIDTH - 80 - 200
 
     def place(x: float, y: float) -> tuple[float, float]:
         return (
-            70 + width * (math.log10(x) - left) / (right - left),
+            70 + width * (math.log10(x) - first) / (right - first),
             _TOP + _HEIGHT - _HEIGHT * (math.log10(y) - low) / (high - low),
         )
 
@@ -69,7 +69,7 @@ def curves(
     ]
     for step in steps:
         if low <= math.log10(step) <= high:
-            _, y = place(10**left, step)
+            _, y = place(10**first, step)
             shapes += [
                 _line(70, y, 70 + width, y, _FAINT),
                 _text(64, y + 4, short(step), anchor="end"),

@@ -55,7 +55,7 @@ class Server:
         """Start it in a folder; its output goes to the file `log`. Only root can run it as another
         `user`."""
         self._log = log
-        self._seen: set[int] = set()
+        self._pids: set[int] = set()
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [*self.prefix, *command],
@@ -82,16 +82,16 @@ class Server:
 
     def wait_for_line(self, beginning: str) -> str:
         """Return what follows `beginning` in the first line of its log that has it."""
-        found: list[str] = []
+        rest_of_lines: list[str] = []
 
         def is_said() -> bool:
             for line in self._log.read_text(errors="replace").splitlines():
                 if line.startswith(beginning):
-                    found.append(line.removeprefix(beginning))
-            return bool(found)
+                    rest_of_lines.append(line.removeprefix(beginning))
+            return bool(rest_of_lines)
 
         self._wait(is_said, f"it doesn't say {beginning!r}")
-        return found[0]
+        return rest_of_lines[0]
 
     def _wait(self, is_done: Callable[[], bool], otherwise: str) -> None:
         end = time.monotonic() + PATIENCE
@@ -110,7 +110,7 @@ class Server:
     def pids(self) -> list[int]:
         """Return its own, and those of all that descend from it, as far as they live."""
         found = family(self._process.pid) if self.is_alive() else []
-        self._seen.update(found)
+        self._pids.update(found)
         return found
 
     def kill(self) -> None:
@@ -133,7 +133,7 @@ class Server:
 
     def _left(self) -> set[int]:
         """Return those that have lost their parent: the session is theirs and ours alone."""
-        return {pid for pid in self._seen if _session_of(pid) == self._process.pid}
+        return {pid for pid in self._pids if _session_of(pid) == self._process.pid}
 
     def _signal(self, number: signal.Signals, pids: Iterable[int]) -> None:
         for pid in pids:

@@ -1,31 +1,34 @@
-"""What shards cost in processor time: one server and three shards with the same load, in turns.
+"""What shards and a proxy cost in processor time: one server and three shards, each with and without
+HAProxy before it, with the same load, in turns.
 
     python -m benchmarks.shards --page docs/how-to/shards.md
 
 Clients and servers share one machine, so three servers gain no rate here: what is compared is the
-processor time that the servers take for a message. The client's is not counted.
+processor time that servers and proxy take for a message. The client's is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import spoolrack
 from spoolrack._shards import shard_of
 
 from .marked_parts import put_between
 from .page_figures import short
-from .server_processes import Server, free_port, processor_seconds
+from .server_processes import Server, find, free_port, processor_seconds
 from .work_folder import own_disk
 
 BEGIN: Final = "<!-- processor time: made by benchmarks/shards.py -->"
@@ -36,6 +39,7 @@ QUEUES: Final = tuple(f"jobs-{number}" for number in range(9))
 """Of all shards, several each."""
 assert {shard_of(queue, SHARDS) for queue in QUEUES} == set(range(SHARDS))
 PATIENCE: Final = 120.0
+PROXIES: Final = Path(__file__).resolve().parents[1] / "deploy" / "proxies"
 
 
 def _send(queue: spoolrack.Queue, count: int) -> None:
@@ -69,8 +73,44 @@ LOADS: Final[dict[str, tuple[Callable[[spoolrack.Queue, int], None], int, int]]]
 """By title: the work of a caller, how many there are, and the messages of each."""
 
 
-def measure(title: str, count: int, folder: Path) -> tuple[float, float]:
-    """Return the messages a second of `count` servers, and their processor time of one in µs."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One load on some servers."""
+
+    rate: float
+    """Messages a second."""
+    servers: float
+    proxy: float
+    """Processor time for a message, in µs."""
+
+    @property
+    def both(self) -> float:
+        return self.servers + self.proxy
+
+
+def start_proxy(addresses: list[str], folder: Path) -> tuple[Server, str]:
+    """Start HAProxy, as deploy/proxies configures it, before the servers; return its address."""
+    program = find("haproxy")
+    if program is None:
+        raise SystemExit("needs haproxy: make system-tools installs it")
+    at = f"127.0.0.1:{free_port()}"
+
+    def local(found: re.Match[str]) -> str:
+        host, port = found[1], found[2]
+        if host == "0.0.0.0":
+            return at if port in ("50050", "50051") else f"127.0.0.1:{free_port()}"
+        return addresses[int(host.removeprefix("shard") if "shard" in host else 0)]
+
+    text = (PROXIES / ("haproxy.cfg" if len(addresses) == 1 else "shards/haproxy.cfg")).read_text()
+    text = re.sub(r"\b(0\.0\.0\.0|127\.0\.0\.1|shard\d):(\d+)", local, text)
+    (folder / "haproxy.cfg").write_text(text)
+    proxy = Server([program, "-db", "-f", str(folder / "haproxy.cfg")], folder / "haproxy.log")
+    proxy.wait_for_port(int(at.rpartition(":")[2]))
+    return proxy, at
+
+
+def measure(title: str, count: int, folder: Path, *, is_proxied: bool) -> Measured:
+    """Return the cost of a load on `count` servers."""
     work, callers, messages = LOADS[title]
     with ExitStack() as stack:
         servers, addresses = [], []
@@ -85,37 +125,66 @@ def measure(title: str, count: int, folder: Path) -> tuple[float, float]:
             server.wait_for_port(int(address.rpartition(":")[2]))
             servers.append(server)
             addresses.append(address)
-        client = stack.enter_context(spoolrack.connect(",".join(addresses), timeout=PATIENCE))
+        url, proxies = ",".join(addresses), list[Server]()
+        if is_proxied:
+            proxy, url = start_proxy(addresses, Path(tempfile.mkdtemp(dir=folder)))
+            stack.callback(proxy.end)
+            proxies.append(proxy)
+        routing: Literal["header"] | None = "header" if is_proxied and count > 1 else None
+        client = stack.enter_context(spoolrack.connect(url, timeout=PATIENCE, routing=routing))
         queues = [client.queue(client.create_queue(name).name) for name in QUEUES]
         pool = stack.enter_context(ThreadPoolExecutor(callers))
 
-        def spent() -> float:
-            return sum(processor_seconds(server.pids()) for server in servers)
+        def spent(processes: list[Server]) -> float:
+            return sum(processor_seconds(each.pids()) for each in processes)
 
         [*pool.map(lambda queue: work(queue, 100), queues)]  # All is loaded and connected.
-        before, began = spent(), time.monotonic()
+        before, began = (spent(servers), spent(proxies)), time.monotonic()
         [*pool.map(lambda at: work(queues[at % len(queues)], messages), range(callers))]
         seconds, total = time.monotonic() - began, callers * messages
-        return total / seconds, (spent() - before) / total * 1e6
+        return Measured(
+            rate=total / seconds,
+            servers=(spent(servers) - before[0]) / total * 1e6,
+            proxy=(spent(proxies) - before[1]) / total * 1e6,
+        )
 
 
-def text_of(found: dict[str, list[tuple[float, float, float, float]]]) -> str:
-    lines = [
-        "| | one server, µs a message | three shards | times | one server, messages/s | three shards |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
+WORLDS: Final = ((1, False), (1, True), (SHARDS, False), (SHARDS, True))
+"""The number of servers, and whether HAProxy is before them."""
+
+
+def text_of(found: dict[str, list[tuple[Measured, ...]]]) -> str:
+    columns = (
+        "one server, µs a message",
+        "behind HAProxy",
+        "three shards",
+        "times one server",
+        "behind HAProxy",
+        "one server, messages/s",
+        "three shards",
+    )
+    lines = [f"| | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
     for title, rounds in found.items():
-        rate_of_one, one, rate_of_three, three = (median(each) for each in zip(*rounds, strict=True))
-        times = median(more / less for _, less, _, more in rounds)
+        one, one_behind, three, three_behind = zip(*rounds, strict=True)
+        times = median(more.both / less.both for less, more in zip(one, three, strict=True))
         cells = (
-            f"{one:,.0f}",
-            f"{three:,.0f}",
+            f"{median(each.both for each in one):,.0f}",
+            _behind(one, one_behind),
+            f"{median(each.both for each in three):,.0f}",
             f"{times:.2f}",
-            short(rate_of_one),
-            short(rate_of_three),
+            _behind(three, three_behind),
+            short(median(each.rate for each in one)),
+            short(median(each.rate for each in three)),
         )
         lines.append(f"| {title} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _behind(direct: tuple[Measured, ...], proxied: tuple[Measured, ...]) -> str:
+    """Return the part of the servers and of the proxy, and what both are of the direct cost."""
+    times = median(more.both / less.both for less, more in zip(direct, proxied, strict=True))
+    servers, proxy = median(each.servers for each in proxied), median(each.proxy for each in proxied)
+    return f"{servers:,.0f} + {proxy:,.0f} ({times - 1:+.0%})"
 
 
 def main() -> int:
@@ -123,13 +192,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--page", type=Path)
     options: Any = parser.parse_args()
-    found: dict[str, list[tuple[float, float, float, float]]] = {}
+    found: dict[str, list[tuple[Measured, ...]]] = {}
     with own_disk(Path(tempfile.gettempdir()), 1 << 30) as work:
         for _ in range(options.rounds):
             for title in LOADS:
-                row = (*measure(title, 1, work.folder), *measure(title, SHARDS, work.folder))
+                row = tuple(
+                    measure(title, count, work.folder, is_proxied=is_proxied)
+                    for count, is_proxied in WORLDS
+                )
                 found.setdefault(title, []).append(row)
-                print(title, *(f"{each:.0f}" for each in row), flush=True)
+                print(title, *(f"{each.servers:.0f}+{each.proxy:.0f}" for each in row), flush=True)
     told = f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores, medians of {options.rounds} rounds"
     text = f"Measured {told}; the disk is {work.described}.\n\n{text_of(found)}"
     print(text)

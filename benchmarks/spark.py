@@ -34,7 +34,7 @@ from .marked_parts import put_between
 from .page_figures import short
 from .server_processes import PATIENCE, Server, family, free_port, processor_seconds
 from .spark_direct import BODY, Direct, send_many, send_one_by_one
-from .spark_page import BEGIN, END, Measured, Results, text_of
+from .spark_page import BEGIN, END, SparkResults, SparkRound, text_of
 from .spark_plan import FULL, QUICK, Plan
 from .work_folder import own_disk
 
@@ -55,7 +55,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-class Place:
+class SparkServer:
     """One server as a process, with its queues."""
 
     def __init__(self, kind: str, folder: Path) -> None:
@@ -110,19 +110,19 @@ class Spark:
     def _rows(self, rows: int) -> Any:
         return self.session.range(rows, numPartitions=self.cores).selectExpr(ROWS_BODY)
 
-    def sink(self, place: Place, rows: int) -> float:
+    def sink(self, place: SparkServer, rows: int) -> float:
         writer = self._rows(rows).write.format("spoolrack").mode("append")
         return timed(writer.options(endpoint=place.endpoint, queue=QUEUE).save)
 
-    def writer(self, place: Place, rows: int) -> float:
+    def writer(self, place: SparkServer, rows: int) -> float:
         send = write_partition(place.endpoint, QUEUE)
         return timed(lambda: self._rows(rows).foreachPartition(send))
 
-    def arrow_writer(self, place: Place, rows: int) -> float:
+    def arrow_writer(self, place: SparkServer, rows: int) -> float:
         sent = self._rows(rows).mapInArrow(write_batches(place.endpoint, QUEUE), COUNTS).groupBy().sum()
         return timed(lambda: expect(sent.first()[0], rows))
 
-    def send_many(self, place: Place, rows: int) -> float:
+    def send_many(self, place: SparkServer, rows: int) -> float:
         send = send_many(place.endpoint, QUEUE)
         return timed(lambda: self._rows(rows).foreachPartition(send))
 
@@ -138,25 +138,27 @@ class Spark:
     def null_source(self, rows: int) -> float:
         """Make the rows by a stream of Spark's own, into nothing, in as many micro-batches."""
         rate = self.session.readStream.format("rate-micro-batch").option("rowsPerBatch", TOGETHER)
-        made = (
+        frame = (
             rate.option("numPartitions", self.cores).load().selectExpr(ROWS_BODY.replace("id", "value"))
         )
-        query = made.writeStream.format("noop").option("checkpointLocation", self._checkpoint()).start()
+        query = (
+            frame.writeStream.format("noop").option("checkpointLocation", self._checkpoint()).start()
+        )
         end = time.monotonic() + PATIENCE
-        wanted = max(1, rows // TOGETHER)
-        while len([one for one in query.recentProgress if one.numInputRows]) < wanted:
+        batch_count = max(1, rows // TOGETHER)
+        while len([one for one in query.recentProgress if one.numInputRows]) < batch_count:
             if time.monotonic() > end or query.awaitTermination(0.05):
                 raise RuntimeError("Spark's own source has stopped")
         query.stop()
-        batches = [one for one in query.recentProgress if one.numInputRows][:wanted]
+        batches = [one for one in query.recentProgress if one.numInputRows][:batch_count]
         spent = sum(one.durationMs["triggerExecution"] for one in batches) / 1_000
         return float(spent * rows / sum(one.numInputRows for one in batches))
 
-    def one_by_one(self, place: Place, rows: int) -> float:
+    def one_by_one(self, place: SparkServer, rows: int) -> float:
         send = send_one_by_one(place.endpoint, QUEUE)
         return timed(lambda: self._rows(rows).foreachPartition(send))
 
-    def source(self, place: Place, rows: int) -> float:
+    def source(self, place: SparkServer, rows: int) -> float:
         """Drain the queue, into nothing, from the first micro-batch on."""
         query = self._drain(place, TOGETHER, self.cores).format("noop").start()
         assert query.awaitTermination(STUCK)
@@ -166,7 +168,7 @@ class Spark:
         # The start of a query is not the rows'.
         return (ended - datetime.fromisoformat(progress[0].timestamp)).total_seconds()
 
-    def _drain(self, place: Place, batch: int, tasks: int) -> Any:
+    def _drain(self, place: SparkServer, batch: int, tasks: int) -> Any:
         return (
             self.session.readStream.format("spoolrack")
             .options(endpoint=place.endpoint, queue=QUEUE, maxBytesPerTrigger=1 << 30)
@@ -183,12 +185,12 @@ class Spark:
 
     # The cost of a micro-batch of one row: the median of many.
 
-    def batch_through(self, place: Place, batches: int) -> float:
+    def batch_through(self, place: SparkServer, batches: int) -> float:
         """From a queue into another."""
         writer = self._drain(place, 1, 1).format("spoolrack")
         return self._each(writer.options(endpoint=place.endpoint, queue=OUT).start(), batches)
 
-    def batch_read(self, place: Place, batches: int) -> float:
+    def batch_read(self, place: SparkServer, batches: int) -> float:
         return self._each(self._drain(place, 1, 1).format("noop").start(), batches)
 
     def _each(self, query: Any, batches: int) -> float:
@@ -232,15 +234,15 @@ class Run:
     """All measurements of a plan. The findings so far are in `found`."""
 
     def __init__(
-        self, plan: Plan, disk: Path, scratch: Path, places: Sequence[Place], minutes: float
+        self, plan: Plan, disk: Path, scratch: Path, places: Sequence[SparkServer], minutes: float
     ) -> None:
         self._plan = plan
         self._disk = disk
         self._scratch = scratch
         self._places = places
-        self._begun = time.monotonic()
+        self._began = time.monotonic()
         self._seconds = 60 * minutes
-        self.results = Results(
+        self.results = SparkResults(
             began=time.strftime("%Y-%m-%d %H:%M %z"),
             cores=os.cpu_count() or 1,
             middle=plan.middle,
@@ -267,7 +269,7 @@ class Run:
                     warm(place, self._plan.small)
                     spark.source(place, self._plan.small)
         for round in range(self._plan.rounds):
-            if round and time.monotonic() - self._begun > until:
+            if round and time.monotonic() - self._began > until:
                 say("no more rounds with these cores: their time is over")
                 break
             for place in self._places:
@@ -287,23 +289,23 @@ class Run:
             for place in self._places:
                 self._pair(spark, place, self._plan.large, 0)
 
-    def _pair(self, spark: Spark, place: Place, rows: int, round: int) -> None:
+    def _pair(self, spark: Spark, place: SparkServer, rows: int, round: int) -> None:
         """Fill the queue by the sink, and drain it by the source."""
         for what in (spark.sink, spark.source):
             self._time(what, place, spark.cores, rows, round)
 
-    def _directly(self, direct: Direct, processes: int, place: Place, round: int) -> None:
+    def _directly(self, direct: Direct, processes: int, place: SparkServer, round: int) -> None:
         if place.kind == "null":
             return  # It has no leases by receipt.
         rows = self._plan.middle
 
-        def sends(place: Place, rows: int) -> float:
+        def sends(place: SparkServer, rows: int) -> float:
             return direct.sends(place.endpoint, QUEUE, processes, rows)
 
-        def receives(place: Place, rows: int) -> float:
+        def receives(place: SparkServer, rows: int) -> float:
             return direct.receives(place.endpoint, QUEUE, processes, rows)
 
-        def stream(place: Place, rows: int) -> float:
+        def stream(place: SparkServer, rows: int) -> float:
             return direct.stream(place.endpoint, QUEUE, rows)
 
         self._time(sends, place, processes, rows, round)
@@ -312,7 +314,7 @@ class Run:
             sends(place, rows)
             self._time(stream, place, 1, rows, round)
 
-    def _writers(self, spark: Spark, place: Place, round: int) -> None:
+    def _writers(self, spark: Spark, place: SparkServer, round: int) -> None:
         for what in (spark.writer, spark.arrow_writer, spark.send_many, spark.one_by_one):
             rows = self._plan.single if what == spark.one_by_one else self._plan.middle
             self._time(what, place, spark.cores, rows, round)
@@ -327,7 +329,7 @@ class Run:
                 self._note(what.__name__, place.kind, 1, 1, 0, what(place, count))
 
     def _time(
-        self, act: Callable[..., float], over: Place | str, cores: int, rows: int, round: int
+        self, act: Callable[..., float], over: SparkServer | str, cores: int, rows: int, round: int
     ) -> None:
         """Note how long it takes, and how much processor time."""
         if isinstance(over, str):
@@ -351,7 +353,7 @@ class Run:
     def _note(
         self, what: str, over: str, cores: int, rows: int, round: int, seconds: float, **spent: float
     ) -> None:
-        one = Measured(
+        one = SparkRound(
             what=what, over=over, cores=cores, rows=rows, round=round, seconds=seconds, **spent
         )
         self.results.rounds.append(one)
@@ -362,14 +364,14 @@ class Run:
 
 
 @contextmanager
-def places(folder: Path) -> Iterator[list[Place]]:
+def places(folder: Path) -> Iterator[list[SparkServer]]:
     with ExitStack() as stack:
-        made = []
+        addresses = []
         for kind in ("null", "server"):
-            place = Place(kind, folder)
+            place = SparkServer(kind, folder)
             stack.callback(place.server.kill)
-            made.append(place)
-        yield made
+            addresses.append(place)
+        yield addresses
 
 
 def prepare() -> None:
@@ -406,10 +408,10 @@ def main() -> int:
         own_disk(options.folder, 0 if options.no_own_disk else plan.gibibytes * _GIBIBYTE) as disk,
         # Spark's Java has files of its own open until we end.
         tempfile.TemporaryDirectory(prefix="spark-", dir=options.folder) as scratch,
-        places(disk.folder) as made,
+        places(disk.folder) as addresses,
     ):
         say(f"on {disk.described}")
-        run = Run(plan, disk.folder, Path(scratch), made, options.minutes)
+        run = Run(plan, disk.folder, Path(scratch), addresses, options.minutes)
         run.results.disk = disk.described
         try:
             run.run()

@@ -63,16 +63,19 @@ def main() -> None:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             root = MadeRoot(Path(folder) / "root")
             now = time.time_ns() // 1_000_000
-            there = fill(root, messages, now)
+            made_messages = fill(root, messages, now)
             for tasks in (1, 2, 4):
                 seconds = []
                 for _ in range(TIMES + 1):
                     began = time.perf_counter()
                     found = heaps(names(spark, str(root.path), tasks), now)
                     seconds.append(time.perf_counter() - began)
-                    assert sum(heap.messages for heap in found) == there
+                    assert sum(heap.messages for heap in found) == made_messages
                 middle = statistics.median(seconds[1:])
-                print(f"{there:>9}  {tasks:>6}  {middle:>7.2f}  {there / middle:>10,.0f}", flush=True)
+                print(
+                    f"{made_messages:>9}  {tasks:>6}  {middle:>7.2f}  {made_messages / middle:>10,.0f}",
+                    flush=True,
+                )
     spark.stop()
 
 

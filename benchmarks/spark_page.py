@@ -15,7 +15,7 @@ UNKNOWN: Final = "?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measured:
+class SparkRound:
     what: str
     over: str
     """`null`, `server`, `store`, or `spark` alone."""
@@ -35,7 +35,7 @@ class Measured:
 
 
 @dataclass(kw_only=True, slots=True)
-class Results:
+class SparkResults:
     began: str
     cores: int
     """Of the machine."""
@@ -45,7 +45,7 @@ class Results:
     """Bytes of a message."""
     disk: str = ""
     """The disk of the server and the store."""
-    rounds: list[Measured] = field(default_factory=list)
+    rounds: list[SparkRound] = field(default_factory=list)
 
     def rates(self, what: str, over: str, cores: int, rows: int) -> dict[int, float]:
         """By round."""
@@ -66,7 +66,7 @@ class Results:
 Rates = dict[int, float]
 
 
-def text_of(results: Results) -> str:
+def text_of(results: SparkResults) -> str:
     """Return the tables, as the page shows them, between their marks."""
     rounds = 1 + max((one.round for one in results.rounds), default=0)
     lines = [
@@ -90,7 +90,7 @@ def text_of(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _cores(results: Results) -> list[str]:
+def _cores(results: SparkResults) -> list[str]:
     """Sink and source by cores, beside what they can be compared with."""
     lines = [
         "| cores | sink | of direct sends | of a null server | of the store "
@@ -127,7 +127,7 @@ def _cores(results: Results) -> list[str]:
     ]
 
 
-def _sizes(results: Results) -> list[str]:
+def _sizes(results: SparkResults) -> list[str]:
     most = max(results.by_cores(), default=0)
     lines = [
         f"| rows, {most} cores | sink | over a null server | source | over a null server |",
@@ -144,7 +144,7 @@ def _sizes(results: Results) -> list[str]:
     return [*lines, ""]
 
 
-def _beside(results: Results) -> list[str]:
+def _beside(results: SparkResults) -> list[str]:
     """Compare sink and source with other ways in the same session, by rate and processor time."""
     most = max(results.by_cores(), default=0)
     lines = [
@@ -184,7 +184,7 @@ def _beside(results: Results) -> list[str]:
     return [*lines, ""]
 
 
-def _writers(results: Results) -> list[str]:
+def _writers(results: SparkResults) -> list[str]:
     most = max(results.by_cores(), default=0)
     lines = [
         f"| by hand, {most} cores | rows/s | of one call a row |",
@@ -201,7 +201,7 @@ def _writers(results: Results) -> list[str]:
     return [*lines, ""]
 
 
-def _batches(results: Results) -> list[str]:
+def _batches(results: SparkResults) -> list[str]:
     lines = ["| a micro-batch of one row | ms |", "|---|---:|"]
     for name, what, over in (
         ("from Spark's own source into nothing, without Python", "batch_of_spark", "spark"),
@@ -215,7 +215,7 @@ def _batches(results: Results) -> list[str]:
     return [*lines, ""]
 
 
-def _all(results: Results, what: str, which: Callable[[Measured], bool]) -> Rates:
+def _all(results: SparkResults, what: str, which: Callable[[SparkRound], bool]) -> Rates:
     """By round, the median where there are several."""
     rates: dict[int, list[float]] = {}
     for one in results.rounds:
@@ -234,7 +234,7 @@ def _ratio(ours: Rates, theirs: Rates) -> str:
     return f"{median(both):.2f}" if both else UNKNOWN
 
 
-def _noise(results: Results) -> float:
+def _noise(results: SparkResults) -> float:
     kinds: dict[tuple[str, str, int, int], list[float]] = {}
     for one in results.rounds:
         kinds.setdefault((one.what, one.over, one.cores, one.rows), []).append(one.rate)

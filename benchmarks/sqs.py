@@ -240,7 +240,7 @@ def start_moto(folder: Path) -> tuple[server_processes.Server, str]:
 
 
 @dataclass
-class System:
+class SqsSystem:
     """A server as it is spoken to, with what was measured."""
 
     protocol: str
@@ -290,23 +290,23 @@ class System:
             sqs.delete_queue(QueueUrl=url)
 
 
-def compare(folder: Path, rounds: int, seconds: float) -> dict[str, System]:
+def compare(folder: Path, rounds: int, seconds: float) -> dict[str, SqsSystem]:
     """Measure each system in turn, so many rounds."""
     servers: list[server_processes.Server] = []
     try:
         server, grpc, sqs = start_spoolrack(folder)
         servers.append(server)
         systems = {
-            GRPC: System("grpc", grpc, server),
-            PLAIN: System("plain", sqs, server),
-            SQS: System("sqs", sqs, server),
+            GRPC: SqsSystem("grpc", grpc, server),
+            PLAIN: SqsSystem("plain", sqs, server),
+            SQS: SqsSystem("sqs", sqs, server),
         }
         if importlib.util.find_spec("moto") is None:
             print("without moto: the Python package moto is not installed", flush=True)
         else:
             server, moto = start_moto(folder)
             servers.append(server)
-            systems[MOTO] = System("sqs", moto, server)
+            systems[MOTO] = SqsSystem("sqs", moto, server)
         for _ in range(rounds):
             for system in systems.values():
                 system.round(seconds)

@@ -55,7 +55,7 @@ _BODY: Final = b"x" * 1_000
 
 
 @dataclass
-class Row:
+class StallRow:
     """One kind of work, at one size."""
 
     name: str
@@ -88,7 +88,7 @@ class Row:
         ]
 
 
-class Place:
+class ServedRoot:
     """A server, and what a row needs of it."""
 
     def __init__(self, folder: Path) -> None:
@@ -153,7 +153,7 @@ def lone_queue(client: spoolrack.Client, name: str, count: int) -> spoolrack.Que
     return queue
 
 
-def nothing(place: Place, size: int) -> Iterator[None]:
+def nothing(place: ServedRoot, size: int) -> Iterator[None]:
     """Do nothing beside the probes."""
     yield
     time.sleep(5)
@@ -180,7 +180,7 @@ def _die(client: spoolrack.Client, dead: spoolrack.Queue, count: int) -> None:
         client.queue("deaths").receive(10, wait=0.2)
 
 
-def deaths(place: Place, size: int) -> Iterator[None]:
+def deaths(place: ServedRoot, size: int) -> Iterator[None]:
     """Let messages in files of a hundred die at a receive."""
     with place.client() as client:
         dead = _dying(client, size)
@@ -188,7 +188,7 @@ def deaths(place: Place, size: int) -> Iterator[None]:
         _die(client, dead, size)
 
 
-def killed_deaths(place: Place, size: int) -> Iterator[None]:
+def killed_deaths(place: ServedRoot, size: int) -> Iterator[None]:
     """Kill the server in the middle of such deaths, and let the rest die."""
     with place.client() as client:
         dead = _dying(client, size)
@@ -202,7 +202,7 @@ def killed_deaths(place: Place, size: int) -> Iterator[None]:
         _die(client, dead, size)
 
 
-def purge(place: Place, size: int) -> Iterator[None]:
+def purge(place: ServedRoot, size: int) -> Iterator[None]:
     """Purge lone messages."""
     with place.client() as client:
         queue = lone_queue(client, "purge", size)
@@ -210,7 +210,7 @@ def purge(place: Place, size: int) -> Iterator[None]:
         queue.purge()
 
 
-def retention(place: Place, size: int) -> Iterator[None]:
+def retention(place: ServedRoot, size: int) -> Iterator[None]:
     """Let messages in files of a hundred grow too old at once."""
     with place.client() as client:
         client.create_queue("old")
@@ -222,7 +222,7 @@ def retention(place: Place, size: int) -> Iterator[None]:
             time.sleep(0.2)
 
 
-def expiry(place: Place, size: int) -> Iterator[None]:
+def expiry(place: ServedRoot, size: int) -> Iterator[None]:
     """Let the leases of lone messages end within a second."""
     with place.client() as client:
         queue = lone_queue(client, "ends", size)
@@ -236,7 +236,7 @@ def expiry(place: Place, size: int) -> Iterator[None]:
             time.sleep(0.1)
 
 
-def asking(place: Place, size: int) -> Iterator[None]:
+def asking(place: ServedRoot, size: int) -> Iterator[None]:
     """Call GetQueue in a loop, for a queue of lone messages of which 10,000 are leased."""
     place.put("looked-at", size, leased=min(size // 2, 10_000))
     place.start()
@@ -249,13 +249,13 @@ def asking(place: Place, size: int) -> Iterator[None]:
             queue.info()
 
 
-def start(place: Place, size: int) -> Iterator[None]:
+def start(place: ServedRoot, size: int) -> Iterator[None]:
     """Start with lone messages; a send waits for the end of that."""
     place.put("backlog", size)
     yield from _started(place)
 
 
-def _started(place: Place) -> Iterator[None]:
+def _started(place: ServedRoot) -> Iterator[None]:
     began = time.monotonic()
     place.start()
     yield
@@ -264,14 +264,14 @@ def _started(place: Place) -> Iterator[None]:
     time.sleep(3)
 
 
-def start_queues(place: Place, size: int) -> Iterator[None]:
+def start_queues(place: ServedRoot, size: int) -> Iterator[None]:
     """Start with queues of one message each; a send waits for the end of that."""
     _make_queues(place, [f"queue-{number}" for number in range(size)])
     place.stop()
     yield from _started(place)
 
 
-def join(place: Place, size: int) -> Iterator[None]:
+def join(place: ServedRoot, size: int) -> Iterator[None]:
     """Open a root of lone messages by `spoolrack queues list --root` and a second server."""
     place.put("backlog", size)
     place.start()
@@ -289,7 +289,7 @@ def join(place: Place, size: int) -> Iterator[None]:
         other.end()
 
 
-def overtaken(place: Place, size: int) -> Iterator[None]:
+def overtaken(place: ServedRoot, size: int) -> Iterator[None]:
     """Let a process that was stopped list a root of lone messages again, of which 8,000 are purged."""
     place.put("backlog", size)
     place.start()
@@ -314,7 +314,7 @@ def overtaken(place: Place, size: int) -> Iterator[None]:
         other.end()
 
 
-def delays(place: Place, size: int) -> Iterator[None]:
+def delays(place: ServedRoot, size: int) -> Iterator[None]:
     """Sixteen callers send messages that each have a delay of their own."""
     with place.client() as client:
         client.create_queue("delays")
@@ -325,7 +325,7 @@ def delays(place: Place, size: int) -> Iterator[None]:
             list(pool.map(lambda _: queue.send_many(messages), range(16)))
 
 
-def _make_queues(place: Place, names: Sequence[str]) -> None:
+def _make_queues(place: ServedRoot, names: Sequence[str]) -> None:
     """Make queues with a message each."""
 
     async def make() -> None:
@@ -342,7 +342,7 @@ def _make_queues(place: Place, names: Sequence[str]) -> None:
 
 
 def _beside(
-    place: Place, each: Callable[[aio.Client, int], Awaitable[None]], count: int
+    place: ServedRoot, each: Callable[[aio.Client, int], Awaitable[None]], count: int
 ) -> Iterator[None]:
     """Run so many coroutines until the row is over."""
     loop = asyncio.new_event_loop()
@@ -371,19 +371,19 @@ async def _stream(queue: aio.Queue) -> None:
         await message.delete()
 
 
-def streams_of_one(place: Place, size: int) -> Iterator[None]:
+def streams_of_one(place: ServedRoot, size: int) -> Iterator[None]:
     """Wait on one queue with streams."""
     _make_queues(place, ["streamed"])
     yield from _beside(place, lambda client, number: _stream(client.queue("streamed")), size)
 
 
-def streams_of_many(place: Place, size: int) -> Iterator[None]:
+def streams_of_many(place: ServedRoot, size: int) -> Iterator[None]:
     """Wait on as many queues with a stream each."""
     _make_queues(place, [f"streamed-{number}" for number in range(size)])
     yield from _beside(place, lambda client, number: _stream(client.queue(f"streamed-{number}")), size)
 
 
-def waiting(place: Place, size: int) -> Iterator[None]:
+def waiting(place: ServedRoot, size: int) -> Iterator[None]:
     """Wait on as many queues with a receive each."""
     _make_queues(place, [f"empty-{number}" for number in range(size)])
 
@@ -396,7 +396,7 @@ def waiting(place: Place, size: int) -> Iterator[None]:
     yield from _beside(place, receive, size)
 
 
-def busy(place: Place, size: int) -> Iterator[None]:
+def busy(place: ServedRoot, size: int) -> Iterator[None]:
     """Send to many queues in turn: the history remembers each."""
     names = [f"busy-{number}" for number in range(size)]
     _make_queues(place, names)
@@ -408,7 +408,7 @@ def busy(place: Place, size: int) -> Iterator[None]:
             at += 1
 
 
-def deletions(place: Place, size: int) -> Iterator[None]:
+def deletions(place: ServedRoot, size: int) -> Iterator[None]:
     """Delete queues one by one."""
     names = [f"gone-{number}" for number in range(size)]
     _make_queues(place, names)
@@ -418,7 +418,7 @@ def deletions(place: Place, size: int) -> Iterator[None]:
             client.delete_queue(name)
 
 
-ROWS: Final[dict[str, tuple[Callable[[Place, int], Iterator[None]], int]]] = {
+ROWS: Final[dict[str, tuple[Callable[[ServedRoot, int], Iterator[None]], int]]] = {
     "nothing": (nothing, 0),
     "deaths": (deaths, 20_000),
     "killed": (killed_deaths, 20_000),
@@ -493,7 +493,7 @@ def probe(url: str, http: str) -> None:
 
 
 @contextmanager
-def probing(place: Place, row: Row) -> Iterator[None]:
+def probing(place: ServedRoot, row: StallRow) -> Iterator[None]:
     command = [sys.executable, "-m", "benchmarks.stalls", "--probe", place.url, place.http]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as prober:
         assert prober.stdout is not None
@@ -505,8 +505,8 @@ def probing(place: Place, row: Row) -> Iterator[None]:
         row.waits = json.loads(said)
 
 
-def measure(place: Place, name: str, size: int) -> Row:
-    row = Row(name, size, 0.0)
+def measure(place: ServedRoot, name: str, size: int) -> StallRow:
+    row = StallRow(name, size, 0.0)
     steps = ROWS[name][0](place, size)
     next(steps)
     with probing(place, row):
@@ -527,13 +527,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.probe:
         probe(*options.probe)
         return
-    rows: list[Row] = []
+    rows: list[StallRow] = []
     print("median, 99th percentile and longest wait in ms, beside: the row, its size, its seconds")
     with own_disk(options.within, DISK_BYTES, making=_MAKING) as work:
         for name in options.rows.split(","):
             folder = work.folder / name
             folder.mkdir()
-            place = Place(folder)
+            place = ServedRoot(folder)
             try:
                 with place.client() as client:
                     client.create_queue("probe-sends")
@@ -550,7 +550,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.page.write_text(put_between(BEGIN, END, table(rows, work.described), page))
 
 
-def table(rows: Sequence[Row], place: str) -> str:
+def table(rows: Sequence[StallRow], place: str) -> str:
     """Return the part of the page between the marks."""
     return "\n".join(
         [

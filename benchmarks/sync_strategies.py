@@ -24,18 +24,18 @@ BODY = b"x" * 1024
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Disk:
+class SyncedFolder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.folders = {}
         for name in ("new", "ready", "leased"):
             (root / name).mkdir()
             self.folders[name] = os.open(root / name, os.O_RDONLY | os.O_DIRECTORY)
-        self.made = 0
+        self.files_made = 0
 
     def path(self, folder: str) -> Path:
-        self.made += 1
-        return self.root / folder / f"{self.made:08d}"
+        self.files_made += 1
+        return self.root / folder / f"{self.files_made:08d}"
 
     def write(self, path: Path, *, sync: bool) -> Path:
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -68,25 +68,25 @@ class Disk:
         folder.rename(self.path("ready"))
 
 
-def send_by_fsync(disk: Disk) -> None:
+def send_by_fsync(disk: SyncedFolder) -> None:
     written = disk.write(disk.path("new"), sync=True)
     disk.sync_folder("new")
     written.rename(disk.path("ready"))
 
 
-def send_by_syncfs(disk: Disk) -> None:
+def send_by_syncfs(disk: SyncedFolder) -> None:
     written = disk.write(disk.path("new"), sync=False)
     disk.sync_all()
     written.rename(disk.path("ready"))
 
 
-def lease(disk: Disk, sync: Callable[[], None]) -> None:
+def lease(disk: SyncedFolder, sync: Callable[[], None]) -> None:
     message = next((disk.root / "ready").iterdir())
     message.rename(disk.path("leased"))
     sync()
 
 
-STRATEGIES: dict[str, tuple[int, Callable[[Disk], None]]] = {
+STRATEGIES: dict[str, tuple[int, Callable[[SyncedFolder], None]]] = {
     "send one: fsync of file and folder": (100, send_by_fsync),
     "send one: syncfs": (100, send_by_syncfs),
     "send 4 in a batch: fsync of each": (40, lambda disk: disk.batch(4, sync=True)),
@@ -106,7 +106,7 @@ def main() -> None:
     root = Path(tempfile.mkdtemp(prefix="sync-strategies-", dir=sys.argv[1]))
     times: dict[str, list[float]] = {name: [] for name in STRATEGIES}
     try:
-        disk = Disk(root)
+        disk = SyncedFolder(root)
         for _ in range(ROUNDS):
             for name, (count, run) in STRATEGIES.items():
                 begin = time.perf_counter()

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from .backlog import Standing
 from .page_figures import short, summary
-from .workloads import WORKLOADS, Measured
+from .workloads import WORKLOADS, Round
 
 
-def line_of(measured: Measured) -> str:
+def line_of(measured: Round) -> str:
     faults = f"  {len(measured.faults)} FAULTS" if measured.faults else ""
     return (
         f"{measured.round + 1}. {measured.workload:9} {measured.system:13} {short(measured.rate):>7}/s"
@@ -30,7 +30,7 @@ def standing_line(standing: Standing) -> str:
     )
 
 
-def text_of(rounds: Sequence[Measured], standing: Sequence[Standing]) -> str:
+def text_of(rounds: Sequence[Round], standing: Sequence[Standing]) -> str:
     """Medians by workload, the best first."""
     lines = []
     for workload in WORKLOADS:

@@ -74,7 +74,7 @@ NAMES: Final = tuple(workload.name for workload in WORKLOADS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Round:
     """One round of one workload at one system."""
 
     system: str
@@ -141,7 +141,7 @@ def new_queue(workload: str) -> tuple[str, int]:
     return f"{workload}-{run:016x}", run
 
 
-def measure(system: System, workload: Workload, round: int, *, pace: float = 1.0) -> Measured:
+def measure(system: System, workload: Workload, round: int, *, pace: float = 1.0) -> Round:
     """Run one round, on a queue of its own; `pace` shortens or lengthens it."""
     queue, run = new_queue(workload.name)
     shape = shape_of(system, workload)
@@ -166,7 +166,7 @@ def measure(system: System, workload: Workload, round: int, *, pace: float = 1.0
     flush(system.folder)
     waits = outcome.arrivals if workload.rate else outcome.calls
     done = outcome.deleted if shape.consumers[0] else outcome.sent
-    return Measured(
+    return Round(
         system=system.name,
         workload=workload.name,
         round=round,
@@ -187,12 +187,12 @@ def round_up(value: float, step: int) -> int:
 
 def check(system: System, queue: str, run: int, shape: Shape, outcome: Outcome) -> list[str]:
     """Return what is wrong with what is left in the queue: after sends alone all of it is received."""
-    left = outcome.sent if shape.leaves and not outcome.deleted else 0
+    unreceived = outcome.sent if shape.leaves and not outcome.deleted else 0
     faults = []
-    counted = count(system, queue, left)
-    if counted is not None and counted != left:
-        faults.append(f"the system counts {counted} messages and not {left}")
-    if left and system.is_checked:
+    counted = count(system, queue, unreceived)
+    if counted is not None and counted != unreceived:
+        faults.append(f"the system counts {counted} messages and not {unreceived}")
+    if unreceived and system.is_checked:
         jobs = jobs_for(system, queue, run, system.draining or DRAINING)
         faults += perform(jobs, before=outcome.sent_by).faults
     return faults

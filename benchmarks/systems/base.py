@@ -79,7 +79,7 @@ class Driver(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class SystemFacts:
     """The page's text about a system."""
 
     title: str
@@ -107,7 +107,7 @@ class System(ABC):
     """One system with its folder. `start` may be called again after `kill`, on the same folder."""
 
     name: ClassVar[str]
-    facts: ClassVar[Facts]
+    facts: ClassVar[SystemFacts]
     driver: ClassVar[type[Driver]]
     program: ClassVar[str] = ""
     """The program that must be installed."""

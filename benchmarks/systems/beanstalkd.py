@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from .. import server_processes
-from .base import Broken, Driver, Facts, Received, System
+from .base import Broken, Driver, Received, System, SystemFacts
 
 _LEASE = 600
 """Seconds."""
@@ -80,7 +80,7 @@ class Beanstalkd(System):
     name = "beanstalkd"
     driver = BeanstalkdDriver
     program = "beanstalkd"
-    facts = Facts(
+    facts = SystemFacts(
         title="beanstalkd",
         configuration="-b -f0: a binlog, synced at every write; many commands go in one packet",
     )
@@ -118,9 +118,9 @@ class Beanstalkd(System):
         if words[0] == b"NOT_FOUND":
             wire.close()
             return 0
-        told = wire.content(words[1]).decode()
+        statistics = wire.content(words[1]).decode()
         wire.close()
         states = re.findall(
-            r"^current-jobs-(?:ready|reserved|delayed|buried): (\d+)$", told, re.MULTILINE
+            r"^current-jobs-(?:ready|reserved|delayed|buried): (\d+)$", statistics, re.MULTILINE
         )
         return sum(map(int, states))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from dirq.QueueSimple import QueueSimple
 
-from .base import Facts, Received
+from .base import Received, SystemFacts
 from .library import Library, LibraryDriver
 
 
@@ -39,7 +39,7 @@ class Dirq(Library):
     name = "dirq"
     distribution = "dirq"
     driver = DirqDriver
-    facts = Facts(
+    facts = SystemFacts(
         title="dirq",
         configuration="QueueSimple, as it is: nothing is synced",
         note="Not the same promise: acknowledged messages are lost with the power. "

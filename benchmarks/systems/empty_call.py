@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import grpc
 
 from .. import server_processes
-from .base import Driver, Facts, Received, System
+from .base import Driver, Received, System, SystemFacts
 
 _SERVICE: Final = "benchmarks.Empty"
 _METHOD: Final = "Call"
@@ -33,12 +33,12 @@ class EmptyCallDriver(Driver):
         self._call = cast(Any, self._channel).unary_unary(f"/{_SERVICE}/{_METHOD}")
         self._call(b"", timeout=10)
         self._prefix = secrets.token_hex(8)
-        self._made = 0
+        self._files_made = 0
 
     def send(self, body: bytes) -> None:
         self._call(body)
-        self._made += 1
-        path = f"{self._folder}/{self._prefix}-{self._made}"
+        self._files_made += 1
+        path = f"{self._folder}/{self._prefix}-{self._files_made}"
         file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         os.write(file, body)
         os.fsync(file)
@@ -57,7 +57,7 @@ class EmptyCallDriver(Driver):
 class EmptyCall(System):
     name = "empty-call"
     driver = EmptyCallDriver
-    facts = Facts(
+    facts = SystemFacts(
         title="an empty gRPC call, then one fsync",
         configuration="grpc.aio answers with nothing; the caller then writes a file and fsyncs it",
         note="No queue: the least that a durable send through gRPC can cost.",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..work_folder import flush
-from .base import Driver, Facts, Received, Shape, System
+from .base import Driver, Received, Shape, System, SystemFacts
 
 _FOLDERS = ("new", "queues", "delay", "remove")
 _BATCH = 256
@@ -24,7 +24,7 @@ class SendingLimit(Driver):
     def __init__(self, address: str, queue: str) -> None:
         super().__init__(address, queue)
         self._root = Path(address)
-        self._made = 0
+        self._batches_made = 0
         self._prefix = secrets.token_hex(8)
 
     def send(self, body: bytes) -> None:
@@ -34,8 +34,8 @@ class SendingLimit(Driver):
         self._publish(self._written(bodies))
 
     def _written(self, bodies: Sequence[bytes]) -> str:
-        self._made += 1
-        name = f"{self._prefix}-{self._made}"
+        self._batches_made += 1
+        name = f"{self._prefix}-{self._batches_made}"
         folder = f"{self._root}/new/{name}"
         os.mkdir(folder)
         for at, body in enumerate(bodies):
@@ -78,7 +78,7 @@ class LivingLimit(SendingLimit):
 class Limit(System):
     name = "limit"
     driver = SendingLimit
-    facts = Facts(
+    facts = SystemFacts(
         title="the limit of the file system",
         configuration=f"pure Python: folders of {_BATCH} files, syncfs after every step, 4 processes",
         note="No queue: no message in it can be found again.",

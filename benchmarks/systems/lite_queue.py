@@ -7,7 +7,7 @@ from typing import Any
 
 from litequeue import LiteQueue as Table
 
-from .base import Facts, Received, Shape
+from .base import Received, Shape, SystemFacts
 from .library import Library, LibraryDriver
 
 
@@ -46,7 +46,7 @@ class LiteQueue(Library):
     """Eight at once wait for each other's locks for minutes."""
     only = frozenset({"callers", "one", "singles", "tens", "paced"})
     """Messages sent in hundreds within a second take it minutes to deliver."""
-    facts = Facts(
+    facts = SystemFacts(
         title="litequeue",
         configuration="SQLite's WAL, synchronous FULL (its own choice: NORMAL); many in a transaction",
         note="In the processes themselves, no server. Finished messages stay in the table. Not in "

@@ -17,7 +17,7 @@ import nats.errors
 from nats.js import api
 
 from .. import server_processes
-from .base import WAIT, Driver, Facts, Received, System
+from .base import WAIT, Driver, Received, System, SystemFacts
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ class NatsStream(System):
     name = "nats"
     driver = NatsDriver
     program = "nats-server"
-    facts = Facts(
+    facts = SystemFacts(
         title="NATS JetStream",
         configuration="a file stream as work queue, one node; sync_interval always, or, before 2.10, "
         "every write synchronous (chattr +S); acknowledgements are acknowledged",
@@ -112,9 +112,9 @@ class NatsStream(System):
 
     def version(self) -> str:
         program = server_processes.find(self.program) or self.program
-        told = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-        found = re.search(r"\d+(\.\d+)+", told.stdout)
-        return found[0] if found else told.stdout.strip()
+        output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        found = re.search(r"\d+(\.\d+)+", output.stdout)
+        return found[0] if found else output.stdout.strip()
 
     def create_queue(self, queue: str) -> None:
         async def create(stream: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import persistqueue
 
-from .base import WAIT, Facts, Received, Shape
+from .base import WAIT, Received, Shape, SystemFacts
 from .library import Library, LibraryDriver
 
 
@@ -48,7 +48,7 @@ class PersistQueue(Library):
         "callers": Shape(senders=(1, 64)),
     }
     draining = Shape(senders=(0, 0), consumers=(1, 1))
-    facts = Facts(
+    facts = SystemFacts(
         title="persist-queue",
         configuration="SQLiteAckQueue, multithreading; SQLite's WAL, synchronous FULL (its default)",
         note="One process only: all load comes from its threads, and no producer is beside a consumer.",

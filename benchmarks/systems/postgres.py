@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 import psycopg
 
 from .. import server_processes
-from .base import WAIT, Driver, Facts, Received, System
+from .base import WAIT, Driver, Received, System, SystemFacts
 
 _USER: Final = "postgres"
 """PostgreSQL refuses to be run by root."""
@@ -86,7 +86,7 @@ class Postgres(System):
     name = "postgres"
     driver = PostgresDriver
     program = "postgres"
-    facts = Facts(
+    facts = SystemFacts(
         title="PostgreSQL",
         configuration="fsync on, synchronous_commit on, full_page_writes on (the defaults); "
         "pgmq's SQL: FOR UPDATE SKIP LOCKED, a visibility timeout, one transaction a call",

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 import pika
 
 from .. import server_processes
-from .base import WAIT, Broken, Driver, Facts, Received, System
+from .base import WAIT, Broken, Driver, Received, System, SystemFacts
 
 _PREFETCH: Final = 100
 _SERVER: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
@@ -105,7 +105,7 @@ class Quorum(System):
     queue_type: ClassVar[str] = "quorum"
     driver = RabbitDriver
     program = "epmd"
-    facts = Facts(
+    facts = SystemFacts(
         title="RabbitMQ quorum queue",
         configuration=f"x-queue-type quorum, one node; publisher confirms, prefetch {_PREFETCH}",
         note="A delete is not confirmed: after a crash the message may come again.",
@@ -199,7 +199,7 @@ class Quorum(System):
 class Classic(Quorum):
     name = "classic"
     queue_type = "classic"
-    facts = Facts(
+    facts = SystemFacts(
         title="RabbitMQ classic queue",
         configuration=f"durable, persistent messages; publisher confirms, prefetch {_PREFETCH}",
         note="A delete is not confirmed: after a crash the message may come again.",

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import redis
 
 from .. import server_processes
-from .base import WAIT, Driver, Facts, Received, System
+from .base import WAIT, Driver, Received, System, SystemFacts
 
 _GROUP: Final = "all"
 _FIELD: Final = b"b"
@@ -40,10 +40,12 @@ class RedisDriver(Driver):
         pipeline.execute()
 
     def receive(self, count: int) -> list[Received]:
-        found = self._redis.xreadgroup(
+        entries_by_stream = self._redis.xreadgroup(
             _GROUP, self._name, {self.queue: ">"}, count=count, block=round(WAIT * 1_000)
         )
-        return [Received(fields[_FIELD], id) for _, entries in found for id, fields in entries]
+        return [
+            Received(fields[_FIELD], id) for _, entries in entries_by_stream for id, fields in entries
+        ]
 
     def delete(self, messages: Sequence[Received]) -> None:
         ids = [message.handle for message in messages]
@@ -60,7 +62,7 @@ class RedisStream(System):
     name = "redis"
     driver = RedisDriver
     program = "redis-server"
-    facts = Facts(
+    facts = SystemFacts(
         title="Redis stream",
         configuration="appendonly yes, appendfsync always, save ''; XADD, XREADGROUP, XACK and XDEL",
     )

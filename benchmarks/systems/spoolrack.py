@@ -19,7 +19,7 @@ from typing import cast
 import spoolrack
 
 from .. import server_processes
-from .base import WAIT, Broken, Driver, Facts, Received, System
+from .base import WAIT, Broken, Driver, Received, System, SystemFacts
 
 _IMPORTS = "import " + ", ".join(
     f"spoolrack_server.{module}" for module in ("cli.program", "cli.serve_command", "process.server")
@@ -50,10 +50,10 @@ class SpoolrackDriver(Driver):
 
     def receive(self, count: int) -> list[Received]:
         if count == 1:
-            found = self._queue.receive(1, wait=WAIT)  # A stream would lease more than that.
+            messages = self._queue.receive(1, wait=WAIT)  # A stream would lease more than that.
         else:
-            found = self._messages().receive(count, wait=WAIT)
-        return [Received(each.body, each) for each in found]
+            messages = self._messages().receive(count, wait=WAIT)
+        return [Received(each.body, each) for each in messages]
 
     def delete(self, messages: Sequence[Received]) -> None:
         given = [cast(spoolrack.Message, message.handle) for message in messages]
@@ -89,7 +89,7 @@ class Spoolrack(System):
     name = "spoolrack"
     processes = 1
     driver = SpoolrackDriver
-    facts = Facts(
+    facts = SystemFacts(
         title="Spoolrack",
         configuration="spoolrack serve; lease_durability strict (the default)",
     )
@@ -184,7 +184,7 @@ class SpoolrackAcks(Spoolrack):
     name = "spoolrack-acks"
     driver = SpoolrackAckDriver
     only = frozenset({"singles", "paced"})
-    facts = Facts(
+    facts = SystemFacts(
         title="Spoolrack, acks",
         configuration="spoolrack serve; consumers call MessageStream.ack",
         note="A delete is not waited for: after a crash the message may come again.",
@@ -197,7 +197,7 @@ class SpoolrackTwo(Spoolrack):
     name = "spoolrack-2"
     processes = 2
     only = frozenset({"hundreds", "callers", "singles", "tens", "paced"})
-    facts = Facts(
+    facts = SystemFacts(
         title="Spoolrack, 2 processes",
         configuration="two spoolrack serve on one root, the client processes dealt out to them; "
         "lease_durability strict",
@@ -209,7 +209,7 @@ class SpoolrackProcesses(Spoolrack):
 
     name = "spoolrack-n"
     processes = max(3, min(4, os.cpu_count() or 3))
-    facts = Facts(
+    facts = SystemFacts(
         title=f"Spoolrack, {processes} processes",
         configuration=f"{processes} spoolrack serve on one root, the client processes dealt out to "
         "them; lease_durability strict",

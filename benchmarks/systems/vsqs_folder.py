@@ -8,7 +8,7 @@ from typing import Any
 
 from vsqs.queue import QueueManager
 
-from .base import WAIT, Facts, Received
+from .base import WAIT, Received, SystemFacts
 from .library import Library, LibraryDriver
 
 _LEASE = 600
@@ -43,7 +43,7 @@ class Vsqs(Library):
     name = "vsqs"
     distribution = "vsqs"
     driver = VsqsDriver
-    facts = Facts(
+    facts = SystemFacts(
         title="vsqs",
         configuration="as it is: every file is synced, no folder ever is",
         note="In the processes themselves. The power may take what is in an unsynced folder.",

@@ -99,17 +99,17 @@ class Committer:
         self._engine = engine
         self._clock = clock
         self._changing = changing
-        self._parking = Parking(engine.index.changed)
+        self._parking = Parking(engine.index.changed_queues)
         engine.expiry.is_awaited = self._parking.is_awaited
         self._guard = threading.RLock()
         """Guards what follows."""
         self._wakened = threading.Condition(self._guard)
         """Only our driver waits on it; to notify all is for callers that Ctrl-C interrupts in a
         notification, and that leave behind a waiter which swallows the next one."""
-        self._waiting: list[QueuedRequest[Any]] = []
-        self._left: deque[tuple[str, int]] = deque()
+        self._queued_requests: list[QueuedRequest[Any]] = []
+        self._cancelled_places: deque[tuple[str, int]] = deque()
         """Queues and places of receives whose callers have cancelled them while they waited."""
-        self._synced: _SyncedCommit | None = None
+        self._synced_commit: _SyncedCommit | None = None
         self._ticks = ticks
         self._next_tick = clock.monotonic()
         self._next_listen = self._last_news = Millis(0)
@@ -144,7 +144,7 @@ class Committer:
         with self._guard:
             refusal = self._refusal(request)
             if refusal is None:
-                self._waiting.append(QueuedRequest(request, future, self._clock.monotonic()))
+                self._queued_requests.append(QueuedRequest(request, future, self._clock.monotonic()))
                 self._wake()
         if refusal is not None:
             future.set_exception(refusal)
@@ -230,8 +230,8 @@ class Committer:
             if next_try is not None:
                 # The work that wanted the lock is still to be done.
                 return self._true_clock.monotonic() >= next_try, next_try
-            if self._waiting and not self._draining:
-                asked = self._waiting[0].request
+            if self._queued_requests and not self._draining:
+                asked = self._queued_requests[0].request
                 if isinstance(asked, Receive) and asked.wait != 0:
                     self._park_idle()
             if self._is_asked():
@@ -254,15 +254,18 @@ class Committer:
 
     def _is_asked(self) -> bool:
         return bool(
-            self._waiting or self._synced or self._left or (self._draining and self._parking.waiting)
+            self._queued_requests
+            or self._synced_commit
+            or self._cancelled_places
+            or (self._draining and self._parking.waiting)
         )
 
     def is_short(self) -> bool:
         """Return whether the next commit takes only a few system calls."""
         with self._guard:
-            if self._draining or self._synced or self._clock.monotonic() >= self._next_tick:
+            if self._draining or self._synced_commit or self._clock.monotonic() >= self._next_tick:
                 return False
-            return are_short(each.request for each in self._waiting)
+            return are_short(each.request for each in self._queued_requests)
 
     def _next_own_work(self, now: Millis) -> tuple[bool, Millis | None]:
         """Return whether the engine or a parked receive has work now, and else when."""
@@ -291,13 +294,13 @@ class Committer:
 
     def _park_idle(self) -> None:
         """Park the receives that wait for a commit, if it would do nothing but that."""
-        for each in self._waiting:
+        for each in self._queued_requests:
             request = each.request
             if not isinstance(request, Receive) or request.wait == 0:
                 return
             if not self._engine.has_nothing_for(request):
                 return
-        waiting, self._waiting = self._waiting, []
+        waiting, self._queued_requests = self._queued_requests, []
         for each in waiting:
             self._park(each)
 
@@ -327,23 +330,23 @@ class Committer:
         No two at a time. Between two steps of it another thread may go on.
         """
         with self._guard:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._queued_requests = self._queued_requests, []
             draining = self._draining
-        synced, self._synced = self._synced, None
+        synced, self._synced_commit = self._synced_commit, None
         waiters: Sequence[QueuedRequest[Any]] = waiting if synced is None else synced.waiters
         try:
             if synced is not None:
                 with self._guard:
-                    self._waiting[:0] = waiting
+                    self._queued_requests[:0] = waiting
                 self._finish(synced)
                 return
             if self._failure is not None:
                 return
-            while self._left:
-                self._parking.leave(*self._left.popleft())
+            while self._cancelled_places:
+                self._parking.leave(*self._cancelled_places.popleft())
             if draining:
                 for waiter in self._parking.pop_all():
-                    _fail(waiter.future, Draining())
+                    _answer(waiter.future, Draining())
             if self._parking.waiting:
                 late = self._parking.pop_late(self._clock.monotonic())
                 for waiter in islice(late, ENDED_WAITS):
@@ -361,7 +364,7 @@ class Committer:
             work = self._apply(requests)
             if work is None:
                 with self._guard:
-                    self._waiting[:0] = begun
+                    self._queued_requests[:0] = begun
                 return
             if work.commit is not None:
                 yield work
@@ -409,12 +412,13 @@ class Committer:
         with self._changing:
             outcomes = self._engine.finish(synced.work)
         if outcomes is None:
-            self._synced = synced
+            self._synced_commit = synced
             self._lock_wait.in_vain(self._true_clock.monotonic())
             return
         if self._lock_wait.next_try is not None:
             self._lock_wait.over()
-        if self._engine.reservations.is_in_slices and self._engine.sharing.is_shared:
+        reservations, sharing = self._engine.reservations, self._engine.sharing
+        if any(reservations.pending) and reservations.is_in_slices and sharing.is_shared:
             self._lock_wait.leave_to_others(self._true_clock.monotonic())
         if not outcomes:
             return
@@ -427,11 +431,13 @@ class Committer:
                 self._parking.leave(waiter.request.queue, waiter.place)
             if outcome is UNFINISHED:
                 unfinished.append(self._going_on(waiter))
-            else:
-                self._resolve(waiter, outcome)
+            elif isinstance(waiter.request, Waiting) and not outcome and waiter.request.wait != 0:
+                self._park(waiter)
+            elif not _answer(waiter.future, outcome) and not isinstance(outcome, StoreError):
+                self._undo(outcome)
         if unfinished:
             with self._guard:
-                self._waiting[:0] = unfinished  # Before what came meanwhile, to the same queue.
+                self._queued_requests[:0] = unfinished  # Before what came meanwhile, to the same queue.
 
     def _begin(self, waiting: Sequence[QueuedRequest[Any]], draining: bool) -> list[QueuedRequest[Any]]:
         """Return the requests of this commit. Receives whose messages are on their way back are left to
@@ -439,46 +445,32 @@ class Committer:
         begun: list[QueuedRequest[Any]] = []
         early: list[QueuedRequest[Any]] = []
         for waiter in waiting:
-            request = waiter.request
-            if not self._begins(waiter, draining):
-                continue
-            if (
-                isinstance(request, Waiting)
-                and not waiter.has_waited
-                and self._engine.is_coming_back(request.queue)
-            ):
+            request, future = waiter.request, waiter.future
+            if waiter.has_begun:
+                begun.append(waiter)
+            elif not isinstance(request, Waiting):
+                if future.set_running_or_notify_cancel():
+                    waiter.has_begun = True
+                    begun.append(waiter)
+            elif draining:
+                _answer(future, Draining())
+            elif not waiter.has_waited and self._engine.is_coming_back(request.queue):
                 waiter.has_waited = True
                 early.append(waiter)
-            else:
+            # A receive may still be cancelled while it waits, so it isn't running before it has leased.
+            elif not future.cancelled():
                 begun.append(waiter)
         if early:
             with self._guard:
-                self._waiting[:0] = early
+                self._queued_requests[:0] = early
         return begun
 
-    def _begins(self, waiter: QueuedRequest[Any], draining: bool) -> bool:
-        if waiter.has_begun:
-            return True
-        if not isinstance(waiter.request, Waiting):
-            waiter.has_begun = waiter.future.set_running_or_notify_cancel()
-            return waiter.has_begun
-        if draining:
-            _fail(waiter.future, Draining())
-            return False
-        # A receive may still be cancelled while it waits, so it isn't running before it has leased.
-        return not waiter.future.cancelled()
-
-    def _resolve(self, waiter: QueuedRequest[Any], outcome: Outcome) -> None:
-        request, future = waiter.request, waiter.future
-        if isinstance(request, Waiting):
-            if outcome or request.wait == 0:
-                self._answer_receive(request, future, outcome)
-            else:
-                self._park(waiter)
-        elif isinstance(outcome, StoreError):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+    def _undo(self, outcome: Outcome) -> None:
+        """Take back what was leased for a caller that has cancelled in the meantime."""
+        undo = undo_of(outcome)
+        if undo is not None:
+            with self._guard:
+                self._queued_requests.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _going_on(self, waiter: QueuedRequest[Any]) -> QueuedRequest[Any]:
         """Return a request of which the next commit does more. It is done to its end; if its caller is
@@ -494,18 +486,8 @@ class Committer:
         self._listen_soon()  # Changes since the commit woke no receive.
         # Not woken for it: the next commit is soon enough.
         waiter.future.add_done_callback(
-            lambda done: self._left.append(left) if done.cancelled() else None
+            lambda done: self._cancelled_places.append(left) if done.cancelled() else None
         )
-
-    def _answer_receive(self, request: Waiting, future: Future[Any], outcome: Outcome) -> None:
-        if isinstance(outcome, StoreError):
-            _fail(future, outcome)
-        elif not _answer(future, outcome):
-            # Cancelled in the meantime: no consumer will ever see these leases.
-            undo = undo_of(outcome)
-            if undo is not None:
-                with self._guard:
-                    self._waiting.append(QueuedRequest(undo, Future(), self._clock.monotonic()))
 
     def _fail(
         self,
@@ -521,27 +503,24 @@ class Committer:
         with self._guard:
             self._failure = failure
             self._lock_wait.over()
-            waiting, self._waiting = self._waiting, []
+            waiting, self._queued_requests = self._queued_requests, []
             callbacks, self._on_failure = self._on_failure, []
         # Before any caller is told: a caller that then asks how the store is hears the same.
         for callback in callbacks:
             callback(failure)
         unknown = kind(detail=detail)
         for waiter in begun:
-            _fail(waiter.future, unknown)
+            _answer(waiter.future, unknown)
         for waiter in [*waiting, *self._parking.pop_all()]:
-            _fail(waiter.future, failure)
+            _answer(waiter.future, failure)
 
 
 def _answer(future: Future[Any], outcome: object) -> bool:
-    """Answer, unless the caller has cancelled; return whether the caller hears it."""
-    if not future.running() and not future.set_running_or_notify_cancel():
-        return False
-    future.set_result(outcome)
-    return True
-
-
-def _fail(future: Future[Any], error: StoreError) -> None:
+    """Answer, unless the caller has cancelled or has an answer; return whether the caller hears it."""
     if future.done() or (not future.running() and not future.set_running_or_notify_cancel()):
-        return
-    future.set_exception(error)
+        return False
+    if isinstance(outcome, StoreError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+    return True

@@ -5,14 +5,14 @@ The first that came is served first.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from .model.clock import Millis
+from .model.deadlines import Deadlines
 from .model.operations import Receive, Request, Send
 from .model.reservation_requests import Reserve
 
@@ -58,13 +58,13 @@ class Parking:
     def __init__(self, changed: dict[str, None]) -> None:
         """`changed` are the queues that may have become able to give something: the index adds them,
         and each look takes them out."""
-        self._changed = changed
+        self._changed_queues = changed
         self._queues: dict[str, dict[int, QueuedRequest[Waiting]]] = {}
         """By queue and place; places rise."""
-        self._hopeful: dict[str, None] = {}
+        self._hopeful_queues: dict[str, None] = {}
         """Queues with waiting requests that could give something at the last look."""
-        self._deadlines: list[tuple[Millis, int, str]] = []
-        """A heap of deadlines, places and queues; some of those wait no more."""
+        self._deadlines = Deadlines[tuple[int, str]]()
+        """When waits are over, by place and queue."""
         self._place = count()
         self.waiting = 0
         """How many wait."""
@@ -76,13 +76,10 @@ class Parking:
         """Let a request wait; return its place."""
         queue, deadline, waiter.place = waiter.request.queue, waiter.deadline, next(self._place)
         self._queues.setdefault(queue, {})[waiter.place] = waiter
-        self._changed[queue] = None
+        self._changed_queues[queue] = None
         self.waiting += 1
         if deadline is not None:
-            heapq.heappush(self._deadlines, (deadline, waiter.place, queue))
-            if len(self._deadlines) > 2 * self.waiting + _FEW:
-                self._deadlines = [each for each in self._deadlines if self._waits(*each)]
-                heapq.heapify(self._deadlines)
+            self._deadlines.set((waiter.place, queue), deadline)
         return waiter.place
 
     def leave(self, queue: str, place: int) -> None:
@@ -92,9 +89,10 @@ class Parking:
         if waiter is not None:
             self.waiting -= 1
             waiter.place = None
+            self._deadlines.discard((place, queue))
         if not waiting:
             self._queues.pop(queue, None)
-            self._hopeful.pop(queue, None)
+            self._hopeful_queues.pop(queue, None)
 
     def worth_a_try(
         self, ready: Callable[[str], int | None], asked: Iterable[Request[Any]] = ()
@@ -107,7 +105,7 @@ class Parking:
         at once what is sent.
         """
         if not self._queues:
-            self._changed.clear()
+            self._changed_queues.clear()
             return []
         # No Counters: to make two took longer than the rest of a look in vain.
         sent: dict[str, int] = {}
@@ -119,10 +117,10 @@ class Parking:
                 sent[request.queue] = sent.get(request.queue, 0) + len(request.bodies)
         # A new one for each look, and no set that is emptied by `pop`: both would be searched for the
         # room that thousands of queues once took.
-        looked_at, self._hopeful = self._hopeful, {}
-        while self._changed:
+        looked_at, self._hopeful_queues = self._hopeful_queues, {}
+        while self._changed_queues:
             # Not an iteration: another thread may add to it.
-            looked_at[self._changed.popitem()[0]] = None
+            looked_at[self._changed_queues.popitem()[0]] = None
         chosen: list[QueuedRequest[Waiting]] = []
         for queue in [*looked_at, *(wanted.keys() | sent.keys()) - looked_at.keys()]:
             waiting = self._queues.get(queue)
@@ -130,25 +128,18 @@ class Parking:
                 continue
             most = ready(queue)
             if most is None or most > 0:
-                self._hopeful[queue] = None
+                self._hopeful_queues[queue] = None
             chosen += _first_of(waiting, most, sent.get(queue, 0), wanted.get(queue, 0))
         return chosen
 
     def next_deadline(self) -> Millis | None:
         """Return the monotonic time at which the first wait is over."""
-        while self._deadlines:
-            if self._waits(*self._deadlines[0]):
-                return self._deadlines[0][0]
-            heapq.heappop(self._deadlines)
-        return None
-
-    def _waits(self, _: Millis, place: int, queue: str) -> bool:
-        return place in self._queues.get(queue, ())
+        return self._deadlines.next()
 
     def pop_late(self, now: Millis) -> Iterator[QueuedRequest[Waiting]]:
         """Remove and return the requests whose wait is over."""
-        while (deadline := self.next_deadline()) is not None and deadline <= now:
-            _, place, queue = heapq.heappop(self._deadlines)
+        while (late := self._deadlines.pop(now)) is not None:
+            place, queue = late
             waiter = self._queues[queue][place]
             self.leave(queue, place)
             yield waiter
@@ -157,13 +148,10 @@ class Parking:
         """Remove and return all requests."""
         waiters = [waiter for waiting in self._queues.values() for waiter in waiting.values()]
         self._queues.clear()
-        self._hopeful.clear()
+        self._hopeful_queues.clear()
         self._deadlines.clear()
         self.waiting = 0
         return waiters
-
-
-_FEW: Final = 64
 
 
 def _first_of(

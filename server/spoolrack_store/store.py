@@ -140,7 +140,7 @@ class Store:
             if not isinstance(error, Poisoned):
                 engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
-        self._reaper = ReaperThread(engine.moves.removed)
+        self._reaper = ReaperThread(engine.moves.removed_files)
         self._closing = threading.Lock()
         self._closed = False
         watch = root.disk.watch(owner_file(root.owner))

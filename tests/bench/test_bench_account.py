@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import delivery_account, message_bodies, page_figures
 from benchmarks.delivery_account import ticket
-from benchmarks.message_bodies import Foreign
+from benchmarks.message_bodies import ForeignBody
 
 
 def received(sent: dict[int, int]) -> list[int]:
@@ -63,7 +63,7 @@ BODY = message_bodies.body_of(1, 2, 3)
     "body", [b"", b"x" * message_bodies.SIZE, BODY[:-1], BODY[:-1] + bytes([BODY[-1] ^ 1])]
 )
 def test_an_invented_and_a_changed_body_are_reported(body: bytes) -> None:
-    with pytest.raises(Foreign):
+    with pytest.raises(ForeignBody):
         message_bodies.mark_of(body)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.file_system_loads import WORKLOADS
-from benchmarks.file_systems import BEGIN, END, VARIANTS, Measured, Results, text_of
+from benchmarks.file_systems import BEGIN, END, VARIANTS, FileSystemResults, FileSystemRound, text_of
 from tests import CHECKOUT
 from tests.support.loop_disk import why_not
 from tests.support.serving import output_of
@@ -18,9 +18,9 @@ from tests.support.serving import output_of
 PAGE = CHECKOUT / "docs" / "reference" / "file-systems.md"
 
 
-def found_by_a_run() -> Results:
+def found_by_a_run() -> FileSystemResults:
     rates = {"ext4": 1_000.0, "xfs": 1_500.0}
-    return Results(
+    return FileSystemResults(
         began="today",
         machine={"cores": "4", "processor": "X", "memory": "8 GiB", "kernel": "6", "python": "3"},
         mebibytes=2048,
@@ -28,7 +28,7 @@ def found_by_a_run() -> Results:
         variants=[asdict(each) for each in VARIANTS if each.name in rates],
         missing={"ext4-1k": "mkfs.ext4 ended with 1"},
         rounds=[
-            Measured(
+            FileSystemRound(
                 variant=variant, workload="tens", round=round, messages=1, rate=rate * (1 + round / 10)
             )
             for variant, rate in rates.items()

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import budget, page, plots, table
 from benchmarks.backlog import Standing
 from benchmarks.page import BEGIN, END, Figures
-from benchmarks.workloads import NAMES, Measured
+from benchmarks.workloads import NAMES, Round
 
 SYSTEMS = {
     "limit": "the limit",
@@ -22,8 +22,8 @@ SYSTEMS = {
 }
 
 
-def measured(system: str, workload: str, round: int, rate: float, faults: list[str]) -> Measured:
-    return Measured(
+def measured(system: str, workload: str, round: int, rate: float, faults: list[str]) -> Round:
+    return Round(
         system=system,
         workload=workload,
         round=round,

@@ -69,7 +69,7 @@ def test_a_message_leased_by_another_consumer_is_told_apart_from_a_lost_one(
     system: Spoolrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchmarks.client_processes.SILENCE", 1.0)
-    queue = backlog.Queue(system, is_patient=True)
+    queue = backlog.BacklogQueue(system, is_patient=True)
     queue.fill(100)
     with spoolrack.connect(system.address) as client:
         assert len(client.queue(queue.name).receive(30, visibility_timeout=600)) == 30

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from benchmarks.marked_parts import put_between
-from benchmarks.spark_page import BEGIN, END, Measured, Results, text_of
+from benchmarks.spark_page import BEGIN, END, SparkResults, SparkRound, text_of
 from tests import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "how-to" / "spark.md"
 
 
-def found_by_a_run() -> Results:
-    found = Results(began="today", cores=4, middle=1_000, body=256, disk="a disk")
+def found_by_a_run() -> SparkResults:
+    found = SparkResults(began="today", cores=4, middle=1_000, body=256, disk="a disk")
     seconds = {
         ("sink", "server"): 1.0,
         ("sink", "null"): 0.5,
@@ -23,11 +23,13 @@ def found_by_a_run() -> Results:
     for (what, over), each in seconds.items():
         found.rounds += [
             # A machine that is twice as fast in the second round changes no ratio.
-            Measured(what=what, over=over, cores=1, rows=1_000, round=round, seconds=each / (1 + round))
+            SparkRound(
+                what=what, over=over, cores=1, rows=1_000, round=round, seconds=each / (1 + round)
+            )
             for round in range(2)
         ]
     found.rounds.append(
-        Measured(what="batch_read", over="server", cores=1, rows=1, round=0, seconds=0.25)
+        SparkRound(what="batch_read", over="server", cores=1, rows=1, round=0, seconds=0.25)
     )
     return found
 

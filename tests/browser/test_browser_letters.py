@@ -6,12 +6,11 @@ import os
 import re
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.stage_requests import Stage
 
-from tests.browser.browser_rig import Desk, Served, served
+from tests.browser.browser_rig import Desk, Served
 from tests.support.listing import messages_in
 
 
@@ -227,9 +226,3 @@ def test_the_server_page_shows_status_owners_and_reason(
     )
     desk.page.locator(".banner").get_by_text("A sync failed: <b>EIO</b>.").wait_for()
     desk.page.locator("header .health.bad").get_by_text("Not serving").wait_for()
-
-
-def test_a_shard_says_which_one_it_is(tmp_path: Path, open_desk: Callable[..., Desk]) -> None:
-    with served(tmp_path / "root", shard="2/8") as server:
-        desk = open_desk(server, "server")
-        desk.text("number 2 of 8, counted from 0")

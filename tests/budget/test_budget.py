@@ -18,7 +18,7 @@ from benchmarks.budget import Cost
 from tests import CHECKOUT
 from tests.budget.counting import PAGE, PARTS, SHARING, counted, difference, measured_rows, trace
 from tests.budget.waiting import LEAST, make_root, make_sent
-from tests.proof.mutants.cost_mutants import COST_MUTANTS
+from tests.proof.mutants import COST_MUTANTS
 from tests.proof.mutants.mutant import Mutant
 from tests.support.traced_server import why_not
 

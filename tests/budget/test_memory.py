@@ -97,7 +97,7 @@ def test_a_lone_message_that_nothing_touches_takes_few_bytes_and_no_object(
             entry = index.appear(parse(path), 1, due=due + 1_000_000)
             if after is not None:
                 after(index, entry)
-            index.keyed.clear()
+            index.new_keyed_files.clear()
             index.pack(1)
         taken, _ = tracemalloc.get_traced_memory()
     finally:

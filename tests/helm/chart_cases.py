@@ -236,3 +236,16 @@ CASES: dict[str, Values] = {
     "shards of cert-manager": {**CERT_MANAGER, "shards": 3, "serviceMonitor": {"enabled": True}},
     "shards with everything": SHARDS,
 }
+
+ROUTED: dict[str, Values] = {
+    "shards behind a router": {"insecure": True, "shards": 2, "router": {"enabled": True}},
+    "shards behind a router with tls": {**CERT_MANAGER, "shards": 3, "router": {"enabled": True}},
+    "shards behind a router with everything": {
+        **SHARDS,
+        **{key: EVERYTHING[key] for key in ("ingress", "service")},
+        "tls": {"secretName": "spoolrack-tls", "caKey": ""},
+        "client": {"tokenSecret": {"name": "client-token"}},
+        "router": {"enabled": True, "replicas": 3, "image": "registry.example/haproxy:3.2"},
+    },
+}
+"""Releases with a deployment beside the servers."""

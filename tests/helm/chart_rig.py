@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.helm.chart_cases import CASES, Values
+from tests.helm.chart_cases import CASES, ROUTED, Values
 from tests.helm.helm_engine import Engine
 
 Object = dict[str, Any]
@@ -67,7 +67,7 @@ class Rendered:
             match each["kind"]:
                 case "Pod":
                     yield each, each["spec"]
-                case "StatefulSet" | "Job":
+                case "StatefulSet" | "Deployment" | "Job":
                     yield each, each["spec"]["template"]["spec"]
 
 
@@ -89,4 +89,4 @@ def rendered(engine: Engine, values: Values, **release: str) -> Rendered:
     return Rendered(tuple(objects), notes)
 
 
-__all__ = ["CASES", "ORDER", "Object", "Rendered", "Values", "container", "rendered"]
+__all__ = ["CASES", "ORDER", "ROUTED", "Object", "Rendered", "Values", "container", "rendered"]

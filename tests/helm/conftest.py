@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from tests.helm.chart_rig import CASES, Rendered, rendered
+from tests.helm.chart_rig import CASES, ROUTED, Rendered, rendered
 from tests.helm.helm_engine import Engine
 
 
@@ -21,4 +21,4 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def release(engine: Engine) -> Callable[[str], Rendered]:
     """A case, by its name."""
-    return cache(lambda name: rendered(engine, CASES[name]))
+    return cache(lambda name: rendered(engine, (CASES | ROUTED)[name]))

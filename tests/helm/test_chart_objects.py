@@ -16,11 +16,12 @@ import kubernetes_validate.utils
 import pytest
 import yaml
 
-from tests.helm.chart_rig import CASES, Object, Rendered
+from tests.helm.chart_rig import CASES, ROUTED, Object, Rendered
 from tests.helm.custom_schemas import SCHEMAS
 from tests.helm.helm_engine import CHART, Engine
 
 VERSIONS = ("1.25", "1.29", "1.33", "1.37")
+ALL = CASES | ROUTED
 Release = Callable[[str], Rendered]
 
 
@@ -49,7 +50,7 @@ def check(each: Object, version: str) -> None:
     SEEN.add(known)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ALL)
 def test_kubernetes_takes_every_object(release: Release, case: str) -> None:
     for each in release(case).objects:
         for version in VERSIONS:
@@ -70,14 +71,14 @@ def test_the_oldest_version_that_is_tested_is_the_oldest_that_the_chart_names() 
     assert named == f">={VERSIONS[0]}.0-0"
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ALL)
 def test_helm_lint_finds_nothing(engine: Engine, case: str) -> None:
-    report = engine.lint(CASES[case])
+    report = engine.lint(ALL[case])
     complaints = [each for each in report["messages"] if each["error"] != "icon is recommended"]
     assert (complaints, report["errors"]) == ([], [])
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ALL)
 def test_every_object_says_whose_it_is(release: Release, case: str) -> None:
     names = set()
     for each in release(case).objects:
@@ -85,7 +86,7 @@ def test_every_object_says_whose_it_is(release: Release, case: str) -> None:
         assert metadata["namespace"] == "queues"
         assert metadata["labels"]["app.kubernetes.io/instance"] == "demo"
         assert metadata["labels"]["app.kubernetes.io/managed-by"] == "Helm"
-        for label, more in CASES[case].get("commonLabels", {}).items():
+        for label, more in ALL[case].get("commonLabels", {}).items():
             assert metadata["labels"][label] == more
         names.add((each["kind"], metadata["name"]))
     assert len(names) == len(release(case).objects)

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests import CHECKOUT
-from tests.helm.chart_rig import CASES, ORDER, Rendered, container, rendered
+from tests.helm.chart_rig import CASES, ORDER, ROUTED, Rendered, container, rendered
 from tests.helm.helm_engine import CHART, Engine
 from tests.support.dockerfile import stages
 
@@ -24,7 +24,7 @@ VOLUMES = {"configMap", "emptyDir", "ephemeral", "persistentVolumeClaim", "proje
 every_case = pytest.mark.parametrize("case", CASES)
 
 
-@every_case
+@pytest.mark.parametrize("case", CASES | ROUTED)
 def test_every_pod_passes_the_restricted_pod_security_standard(release: Release, case: str) -> None:
     pods = list(release(case).pods())
     assert len(pods) >= 2
@@ -327,10 +327,11 @@ def test_the_rules_know_the_job_as_which_servers_are_scraped(release: Release, e
             assert re.fullmatch(pattern, relabeling["replacement"])
 
 
-def test_rules_and_dashboard_are_those_of_deploy(release: Release) -> None:
+def test_rules_dashboard_and_router_are_those_of_deploy(release: Release) -> None:
     for ours, theirs in (
         ("rules.yaml", "prometheus/rules.yaml"),
         ("dashboard.json", "grafana/spoolrack.json"),
+        ("haproxy.cfg", "proxies/shards/haproxy.cfg"),
     ):
         copied, original = CHART / "files" / ours, CHECKOUT / "deploy" / theirs
         assert copied.read_bytes() == original.read_bytes(), f"cp {original} {copied}"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 
 import pytest
+from spoolrack_store.model.shards import shard_of
 
+from tests import CHECKOUT
 from tests.helm.api_server import cluster_with
 from tests.helm.chart_cases import TOGETHER, Values
 from tests.helm.chart_rig import CASES, Rendered, rendered
@@ -13,6 +17,11 @@ from tests.helm.helm_engine import Engine, Refused
 
 Release = Callable[[str], Rendered]
 OK: Values = {"insecure": True}
+ROUTER: Values = {"router": {"enabled": True}}
+VECTORS = [
+    each["queue"]
+    for each in json.loads((CHECKOUT / "tests" / "vectors" / "shards.json").read_text())["vectors"]
+]
 OF_SHARDS = [name for name in CASES if "shards" in CASES[name]]
 of_shards = pytest.mark.parametrize("case", OF_SHARDS)
 
@@ -38,6 +47,27 @@ def test_no_service_leads_to_any_server_of_the_release(release: Release, case: s
     assert headless["spec"]["clusterIP"] == "None"
     # The name of a shard is known while it starts: there is no other server for its queues.
     assert headless["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_the_notes_name_the_server_of_each_queue_of_the_values(engine: Engine) -> None:
+    for shards in (2, 8):
+        values = OK | {"shards": shards, "queues": dict.fromkeys(VECTORS)}
+        told = dict(re.findall(r"^  (\S+): (\S+):50051$", rendered(engine, values).notes, re.MULTILINE))
+        assert told == {
+            queue: f"demo-spoolrack-{shard_of(queue, shards)}.demo-spoolrack-headless.queues.svc"
+            for queue in VECTORS
+        }
+
+
+def test_a_queue_url_of_sqs_leads_to_the_pod_that_answers_it(engine: Engine) -> None:
+    values = OK | {"shards": 3, "sqs": {"enabled": True}}
+    headless = "demo-spoolrack-headless.queues.svc:9324"
+    found = rendered(engine, values).arguments["--sqs-url"]
+    assert found == f"http://demo-spoolrack-$(POD_INDEX).{headless}"
+    # Behind the router it is where the request went.
+    assert "--sqs-url" not in rendered(engine, values | ROUTER).arguments
+    mine = values | {"sqs": {"enabled": True, "url": "https://sqs-$(POD_INDEX).example.com"}}
+    assert rendered(engine, mine).arguments["--sqs-url"] == "https://sqs-$(POD_INDEX).example.com"
 
 
 def test_what_is_scraped_from_a_shard_has_its_number_as_a_label(release: Release) -> None:

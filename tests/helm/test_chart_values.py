@@ -24,6 +24,7 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 DOCUMENT = CHECKOUT / "scripts" / "document-chart"
 OK: Values = {"insecure": True}
+ROUTER: Values = {"router": {"enabled": True}}
 NOT_OF_HOSTS: list[tuple[Values, str]] = [
     ({"hosts": "one"}, "'/hosts': value must be 'several'"),
     ({"hosts": "many"}, "'/hosts': value must be one of 'one', 'several'"),
@@ -64,6 +65,16 @@ NOT_OF_SHARDS: list[tuple[Values, str]] = [
         "'/service/type': value must be 'ClusterIP'",
     ),
     ({"shards": 2, "ingress": {"enabled": True, "hosts": ["q"]}}, "'/ingress/enabled'"),
+    (ROUTER, "'/shards': minimum"),
+    (
+        {
+            **ROUTER,
+            "shards": 2,
+            "insecure": False,
+            "tls": {"secretName": "s", "clientCA": {"secretName": "c"}},
+        },
+        "'/tls/clientCA/secretName'",
+    ),
     ({"extraArgs": ["--shard=1/2"]}, "a flag that no value of this chart sets"),
     (
         {

@@ -77,6 +77,15 @@ def test_a_call_of_grpc_goes_to_the_shard_of_its_queue(make: Make, servers: Serv
     assert servers.homes() == right(VECTORS)
 
 
+def test_a_call_of_grpc_that_names_no_queue_goes_to_the_first_shard(
+    make: Make, servers: Servers
+) -> None:
+    with make() as proxy, grpc.insecure_channel(proxy.url) as channel:
+        stub = QueueServiceStub(channel)
+        for _ in range(SHARDS):
+            assert stub.ListQueues(pb.ListQueuesRequest(), timeout=PATIENCE).shard == f"0/{SHARDS}"
+
+
 def ask(address: str, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(address, timeout=PATIENCE)
     try:
@@ -101,6 +110,38 @@ def test_a_request_of_http_goes_to_the_shard_of_its_queue(make: Make, servers: S
             ):
                 assert ask(address, "GET", path)[0] == 200, path
     assert servers.homes() == right(VECTORS)
+
+
+def test_a_request_of_http_that_names_a_shard_goes_there(make: Make, servers: Servers) -> None:
+    with make() as proxy:
+        address = proxy.at(HTTP)
+        for number in (*range(SHARDS), *range(SHARDS)):
+            for path in ("/-/server", "/-/queues?page_size=1"):
+                named = {"x-spoolrack-shard": f"{number}/{SHARDS}"}
+                status, answer = ask(address, "GET", path, **named)
+                assert status == 200, answer
+            status, answer = ask(address, "GET", "/-/server", **named)
+            assert json.loads(answer)["shard"] == f"{number}/{SHARDS}"
+        for wrong, reason in (
+            (f"0/{SHARDS + 1}", "WRONG_SHARD"),
+            (f"{SHARDS}/{SHARDS + 1}", "WRONG_SHARD"),
+            ("two of three", "INVALID_REQUEST"),
+        ):
+            _, answer = ask(address, "GET", "/-/queues", **{"x-spoolrack-shard": wrong})
+            assert json.loads(answer)["reason"] == reason
+        for _ in range(SHARDS):
+            assert json.loads(ask(address, "GET", "/-/server")[1])["shard"] == f"0/{SHARDS}"
+
+
+@pytest.mark.parametrize("left", range(SHARDS))
+def test_the_dashboard_is_there_as_long_as_a_shard_is(make: Make, servers: Servers, left: int) -> None:
+    with make() as proxy:
+        for number, each in enumerate(servers.each):
+            if number != left:
+                each.kill()
+        for path in ("/-/dashboard", "/-/dashboard/app.js", "/-/dashboard?shard=0/3"):
+            for _ in range(SHARDS):
+                assert ask(proxy.at(HTTP), "GET", path)[0] == 200
 
 
 def sqs_json(address: str, operation: str, path: str = "/", **parameters: Any) -> tuple[int, Any]:

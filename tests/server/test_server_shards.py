@@ -11,6 +11,7 @@ import aiohttp
 import grpc
 import pytest
 import spoolrack
+from google.protobuf.message import Message
 from spoolrack.errors import WrongShard
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.keda import externalscaler_pb2 as keda
@@ -97,14 +98,15 @@ async def test_a_server_that_is_no_shard_refuses_calls_for_one(tmp_path: Path) -
         assert "belongs to shard 0 of 1, and this server is no shard" in no.message
 
 
-async def test_kedas_scaler_tells_the_right_shard(client: Client) -> None:
-    asked = keda.ScaledObjectRef(name="w", scalerMetadata={"queue": ELSEWHERE})
-    for method, request in (
-        ("IsActive", asked),
-        ("GetMetrics", keda.GetMetricsRequest(scaledObjectRef=asked)),
-    ):
-        no = await refused(getattr(scaler_calls(client), method)(request))
-        assert no.reason == "WRONG_SHARD", method
+@pytest.mark.parametrize("method", ["IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics"])
+async def test_kedas_scaler_tells_the_right_shard(client: Client, method: str) -> None:
+    asked: Message = keda.ScaledObjectRef(name="w", scalerMetadata={"queue": ELSEWHERE})
+    if method == "GetMetrics":
+        asked = keda.GetMetricsRequest(scaledObjectRef=asked)
+    call = getattr(scaler_calls(client), method)(asked)
+    no = await refused(call.read() if method == "StreamIsActive" else call)
+    assert (no.reason, no.metadata["shard"]) == ("WRONG_SHARD", "0")
+    assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in no.message
 
 
 @pytest.mark.parametrize(
@@ -142,6 +144,38 @@ async def test_http_answers_421_with_the_right_shard(
             assert (error["reason"], error["metadata"]["shard"]) == ("WRONG_SHARD", "0")
 
 
+@pytest.mark.parametrize("path", ["/-/queues", "/-/server", "/-/stages", "/jobs"])
+@pytest.mark.parametrize(
+    ("shard", "answered"),
+    [("3/8", None), ("2/8", "WRONG_SHARD"), ("3/16", "WRONG_SHARD"), ("8/8", "INVALID_REQUEST")],
+)
+async def test_http_refuses_a_request_for_another_shard(
+    server: Server, path: str, shard: str, answered: str | None
+) -> None:
+    async with (
+        aiohttp.ClientSession(headers={"x-spoolrack-shard": shard}) as session,
+        session.get(f"{server.http_url}{path}") as response,
+    ):
+        found = await response.json()
+        assert found.get("reason") == answered
+        assert response.status == {None: 200, "WRONG_SHARD": 421, "INVALID_REQUEST": 400}[answered]
+        if answered == "WRONG_SHARD":
+            metadata = found["metadata"]
+            assert f"{metadata['shard']}/{metadata['shards']}" == shard
+            assert metadata["this"] == "3"
+
+
+async def test_a_send_for_another_shard_stores_nothing(server: Server, client: Client) -> None:
+    async with aiohttp.ClientSession() as session:
+        for shard, status in (("2/8", 421), ("3/8", 201)):
+            headers = {"x-spoolrack-shard": shard}
+            url = f"{server.http_url}/jobs/messages"
+            async with session.post(url, data=b"1", headers=headers) as response:
+                assert response.status == status
+    queue = (await client.stub.GetQueue(rpc.GetQueueRequest(name="jobs"))).queue
+    assert queue.counts.ready_count == 1
+
+
 async def test_health_server_and_metrics_tell_the_shard(server: Server) -> None:
     async with aiohttp.ClientSession() as session:
         for path in ("/-/health", "/-/health/ready", "/-/server"):
@@ -167,6 +201,25 @@ async def test_sqs_answers_that_the_address_is_another_ones(server: Server) -> N
         no = await refused_by_sqs(call)
         assert (no.code, no.status) == ("InvalidAddress", 404)
         assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in no.message
+
+
+@pytest.mark.parametrize("shard", ["2/8", "3/8"])
+async def test_sqs_refuses_a_request_for_another_shard(server: Server, shard: str) -> None:
+    headers = {
+        "X-Amz-Target": "AmazonSQS.ListQueues",
+        "Content-Type": "application/x-amz-json-1.0",
+        "x-spoolrack-shard": shard,
+    }
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.sqs_url}/", data=b"{}", headers=headers) as response,
+    ):
+        told = json.loads(await response.read())
+        if shard == "3/8":
+            assert response.status == 200
+        else:
+            assert (response.status, told["__type"]) == (404, "com.amazonaws.sqs#InvalidAddress")
+            assert "belongs to shard 2 of 8, and this server is shard 3 of 8" in told["message"]
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ def test_a_server_that_does_not_unlink_forgets_what_another_process_may_unlink(
             until(lambda: not names(tmp_path, "remove"), clock)
             rig.send(b"b", b"c")
             rig.delete(*rig.receive(2))
-            until(lambda: reaper._engine.moves.removed.unlinked == 2, clock)
+            until(lambda: reaper._engine.moves.removed_files.unlinked == 2, clock)
             assert names(tmp_path, "remove") == []
         rig.send(b"d")
         assert bodies_of(rig.receive()) == [b"d"]
@@ -188,4 +188,6 @@ def test_several_movers_and_reapers_do_each_thing_once(tmp_path: Path, clock: Ma
         for store in (*movers, *reapers):
             store.close()
             assert store.failure is None
-        assert sum(store._engine.moves.removed.unlinked for store in reapers) == 30, "each name once"
+        assert sum(store._engine.moves.removed_files.unlinked for store in reapers) == 30, (
+            "each name once"
+        )

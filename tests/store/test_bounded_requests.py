@@ -61,7 +61,7 @@ def _commits(rig: Rig, requests: Sequence[Request[Any]]) -> tuple[dict[Request[A
             if outcome is not UNFINISHED:
                 found[request] = outcome
         left = [request for request in left if request not in found]
-        made.append(part.FILES - rig.engine.moves.asked.left)
+        made.append(part.FILES - rig.engine.moves.request_effort.left)
         assert len(made) < MOST_COMMITS
     return found, made
 

@@ -155,7 +155,7 @@ def test_the_groups_that_a_start_has_found_are_read_in_slices() -> None:
     unread = [count]
     while unread[-1]:
         rig.ask()
-        unread.append(len(rig.engine.index.grouped))
+        unread.append(len(rig.engine.index.unread_group_files))
         assert len(unread) < MOST_COMMITS
     assert max(before - after for before, after in pairwise(unread)) <= SHARE
     assert rig.engine.index.queue("q").total == 2 * count

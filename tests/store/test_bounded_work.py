@@ -335,7 +335,7 @@ def test_the_oldest_message_is_known_whatever_is_leased() -> None:
     rig.ask(Receive(queue="q", max_messages=49, visibility=LEASE))
     index = rig.engine.index.queue("q")
     leased = [entry.first_id for entry in index.entries if entry.name.state is State.LEASED]
-    head = index.head(State.LEASED)
+    head = next(iter(index.orders[State.LEASED]))
     assert head is not None
     assert head.first_id == min(leased)
     assert [id for id, _ in index.orders[State.LEASED].since("")] == sorted(leased)

@@ -139,7 +139,7 @@ def test_packed_leases_end_by_their_receipts_or_by_time(
         ChangeVisibility(queue="q", receipts=[got[5].receipt or ""], visibility=Millis(LEASE + 100))
     )
     _rest(rig)
-    assert rig.engine.index.next_due() == rig.clock.monotonic() + LEASE
+    assert rig.engine.index.dues.next() == rig.clock.monotonic() + LEASE
     rig.after(LEASE)
     _rest(rig)
     assert rig.engine.index.queue("q").counts == {

@@ -167,7 +167,7 @@ def _steps_of_a_publication(queues: int, messages: int) -> int:
     for name in names:
         rig.ask(Send(queue=name, bodies=[b"x"] * messages))
     rig.ask()
-    rig.engine.index.touched["q-1"] = None
+    rig.engine.index.unpublished_queues["q-1"] = None
     return steps_of(rig.engine.publish)
 
 

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.disk import BIT, RESERVE_BYTES, Space, SyncFailed
+from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, Space, SyncFailed
 from spoolrack_store.model.errors import DiskFull
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue
 from spoolrack_store.model.settings import QueueSettings
@@ -16,7 +16,7 @@ from spoolrack_store.model.settings import QueueSettings
 from tests.store.front_rig import bodies_of, opened
 from tests.store.trouble_rig import Rig
 
-STEPS = RESERVE_BYTES // BIT
+STEPS = RESERVE_BYTES // STEP_BYTES
 FULL = Space(bytes=0, files=0)
 
 
@@ -59,7 +59,7 @@ def test_the_deletion_of_a_queue_gets_room_from_the_reserve(rig: Rig) -> None:
     rig.disk.disk.room = FULL
     rig.disk.fail(errno.ENOSPC, "create", path="config/", times=1)
     rig.ask(DeleteQueue(name="q"))
-    assert held(rig) == RESERVE_BYTES - BIT
+    assert held(rig) == RESERVE_BYTES - STEP_BYTES
 
 
 @pytest.mark.parametrize("calls", [("set_aside",), ("set_aside", "facts"), ("set_aside", "space")])

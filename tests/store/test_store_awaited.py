@@ -207,6 +207,22 @@ def test_a_lease_that_cannot_be_handed_out_is_told_to_no_consumer_and_comes_back
     assert list(rig.receive()) == stored.results
 
 
+def test_flow_control_counts_no_lease_that_is_not_handed_out_as_the_lock_fails(rig: Rig) -> None:
+    credits = Credits(8, lambda: None)
+    work = rig.engine.apply([sending(b"a"), receiving(credits=credits)])
+    assert work is not None
+    assert work.commit is not None
+    work.commit.sync()
+    rig.disk.fail(errno.EIO, "lock", times=1)
+    (stored, found) = rig.engine.finish(work) or []
+    assert found == []
+    assert (credits.in_flight, credits.bytes_in_flight, credits.delivered) == (0, 0, 0)
+    rig.commit()
+    rig.advance(LEASE)
+    publish(rig)
+    assert list(rig.receive()) == stored.results
+
+
 def test_a_queue_that_is_deleted_right_afterwards_takes_the_lease_with_it(rig: Rig) -> None:
     _, found = rig.commit(sending(b"a"), receiving())
     rig.ask(DeleteQueue(name="q"))

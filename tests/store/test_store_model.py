@@ -521,7 +521,7 @@ class StoreStory(RuleBasedStateMachine):
             for message in queue.messages.values()
             if message.state != "ready"
         ]
-        assert self.rig.engine.index.next_due() == min(dues, default=None)
+        assert self.rig.engine.index.dues.next() == min(dues, default=None)
 
 
 class StoreStoryOnFolders(StoreStory):

@@ -389,7 +389,7 @@ def test_all_that_shared_a_failed_sync_get_an_unknown_outcome_and_a_restart_reco
         for future in futures:
             assert isinstance(future.exception(GIVE_UP), OutcomeUnknown | StoreFailed)
         assert isinstance(futures[0].exception(GIVE_UP), OutcomeUnknown)
-        with pytest.raises(StoreFailed, match="until a restart"):
+        with pytest.raises(StoreFailed, match="until it is started again"):
             rig.receive()
     with opened(tmp_path) as rig:
         assert bodies_of(rig.receive(9))[0] == b"a"

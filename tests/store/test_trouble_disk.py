@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from spoolrack_store.files.disk import BIT, RESERVE_BYTES, Space, SyncFailed
+from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, Space, SyncFailed
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import DiskError, DiskFull, MessageNotFound, StaleReceipt
@@ -70,7 +70,7 @@ def test_a_move_on_a_full_disk_gets_as_much_of_the_reserve_as_it_needs_and_a_sen
     assert rig.disk.facts("RESERVE").size == RESERVE_BYTES
     rig.disk.fail(errno.ENOSPC, *MOVES, times=3)
     assert rig.delete(receipt) == [None]
-    assert rig.disk.facts("RESERVE").size == RESERVE_BYTES - 3 * BIT
+    assert rig.disk.facts("RESERVE").size == RESERVE_BYTES - 3 * STEP_BYTES
     rig.tick()
     assert rig.disk.facts("RESERVE").size == RESERVE_BYTES
 

@@ -112,7 +112,7 @@ class Memory:
 
 def reap(engine: Engine, most: int = 1_000) -> None:
     """Unlink up to `most` of the names that the engine has given away."""
-    engine.moves.removed.unlink(most)
+    engine.moves.removed_files.unlink(most)
 
 
 def made(

@@ -64,28 +64,18 @@ def drifts(index: Index, now: int) -> list[str]:
         if entry.name.token and is_set_token(entry.name.token):
             leases.setdefault(entry.name.token, {})[entry] = None
     compare("the leases of sets", index.leases_of, leases)
-    compare("the number of hidden entries", index._hiding, len(hiding) + len(packed))
-    by_id = {(due, id) for due, id, *rest in index.hidden if not rest}
-    by_entry = {id(rest[1]) for _, _, *rest in index.hidden if rest}
+    ends = index.dues.times
     lost = [  # Those that are due are on their way back.
-        entry
-        for entry in hiding
-        if id(entry) not in by_entry
-        and (index._dues.get(entry.batch.stem.id), entry.batch.stem.id) not in by_id
-        and entry.due > now
+        entry for entry in hiding if index._due_key(entry) not in ends and entry.due > now
     ]
     compare("the hidden entries that come back at no time", [], lost)
-    dues = {id: index._dues.get(id) for id in packed}
-    never = {
-        id: due for id, due in dues.items() if due is None or (due > now and (due, id) not in by_id)
-    }
-    compare("the packed messages that come back at no time", {}, never)
-    lone = {entry.batch.stem.id for entry in hiding if not entry.batch.stem.count}
-    compare("the ends of what isn't hidden", index._dues.keys() - lone - packed, set())
+    compare("the packed messages that come back at no time", set(), packed - ends.keys())
+    keys = packed | {index._due_key(entry) for entry in hiding}
+    compare("the ends of what isn't hidden", ends.keys() - keys, set())
     compare("the groups of what isn't packed", index._groups.keys() - index._packed.keys(), set())
     compare("the consumers of what isn't packed", index._consumers.keys() - packed, set())
     loose = {batch for batch in index.batches.values() if batch.is_loose and not batch.is_over}
-    compare("the loose files", set(index.loose), loose)
+    compare("the loose files", set(index.loose_files), loose)
     known = set(chain(index._by_id.values(), *index._doubles.values()))
     compare("the files by id", known, set(index.batches.values()))
     compare("the packed messages that have objects", index._packed.keys() & index._by_id.keys(), set())
@@ -177,7 +167,7 @@ def _published(name: str, index: Index) -> QueueMetrics | None:
         entered=queue.entered,
         left=queue.left,
     )
-    return None if name in index.touched else metrics
+    return None if name in index.unpublished_queues else metrics
 
 
 def _groups_of(order: GroupOrder) -> dict[str, tuple[int, int, str | None]]:

@@ -4,10 +4,10 @@
 {{- if gt (int .Values.shards) 1 -}}true{{- end -}}
 {{- end -}}
 
-{{/* The name of a server's pod, to clients in the cluster. Call with (dict "root" $ "number" 0). */}}
+{{/* The name of a server's pod, to clients in the cluster. Call with (dict "root" $ "number" 0), or "$(POD_INDEX)" in a pod. */}}
 {{- define "spoolrack.podHost" -}}
 {{- $full := include "spoolrack.fullname" .root -}}
-{{- printf "%s-%d.%s-headless.%s.svc" $full (int .number) $full .root.Release.Namespace -}}
+{{- printf "%s-%v.%s-headless.%s.svc" $full .number $full .root.Release.Namespace -}}
 {{- end -}}
 
 {{/* The URL by which clients in the cluster reach the queues: the addresses of all shards, in order. */}}
@@ -74,4 +74,32 @@ number. Without a cluster nothing is looked up, and each server refuses to start
 {{/* The part of a queue's name that says its shard. */}}
 {{- define "spoolrack.tag" -}}
 {{- first (splitList "--" .) | trimSuffix ".fifo" -}}
+{{- end -}}
+
+{{/*
+The number of a queue's shard: bits 16 to 30 of the CRC-32 of its tag, modulo the number of shards, as docs/how-to/shards.md has it. The
+register is a list of booleans, the lowest bit first: `ne` is their exclusive or. Call with (dict "root" $ "queue" "jobs").
+*/}}
+{{- define "spoolrack.shardOf" -}}
+{{- $tag := include "spoolrack.tag" .queue -}}
+{{- $polynomial := list 5 8 9 15 19 20 21 23 24 26 27 29 30 31 -}}
+{{- $register := list -}}
+{{- range until 32 -}}{{- $register = append $register true -}}{{- end -}}
+{{- range $at := until (len $tag) -}}
+{{- $byte := int (index $tag $at) -}}
+{{- range until 8 -}}
+{{- $carry := ne (first $register) (eq (mod $byte 2) 1) -}}
+{{- $byte = div $byte 2 -}}
+{{- $shifted := append (rest $register) false -}}
+{{- $register = list -}}
+{{- range $bit, $is := $shifted -}}
+{{- $register = append $register (ne $is (and $carry (has $bit $polynomial))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $hash := 0 -}}
+{{- range $bit := untilStep 30 15 -1 -}}
+{{- $hash = add (mul $hash 2) (ternary 0 1 (index $register $bit)) -}}
+{{- end -}}
+{{- mod $hash (int .root.Values.shards) -}}
 {{- end -}}

@@ -13,6 +13,7 @@ from spoolrack_store.model.errors import InvalidMessage, InvalidQueueName, Inval
 from spoolrack_store.model.field_checks import check_number, check_word
 from spoolrack_store.model.message_ids import is_id
 from spoolrack_store.model.names import is_queue_name
+from spoolrack_store.model.shards import Shard, parse_shard, require_call
 
 MAX_COUNT: Final = 1_000
 """Messages, targets, changes or items of a page in one request."""
@@ -27,6 +28,20 @@ MAX_DEDUPLICATION_ID: Final = 128
 """Characters."""
 MAX_WAIT: Final = HOUR
 """Of a receive or a reserve for its first message."""
+SHARD_KEY: Final = "x-spoolrack-shard"
+"""The metadata or header in which any call may name the shard that it is for. It checks the order of a
+client's addresses; a proxy takes a call that names no queue to that shard."""
+
+
+def require_shard(own: Shard | None, named: str) -> None:
+    """Raise `WrongShard` for a call that names another shard than the server's `own`, if it is one, and
+    `InvalidRequest` for one that names none."""
+    try:
+        shard = parse_shard(named)
+    except ValueError:
+        rule = "must be the number and the count of shards, such as 2/8"
+        raise InvalidRequest(what=SHARD_KEY, value=named, rule=rule) from None
+    require_call(own, shard)
 
 
 def queue_name(name: str) -> str:

@@ -115,6 +115,11 @@ class Queues:
     async def counts(self, caller: Caller, name: str) -> Counts:
         return (await self.find(name)).counts
 
+    def require_here(self, name: str) -> None:
+        """Raise `WrongShard` for the name of a queue that belongs to another shard."""
+        if (shard := self._store.shard) is not None:
+            shard.require(name)
+
     async def find(self, name: str) -> Queue:
         """Return a queue without its obstacles and leases, for a caller whose permission for something
         else was checked."""

@@ -42,6 +42,7 @@ _COMMANDS: Final = (
     "top",
     "bench",
     "size",
+    "shard",
     "try",
     "health",
     "export",

@@ -1,4 +1,5 @@
-"""`spoolrack try`: sends, receives and deletes one message, to check a server."""
+"""`spoolrack try`: sends, receives and deletes one message, to check a server, or each of several
+shards."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ import time
 from typing import Final
 
 import click
-from spoolrack import Client, SpoolrackError
+from spoolrack import Queue
+from spoolrack_store.model.shards import shard_of
 
-from . import signals
-from .connection_options import Connection, connects_to_queues
-from .exit_codes import OK, TRY_AGAIN, Failed, line_of
-from .output import print_results, print_status
+from .connection_options import Connection, connects_to_queues, temporary_queue
+from .exit_codes import OK, TRY_AGAIN, Failed
+from .output import print_results
 
 _PREFIX: Final = "try-"
 _WAIT: Final = 10.0
@@ -24,26 +25,28 @@ def command(connection: Connection) -> int:
     """Send a message, receive it, and delete it.
 
     That happens in a queue of its own, whose name begins with "try-", and which it deletes at the end:
-    where there are permissions, it needs all of them on "try-*".
+    where there are permissions, it needs all of them on "try-*". With shards, it does so on each.
     """
-    name = f"{_PREFIX}{secrets.token_hex(8)}"
+    shards = connection.url.count(",") + 1
     with connection.patient_client() as client:
-        client.create_queue(name)
-        try:
-            took = _live(client, name)
-        finally:
-            with signals.deferred():
-                try:
-                    client.delete_queue(name)
-                except SpoolrackError as error:
-                    print_status(f"the queue {name} is not deleted: {line_of(error)}")
-    print_results(f"sent, received and deleted a message in {1_000 * took:.1f} ms")
+        for shard in range(shards):
+            with temporary_queue(client, _name_on(shard, shards)) as queue:
+                took = 1_000 * _live(queue)
+            where = f"shard {shard} of {shards}: " if shards > 1 else ""
+            print_results(f"{where}sent, received and deleted a message in {took:.1f} ms")
     return OK
 
 
-def _live(client: Client, name: str) -> float:
+def _name_on(shard: int, shards: int) -> str:
+    """Return a new name of a queue of this shard."""
+    while shard_of(name := f"{_PREFIX}{secrets.token_hex(8)}", shards) != shard:
+        pass
+    return name
+
+
+def _live(queue: Queue) -> float:
     """Send, receive and delete one message; return how many seconds that took."""
-    queue, body = client.queue(name), secrets.token_bytes(1_024)
+    body = secrets.token_bytes(1_024)
     began = time.monotonic()
     sent = queue.send(body)
     for message in queue.receive(wait=_WAIT):
@@ -51,4 +54,4 @@ def _live(client: Client, name: str) -> float:
             raise Failed(f"{message.id} came where {sent} was sent, or not with its body", TRY_AGAIN)
         message.delete()
         return time.monotonic() - began
-    raise Failed(f"the message {sent} was sent to {name} and doesn't come", TRY_AGAIN)
+    raise Failed(f"the message {sent} was sent to {queue.name} and doesn't come", TRY_AGAIN)

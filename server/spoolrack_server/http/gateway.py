@@ -37,7 +37,7 @@ from .http_errors import (
 )
 from .http_listener import HttpListener, expect_nothing
 from .request_bodies import HttpLimits
-from .request_checks import RequestChecks
+from .request_checks import RequestChecks, require_own_shard
 from .route import Endpoint, Route, pattern
 from .routes import routes
 
@@ -136,6 +136,7 @@ class Gateway:
             route = self._checks.route_of(request)
             if self._listener.is_refusing and not (route is not None and route.is_page):
                 raise Draining
+            require_own_shard(request, self._app.access.store.shard)
             response = await endpoint(request)
         except ConnectionError as error:
             raise asyncio.CancelledError from error

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
 from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
+from spoolrack_store.model.shards import Shard
 
 from ..access.access_control import AccessControl, name_in_ssl
+from ..app.bounds import SHARD_KEY, require_shard
 from ..app.caller import Caller, consumer_name
 from ..system.addresses import address_text
 from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
@@ -137,6 +139,12 @@ def require_own_origin(request: web.Request) -> None:
     for origin in origins:
         if origin.partition("://")[2].lower() not in own:
             raise CrossOrigin(origin)
+
+
+def require_own_shard(request: web.Request, own: Shard | None) -> None:
+    """Raise `WrongShard` for a request that names another shard than the server's `own`."""
+    for named in request.headers.getall(SHARD_KEY, []):
+        require_shard(own, named)
 
 
 def _require_known_parameters(request: web.Request, names: Collection[str]) -> None:

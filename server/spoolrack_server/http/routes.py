@@ -13,7 +13,6 @@ from ..app.redrives import Redrives
 from ..app.reservations import Reservations
 from ..app.schedules import Schedules
 from ..app.sends import Sends
-from ..app.stages import Stages
 from ..metrics.observer import Observer
 from ..wire.contract_calls import ContractCalls
 from .context import HttpContext
@@ -138,12 +137,12 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
         Route("DELETE", schedule, contract.schedule_call("DeleteSchedule"), Schedules.delete),
         Route("POST", f"{schedule}/pause", contract.schedule_call("PauseSchedule"), Schedules.pause),
         Route("POST", f"{schedule}/resume", contract.schedule_call("ResumeSchedule"), Schedules.pause),
-        contract.route("GET", "/-/stages", "ListStages", Stages.list, is_page=True),
-        contract.route("POST", "/-/publish", "Publish", Stages.publish),
-        contract.route("DELETE", "/-/stages/{stage}", "AbortStage", Stages.abort),
-        contract.route("GET", "/-/reservations", "ListReservations", Reservations.list, is_page=True),
+        contract.route("GET", "/-/stages", "ListStages", is_page=True),
+        contract.route("POST", "/-/publish", "Publish"),
+        contract.route("DELETE", "/-/stages/{stage}", "AbortStage"),
+        contract.route("GET", "/-/reservations", "ListReservations", is_page=True),
         Route("POST", f"{queue}/reservations", contract.reserve, Reservations.reserve, leases=True),
-        contract.route("POST", f"{reservation}/extend", "ExtendReservation", Reservations.extend),
+        contract.route("POST", f"{reservation}/extend", "ExtendReservation"),
         Route(
             "GET",
             f"{reservation}/messages",
@@ -151,10 +150,8 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             Reservations.read,
             parameters=("begin_index", "end_index", "mark_read", "queue"),
         ),
-        contract.route(
-            "POST", "/-/reservations/{stream}/commit", "CommitReservations", Reservations.commit
-        ),
-        contract.route("DELETE", reservation, "ReleaseReservation", Reservations.release),
+        contract.route("POST", "/-/reservations/{stream}/commit", "CommitReservations"),
+        contract.route("DELETE", reservation, "ReleaseReservation"),
         Route(
             "GET",
             "/-/redrives",
@@ -163,11 +160,9 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             is_page=True,
             parameters=("queue", "last", *PAGE),
         ),
-        contract.route("POST", f"{queue}/redrives", "StartRedrive", Redrives.start, status=201),
-        contract.route("GET", "/-/redrives/{id}", "GetRedrive", Redrives.get, is_page=True),
-        contract.route(
-            "POST", "/-/redrives/{id}/cancel", "CancelRedrive", Redrives.cancel, parameters=("queue",)
-        ),
+        contract.route("POST", f"{queue}/redrives", "StartRedrive", status=201),
+        contract.route("GET", "/-/redrives/{id}", "GetRedrive", is_page=True),
+        contract.route("POST", "/-/redrives/{id}/cancel", "CancelRedrive", parameters=("queue",)),
         # Measurements.
         Route("GET", "/-/server", monitoring.server, is_page=True),
         Route("GET", "/-/server/resources", monitoring.resources, monitor, is_page=True),

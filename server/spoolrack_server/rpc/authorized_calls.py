@@ -7,7 +7,7 @@ Handlers pass the `current_caller` to the use cases.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,7 +18,8 @@ import grpc
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 
 from ..access.access_control import AccessControl, name_in_grpc
-from ..app.caller import Caller, Permission, consumer_name
+from ..app.caller import Caller, consumer_name
+from ..wire.contract_calls import MethodPermission
 
 Context = grpc.aio.ServicerContext[Any, Any]
 HEADER: Final = "authorization"
@@ -44,15 +45,6 @@ def current_consumer(context: Context) -> str:
     return consumer_name(current_caller(), unquote(address) if kind in ("ipv4", "ipv6") else kind, own)
 
 
-@dataclass(frozen=True, slots=True)
-class MethodPermission:
-    """The permission that a method needs on some queue, and on the one that its request names."""
-
-    permission: Permission
-    queue: Callable[[Any], str]
-    """Returns the queue that a request names; empty: it names none, or the handler refuses it."""
-
-
 @dataclass(eq=False, slots=True)
 class AuthorizedCall:
     """A call whose caller is authenticated and has the method's permission on some queue."""
@@ -63,7 +55,7 @@ class AuthorizedCall:
     task: asyncio.Task[Any] | None
     request: Any = None
     """The first request of a long call, once it is read."""
-    refused: StoreError | None = None
+    refusal: StoreError | None = None
     """Why it may not go on."""
 
     def require_somewhere(self) -> None:
@@ -90,7 +82,7 @@ class AuthorizedCalls:
         """Authorize a call while it runs; raise `Unauthenticated` or `PermissionDenied` at its start,
         before its request is read.
 
-        A call that `is_long` is cancelled when its permission ends: `refused` then holds the reason.
+        A call that `is_long` is cancelled when its permission ends: `refusal` then holds the reason.
         """
         call = AuthorizedCall(context, needs, self.caller_of(context), asyncio.current_task())
         call.require_somewhere()
@@ -123,6 +115,6 @@ class AuthorizedCalls:
                 if call.request is not None:
                     call.require(call.request)
             except StoreError as error:
-                call.refused = error
+                call.refusal = error
                 if call.task is not None:
                     call.task.cancel()

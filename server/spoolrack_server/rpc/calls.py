@@ -20,15 +20,17 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 from spoolrack_store.model.errors import Draining, InvalidRequest, RootDiffers, StoreError
-from spoolrack_store.model.shards import Shard, parse_shard, require_call
+from spoolrack_store.model.shards import Shard
 
+from ..app.bounds import SHARD_KEY, require_shard
 from ..app.memory import SMALL, MemoryLimiter
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import FAULTS, Instrumentation, OnRequest
 from ..system.logs import Log
 from ..wire.contract import SERVED
+from ..wire.contract_calls import MethodPermission
 from ..wire.status import INTERNAL, Failure, failure_of
-from .authorized_calls import AuthorizedCall, AuthorizedCalls, Context, MethodPermission
+from .authorized_calls import AuthorizedCall, AuthorizedCalls, Context
 
 Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
@@ -40,9 +42,6 @@ LONGEST_QUIET: Final = 1.0
 
 ROOT_KEY: Final = "spoolrack-root"
 """The metadata in which a call about reservations or stages may name the root that it is for."""
-SHARD_KEY: Final = "x-spoolrack-shard"
-"""The metadata in which any call may name the shard that it is for: it checks the order of a client's
-addresses."""
 _OF_ONE_ROOT: Final = frozenset({"ReservationService", "StagingService"})
 
 LONGEST_METHOD: Final = 200
@@ -159,7 +158,7 @@ class ServerCalls:
                 with self._authorization(context, method.needs, is_long=is_long) as authorized:
                     for key, value in context.invocation_metadata() or ():
                         if key == SHARD_KEY:
-                            require_call(self._shard, _shard_in(str(value)))
+                            require_shard(self._shard, str(value))
                         elif key == ROOT_KEY and is_of_one_root and value != self._root_id:
                             raise RootDiffers(named=value, found=self._root_id)
                     requests.authorized = authorized
@@ -226,11 +225,11 @@ class ServerCalls:
             try:
                 yield call
             except (asyncio.CancelledError, CallIsOver):
-                if call.refused is None:
+                if call.refusal is None:
                     raise
                 if call.task is not None:
                     call.task.uncancel()
-                raise call.refused from None
+                raise call.refusal from None
 
     async def end(self, context: Context, error: StoreError, name: str) -> None:
         """End a call from outside of its task, which then gets gRPC's `AbortError` at its next read."""
@@ -420,14 +419,6 @@ class Requests:
         except DecodeError:
             # Raised on, it would be logged as a mistake of ours and answered with a traceback's text.
             raise _unreadable() from None
-
-
-def _shard_in(text: str) -> Shard:
-    try:
-        return parse_shard(text)
-    except ValueError:
-        rule = "must be the number and the count of shards, such as 2/8"
-        raise InvalidRequest(what=SHARD_KEY, value=text, rule=rule) from None
 
 
 def _unreadable() -> InvalidRequest:

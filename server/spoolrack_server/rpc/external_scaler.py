@@ -63,10 +63,10 @@ class ExternalScaler:
         self._draining.set()
 
     async def IsActive(self, request: pb.ScaledObjectRef, context: Context) -> pb.IsActiveResponse:
-        return pb.IsActiveResponse(result=await self._is_active(_trigger(request)))
+        return pb.IsActiveResponse(result=await self._is_active(self._trigger(request)))
 
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Context) -> None:
-        trigger = _trigger(request)
+        trigger = self._trigger(request)
         said: bool | None = None
         while not self._draining.is_set():
             is_active = await self._is_active(trigger)
@@ -82,7 +82,7 @@ class ExternalScaler:
     async def GetMetricSpec(
         self, request: pb.ScaledObjectRef, context: Context
     ) -> pb.GetMetricSpecResponse:
-        targets = _targets(_trigger(request))
+        targets = _targets(self._trigger(request))
         return pb.GetMetricSpecResponse(
             metricSpecs=[
                 pb.MetricSpec(metricName=name, targetSize=math.ceil(target), targetSizeFloat=target)
@@ -93,7 +93,7 @@ class ExternalScaler:
     async def GetMetrics(
         self, request: pb.GetMetricsRequest, context: Context
     ) -> pb.GetMetricsResponse:
-        trigger = _trigger(request.scaledObjectRef)
+        trigger = self._trigger(request.scaledObjectRef)
         names = [name for name, _ in _targets(trigger)]
         if request.metricName and request.metricName not in names:
             raise InvalidRequest(
@@ -114,6 +114,12 @@ class ExternalScaler:
                 if request.metricName in ("", name)
             ]
         )
+
+    def _trigger(self, request: pb.ScaledObjectRef) -> _Trigger:
+        """Return the trigger; raise `WrongShard` for the queue of another shard, for KEDA to show."""
+        trigger = _trigger(request)
+        self._queues.require_here(trigger.queue)
+        return trigger
 
     async def _is_active(self, trigger: _Trigger) -> bool:
         return (await self._backlog(trigger)).messages > trigger.activation_messages

@@ -1,35 +1,26 @@
-"""The services of gRPC over the use cases: the one list of methods and their permissions.
-
-The permission is that of the method's use case. A call is refused before its request is read if its
-caller has the permission on no queue, and before its handler runs if it hasn't it on the queue that is
-named here. Further queues the use case checks: those that only the store knows, and those that messages
-are sent to.
-"""
+"""The services of gRPC: the contract's unary calls, the servicers of the other methods, and KEDA's."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from operator import attrgetter
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from spoolrack_store.model.clock import Clock
 
 from ..app.application import Application
 from ..app.bounded_receives import BoundedReceives
-from ..app.caller import permission_of
-from ..app.leases import Leases
 from ..app.memory import Budget
-from ..app.messages import Messages
 from ..app.queues import Queues
-from ..app.redrives import Redrives
-from ..app.reservations import Reservations
-from ..app.schedules import Schedules
-from ..app.sends import Sends
-from ..app.stages import Stages
 from ..metrics.instrumentation import Instrumentation
 from ..wire.contract import SERVED
-from ..wire.contract_calls import ContractCall, ContractCalls
-from .authorized_calls import Context, MethodPermission, current_caller
+from ..wire.contract_calls import (
+    PERMISSIONS,
+    ContractCall,
+    ContractCalls,
+    MethodPermission,
+    needs_on,
+)
+from .authorized_calls import Context, current_caller
 from .calls import Method, ServedMethod
 from .external_scaler import ExternalScaler
 from .message_requests import MessageRequests
@@ -39,66 +30,18 @@ from .reservation_service import ReservationService
 from .streams import Streams
 
 
-def _on(
-    use_case: Callable[..., Any], queue: str | Callable[[Any], str] = lambda request: ""
-) -> MethodPermission:
-    """Return the permission of a use case, with the path of the field that names the queue."""
-    return MethodPermission(
-        permission_of(use_case), attrgetter(queue) if isinstance(queue, str) else queue
-    )
-
-
 def _scaled(request: Any) -> str:
     queue: str = request.scalerMetadata.get("queue", "")
     return queue
 
 
 METHODS: Final[Mapping[str, MethodPermission]] = {
-    "CreateQueue": _on(Queues.create, "queue.name"),
-    "GetQueue": _on(Queues.get, "name"),
-    "ListQueues": _on(Queues.list),
-    "UpdateQueue": _on(Queues.update, "queue.name"),
-    "DeleteQueue": _on(Queues.delete, "name"),
-    "PurgeQueue": _on(Queues.purge, "name"),
-    "Send": _on(Sends.send, "queue"),
-    "StreamSend": _on(Sends.send, "request.queue"),
-    "Receive": _on(Leases.receive, "queue"),
-    "StreamReceive": _on(Leases.receive, "start.queue"),
-    "Delete": _on(Leases.delete, "queue"),
-    "StreamDelete": _on(Leases.delete, "request.queue"),
-    "ExtendLeases": _on(Leases.extend, "queue"),
-    "Release": _on(Leases.release, "queue"),
-    "Reject": _on(Leases.reject, "queue"),
-    "GetMessage": _on(Messages.get, "queue"),
-    "ListMessages": _on(Messages.list, "queue"),
-    "Stage": _on(Stages.stage, "queue"),
-    "Publish": _on(Stages.publish),
-    "AbortStage": _on(Stages.abort),
-    "GetStage": _on(Stages.get),
-    "ListStages": _on(Stages.list),
-    "Reserve": _on(Reservations.reserve, "queue"),
-    "ExtendReservation": _on(Reservations.extend),
-    "ReadReservation": _on(Reservations.read),
-    "CommitReservations": _on(Reservations.commit),
-    "ReleaseReservation": _on(Reservations.release),
-    "GetReservation": _on(Reservations.get),
-    "ListReservations": _on(Reservations.list),
-    "StartRedrive": _on(Redrives.start, "queue"),
-    "GetRedrive": _on(Redrives.get),
-    "ListRedrives": _on(Redrives.list),
-    "CancelRedrive": _on(Redrives.cancel),
-    "CreateSchedule": _on(Schedules.create, "schedule.queue"),
-    "GetSchedule": _on(Schedules.get, "queue"),
-    "UpdateSchedule": _on(Schedules.update, "schedule.queue"),
-    "ListSchedules": _on(Schedules.list),
-    "PauseSchedule": _on(Schedules.pause, "queue"),
-    "ResumeSchedule": _on(Schedules.pause, "queue"),
-    "DeleteSchedule": _on(Schedules.delete, "queue"),
+    **PERMISSIONS,
     # KEDA's, whose metadata name the queue.
-    "IsActive": _on(Queues.counts, _scaled),
-    "StreamIsActive": _on(Queues.counts, _scaled),
-    "GetMetricSpec": _on(Queues.counts, _scaled),
-    "GetMetrics": _on(Queues.counts, lambda asked: _scaled(asked.scaledObjectRef)),
+    "IsActive": needs_on(Queues.counts, _scaled),
+    "StreamIsActive": needs_on(Queues.counts, _scaled),
+    "GetMetricSpec": needs_on(Queues.counts, _scaled),
+    "GetMetrics": needs_on(Queues.counts, lambda asked: _scaled(asked.scaledObjectRef)),
 }
 _WRITING: Final = frozenset({"Receive", "Reserve"})
 

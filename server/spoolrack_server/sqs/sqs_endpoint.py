@@ -30,7 +30,12 @@ from ..http.context import HttpContext
 from ..http.http_errors import GatewayError
 from ..http.http_listener import HttpListener, expect_nothing
 from ..http.request_bodies import HttpLimits
-from ..http.request_checks import consumer_of_request, require_own_name, require_own_origin
+from ..http.request_checks import (
+    consumer_of_request,
+    require_own_name,
+    require_own_origin,
+    require_own_shard,
+)
 from ..metrics.instrumentation import Instrumentation
 from ..system.logs import Log
 from ..system.request_ids import HEADER
@@ -173,7 +178,7 @@ class SqsEndpoint:
             response = await self._watch.http(
                 request,
                 operation,
-                partial(self._refused, request, operation, error, id),
+                partial(self._refuse, request, operation, error, id),
                 operation=f"SQS {operation}" if operation else None,
             )
             if not request.content.is_eof():
@@ -187,7 +192,7 @@ class SqsEndpoint:
         )
         return response
 
-    async def _refused(
+    async def _refuse(
         self, request: web.Request, operation: str, error: Exception, id: str
     ) -> web.Response:
         return self._refusal(request, operation, error, id)
@@ -203,6 +208,7 @@ class SqsEndpoint:
         try:
             if self._listener.is_refusing:
                 raise Draining
+            require_own_shard(request, self._context.app.access.store.shard)
             caller = self._caller(request, call)
             if call.operation == RECEIVE:
                 self._recheck(request, call)

@@ -1,16 +1,23 @@
-"""The contract's calls that take one request and give one response, over the use cases.
+"""The contract's unary calls over the use cases, and the permission of each method.
 
-gRPC and HTTP have them in common: what a front adds is its form of requests and responses. Calls on
-messages and leases, whose responses are encoded by column or given back if no transport takes them, are
-the fronts' own.
+gRPC and HTTP share them: a front adds its form of requests and responses. Calls on messages and leases
+are the fronts' own, because their responses are encoded by column, or given back if no transport takes
+them.
+
+The permission is that of the method's use case. A call is refused before its request is read if its
+caller has the permission on no queue, and before its handler runs if it hasn't it on the queue that is
+named here. Further queues the use case checks: those that only the store knows, and those that messages
+are sent to.
 """
 
 # ruff: noqa: N802 - the contract names the methods
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final, TypedDict
 
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as redrives
@@ -21,12 +28,95 @@ from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.reservation_requests import Page, Reservation
 
 from ..app.application import Application
-from ..app.caller import Caller
+from ..app.caller import Caller, Permission, permission_of
+from ..app.leases import Leases
+from ..app.messages import Messages
+from ..app.queues import Queues
+from ..app.redrives import Redrives
+from ..app.reservations import Reservations
+from ..app.schedules import Schedules
+from ..app.sends import Sends
+from ..app.stages import Stages
 from . import convert
 from .outgoing_messages import stage_of
 
 ContractCall = Callable[[Caller, Any], Awaitable[Any]]
 """Takes a request of the contract, and returns its response; raises the `StoreError` of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodPermission:
+    """The permission that a method needs on some queue, and on the one that its request names."""
+
+    use_case: Callable[..., Any]
+    permission: Permission
+    """That of the use case."""
+    queue: Callable[[Any], str]
+    """Returns the queue that a request names; empty: it names none, or the handler refuses it."""
+
+
+def needs_on(
+    use_case: Callable[..., Any], queue: str | Callable[[Any], str] = lambda request: ""
+) -> MethodPermission:
+    """Return the permission of a use case, with the path of the field that names the queue."""
+    named = attrgetter(queue) if isinstance(queue, str) else queue
+    return MethodPermission(use_case, permission_of(use_case), named)
+
+
+PERMISSIONS: Final[Mapping[str, MethodPermission]] = {
+    "CreateQueue": needs_on(Queues.create, "queue.name"),
+    "GetQueue": needs_on(Queues.get, "name"),
+    "ListQueues": needs_on(Queues.list),
+    "UpdateQueue": needs_on(Queues.update, "queue.name"),
+    "DeleteQueue": needs_on(Queues.delete, "name"),
+    "PurgeQueue": needs_on(Queues.purge, "name"),
+    "Send": needs_on(Sends.send, "queue"),
+    "StreamSend": needs_on(Sends.send, "request.queue"),
+    "Receive": needs_on(Leases.receive, "queue"),
+    "StreamReceive": needs_on(Leases.receive, "start.queue"),
+    "Delete": needs_on(Leases.delete, "queue"),
+    "StreamDelete": needs_on(Leases.delete, "request.queue"),
+    "ExtendLeases": needs_on(Leases.extend, "queue"),
+    "Release": needs_on(Leases.release, "queue"),
+    "Reject": needs_on(Leases.reject, "queue"),
+    "GetMessage": needs_on(Messages.get, "queue"),
+    "ListMessages": needs_on(Messages.list, "queue"),
+    "Stage": needs_on(Stages.stage, "queue"),
+    "Publish": needs_on(Stages.publish),
+    "AbortStage": needs_on(Stages.abort),
+    "GetStage": needs_on(Stages.get),
+    "ListStages": needs_on(Stages.list),
+    "Reserve": needs_on(Reservations.reserve, "queue"),
+    "ExtendReservation": needs_on(Reservations.extend),
+    "ReadReservation": needs_on(Reservations.read),
+    "CommitReservations": needs_on(Reservations.commit),
+    "ReleaseReservation": needs_on(Reservations.release),
+    "GetReservation": needs_on(Reservations.get),
+    "ListReservations": needs_on(Reservations.list),
+    "StartRedrive": needs_on(Redrives.start, "queue"),
+    "GetRedrive": needs_on(Redrives.get),
+    "ListRedrives": needs_on(Redrives.list),
+    "CancelRedrive": needs_on(Redrives.cancel),
+    "CreateSchedule": needs_on(Schedules.create, "schedule.queue"),
+    "GetSchedule": needs_on(Schedules.get, "queue"),
+    "UpdateSchedule": needs_on(Schedules.update, "schedule.queue"),
+    "ListSchedules": needs_on(Schedules.list),
+    "PauseSchedule": needs_on(Schedules.pause, "queue"),
+    "ResumeSchedule": needs_on(Schedules.pause, "queue"),
+    "DeleteSchedule": needs_on(Schedules.delete, "queue"),
+}
+"""The permissions of all methods of the contract, by name."""
+
+
+class Paging(TypedDict):
+    """The page that a list asks for, as all lists name it."""
+
+    page_size: int
+    page_token: str
+
+
+def paging(request: Any) -> Paging:
+    return Paging(page_size=request.page_size, page_token=request.page_token)
 
 
 class ContractCalls:
@@ -66,12 +156,7 @@ class ContractCalls:
     async def ListQueues(
         self, caller: Caller, request: queues.ListQueuesRequest
     ) -> queues.ListQueuesResponse:
-        page = await self._app.queues.list(
-            caller,
-            prefix=request.prefix,
-            page_size=request.page_size,
-            page_token=request.page_token,
-        )
+        page = await self._app.queues.list(caller, prefix=request.prefix, **paging(request))
         now = self._clock.wall()
         return queues.ListQueuesResponse(
             queues=[convert.queue(queue, now) for queue in page.items],
@@ -119,8 +204,7 @@ class ContractCalls:
             caller,
             request.queue,
             convert.message_filter(request),
-            page_size=request.page_size,
-            page_token=request.page_token,
+            **paging(request),
             skip=request.skip,
             max_body_bytes=convert.body_bytes(request),
         )
@@ -171,12 +255,7 @@ class ContractCalls:
     async def ListStages(
         self, caller: Caller, request: staging.ListStagesRequest
     ) -> staging.ListStagesResponse:
-        page = await self._app.stages.list(
-            caller,
-            queue=request.queue,
-            page_size=request.page_size,
-            page_token=request.page_token,
-        )
+        page = await self._app.stages.list(caller, queue=request.queue, **paging(request))
         return staging.ListStagesResponse(
             stages=map(convert.stage, page.items), next_page_token=page.next_token
         )
@@ -261,11 +340,7 @@ class ContractCalls:
         self, caller: Caller, request: reservations.ListReservationsRequest
     ) -> reservations.ListReservationsResponse:
         page = await self._app.reservations.list(
-            caller,
-            queue=request.queue,
-            stream=request.stream,
-            page_size=request.page_size,
-            page_token=request.page_token,
+            caller, queue=request.queue, stream=request.stream, **paging(request)
         )
         return reservations.ListReservationsResponse(
             reservations=map(self.reservation, page.items),
@@ -296,12 +371,7 @@ class ContractCalls:
     async def ListRedrives(
         self, caller: Caller, request: redrives.ListRedrivesRequest
     ) -> redrives.ListRedrivesResponse:
-        page = await self._app.redrives.list(
-            caller,
-            queue=request.queue,
-            page_size=request.page_size,
-            page_token=request.page_token,
-        )
+        page = await self._app.redrives.list(caller, queue=request.queue, **paging(request))
         return redrives.ListRedrivesResponse(
             redrives=map(convert.redrive, page.items), next_page_token=page.next_token
         )
@@ -347,12 +417,7 @@ class ContractCalls:
     async def ListSchedules(
         self, caller: Caller, request: schedules.ListSchedulesRequest
     ) -> schedules.ListSchedulesResponse:
-        page = await self._app.schedules.list(
-            caller,
-            queue=request.queue,
-            page_size=request.page_size,
-            page_token=request.page_token,
-        )
+        page = await self._app.schedules.list(caller, queue=request.queue, **paging(request))
         return schedules.ListSchedulesResponse(
             schedules=map(convert.schedule, page.items), next_page_token=page.next_token
         )

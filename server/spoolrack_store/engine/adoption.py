@@ -54,28 +54,32 @@ class Adoption(Part):
         self._ids = ids
         self._adopts = background.adopts
         self._unchanged_for = max(UNCHANGED_FOR, background.wait)
-        self._seen: dict[str, tuple[Facts, Millis]] = {}
+        self._seen_files: dict[str, tuple[Facts, Millis]] = {}
         """Files found in `new/`, and the monotonic time since which each is as it is."""
-        self._left: list[str] = []
+        self._unseen_files: list[str] = []
         """Files that the last listing has found, and no commit has looked at since; the first last."""
-        self.pending = (self._left, self._seen)
+        self.pending = (self._unseen_files, self._seen_files)
         self._next_look = moves.clock.monotonic()
 
     def next_due(self) -> Millis | None:
-        return DUE_NOW if self._left else self._next_look if self._seen else None
+        return DUE_NOW if self._unseen_files else self._next_look if self._seen_files else None
 
     def tick(self) -> None:
         """List `new/`, if it is time; `advance` looks at what is there."""
         now = self._moves.clock.monotonic()
-        if not self._adopts or self._left or now < self._next_look:
+        if not self._adopts or self._unseen_files or now < self._next_look:
             return
         self._next_look = Millis(now + LOOK_EVERY)
         found = self._moves.scan("new")
-        self._left += [each.name for each in found if each.kind is FileKind.FILE and ":" in each.name]
-        there = {name: self._seen[name] for name in self._left if name in self._seen}
-        self._left.reverse()
-        self._seen.clear()
-        self._seen.update(there)
+        self._unseen_files += [
+            each.name for each in found if each.kind is FileKind.FILE and ":" in each.name
+        ]
+        there = {
+            name: self._seen_files[name] for name in self._unseen_files if name in self._seen_files
+        }
+        self._unseen_files.reverse()
+        self._seen_files.clear()
+        self._seen_files.update(there)
 
     def advance(self) -> None:
         """Adopt files that have been unchanged for long enough, as many as the commit may. Raise
@@ -83,8 +87,8 @@ class Adoption(Part):
         self.tick()
         effort = self._moves.effort
         left = effort.share()
-        while self._left and left > 0:
-            files = self._look_at(self._left.pop())
+        while self._unseen_files and left > 0:
+            files = self._look_at(self._unseen_files.pop())
             left -= files
             effort.spend(files)
 
@@ -93,14 +97,14 @@ class Adoption(Part):
         path, queue, now = f"new/{name}", adoptable(name), self._moves.clock.monotonic()
         if queue is None or queue not in self._catalog.records:
             return 0
-        before = self._seen.pop(name, None)
+        before = self._seen_files.pop(name, None)
         try:
             facts = self._moves.disk.facts(path)
             if facts.links != 1:
                 return 1  # It has a second name somewhere, through which it could be changed.
             since = before[1] if before is not None and before[0] == facts else now
             if now - since < self._unchanged_for:
-                self._seen[name] = facts, since
+                self._seen_files[name] = facts, since
                 return 1
             self._adopt(path, queue)
             return 1 + SYNC_EFFORT + facts.size // BYTES_LIKE_A_FILE
@@ -115,7 +119,9 @@ class Adoption(Part):
         limit = min(self._catalog.records[queue].settings.max_message_size, MAX_BODY_IN_MEMORY)
         body = moves.disk.read(path, limit + 1)
         if len(body) > limit:
-            moves.foreign[path] = f"more than the {limit} bytes that {queue} takes from a file put in"
+            moves.foreign_files[path] = (
+                f"more than the {limit} bytes that {queue} takes from a file put in"
+            )
             return
         try:
             moves.disk.sync_file(path)
@@ -135,7 +141,7 @@ class Foreign(Part):
 
     def __init__(self, moves: Moves) -> None:
         self._moves = moves
-        self.pending = (moves.foreign,)
+        self.pending = (moves.foreign_files,)
 
     def recover(self) -> None:
         """Quarantine the foreign files that a start has found."""
@@ -144,7 +150,7 @@ class Foreign(Part):
     def advance(self) -> None:
         """Quarantine foreign files, as many as the commit may; later commits retry those that the disk
         refuses to move."""
-        foreign, effort = self._moves.foreign, self._moves.effort
+        foreign, effort = self._moves.foreign_files, self._moves.effort
         # A file in the place of a queue's folder was found first, and so comes first.
         for path in list(islice(foreign, max(1, effort.share() // SYNC_EFFORT))):
             why = foreign.pop(path)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from ..files.disk import Disk, FileKind, explained
+from ..files.disk import Disk, FileKind, explaining
 from ..files.layout import ARCHIVE, BODY
 from ..model.background_work import BackgroundWork
 from ..model.clock import HOUR, Millis, day_of, end_of_day
@@ -34,15 +34,13 @@ LOOK_EVERY: Final = Millis(HOUR)
 def archived_files(disk: Disk, ids: Collection[str]) -> dict[str, list[str]]:
     """Return the archived files of each of the messages that has any, by id; raise `DiskError`."""
     found: dict[str, list[str]] = {}
-    try:
+    with explaining():
         for queue in disk.scan(ARCHIVE):
             for day in disk.scan(f"{ARCHIVE}/{queue.name}") if queue.kind is FileKind.FOLDER else ():
                 folder = f"{ARCHIVE}/{queue.name}/{day.name}"
                 for file in disk.scan(folder) if day.kind is FileKind.FOLDER else ():
                     if file.name[:36] in ids and not file.name.endswith(BODY):
                         found.setdefault(file.name[:36], []).append(f"{folder}/{file.name}")
-    except OSError as error:
-        raise explained(error) from error
     return found
 
 
@@ -90,10 +88,8 @@ class Archive(Part):
         now = self._moves.clock.monotonic()
         if not self._background.unlinks or now < self._next_look or self._days:
             return
-        try:
+        with explaining():
             self._days += self._days_over()
-        except OSError as error:
-            raise explained(error) from error
         self._next_look = Millis(now + LOOK_EVERY)
 
     def advance(self) -> None:

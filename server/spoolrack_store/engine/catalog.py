@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -20,7 +20,7 @@ from operator import attrgetter
 from random import Random
 from typing import Any
 
-from ..files.disk import FileKind, explained
+from ..files.disk import FileKind, explained, explaining
 from ..files.layout import CONFIG
 from ..model.clock import Millis
 from ..model.errors import (
@@ -31,7 +31,6 @@ from ..model.errors import (
     QueueExists,
     QueueFull,
     QueueNotFound,
-    SendingPaused,
     StoreError,
     VersionMismatch,
 )
@@ -51,9 +50,9 @@ from ..model.settings import (
 )
 from ..model.shards import Shard, shard_of, tag_of
 from .entries import Entry
-from .index import SortedNames
+from .index import Index, SortedNames
 from .moves import Moves
-from .part import Part
+from .part import Part, postponing
 
 log = logging.getLogger(__name__)
 
@@ -71,17 +70,36 @@ class QueueRecord:
     labels: Mapping[str, str] = field(default_factory=dict)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
 
-    def require_sending(self) -> None:
-        """Raise `SendingPaused` if the queue takes no sends now."""
-        if self.settings.sending == "paused":
-            raise SendingPaused(queue=self.name)
 
-    def require_room(self, held: tuple[int, int], more: tuple[int, int]) -> None:
-        """Raise `QueueFull` if `more` messages and bytes don't fit beside those that are `held`."""
-        limits = self.settings.max_messages, self.settings.max_bytes
-        for limit, has, adds, unit in zip(limits, held, more, ("messages", "bytes"), strict=True):
-            if limit and has + adds > limit:
-                raise QueueFull(queue=self.name, held=has, limit=limit, unit=unit)
+class QueueRoom:
+    """The room of queues, less what one commit brings there."""
+
+    def __init__(self, index: Index, arrivals_before: Callable[[str], tuple[int, int]]) -> None:
+        """`arrivals_before` returns the messages and bytes that were on their way to a queue before."""
+        self._index = index
+        self._arrivals_before = arrivals_before
+        self.arrivals: dict[str, tuple[int, int]] = {}
+        """What is on its way to each queue now, as far as that was asked; a new commit clears it."""
+
+    def load(self, queue: str) -> tuple[int, int]:
+        """Return the messages and bytes that are on their way to a queue."""
+        if queue not in self.arrivals:
+            self.arrivals[queue] = self._arrivals_before(queue)
+        return self.arrivals[queue]
+
+    def take(self, record: QueueRecord, count: int, size: int) -> None:
+        """Take the room for so many messages and bytes; raise `QueueFull` if there is less."""
+        settings, queue = record.settings, self._index.queue(record.name)
+        if not (settings.max_messages or settings.max_bytes):
+            return
+        messages, bytes = self.load(record.name)
+        for limit, there, wanted, unit in (
+            (settings.max_messages, queue.total + messages, count, "messages"),
+            (settings.max_bytes, queue.bytes + bytes, size, "bytes"),
+        ):
+            if limit and there + wanted > limit:
+                raise QueueFull(queue=record.name, held=there, limit=limit, unit=unit)
+        self.arrivals[record.name] = messages + count, bytes + size
 
 
 @dataclass(slots=True)
@@ -116,10 +134,8 @@ class Catalog(Part):
         """Those of the queues that expire."""
         self.newly_expiring: dict[str, None] = {}
         """Those that were made or changed, or whose settings were read: `expiry` takes them out."""
-        self.names = SortedNames()
-        """The names of `records`, in order."""
         self.scheduled = SortedNames()
-        """Those of the queues that have schedules, in order."""
+        """The names of the queues that have schedules, in order."""
         self._changes = 0
         """Of `records`."""
         self._listing: tuple[int, list[QueueRecord]] = 0, []
@@ -133,17 +149,22 @@ class Catalog(Part):
         self.reset: set[str] = set()
         """Queues that this process gave the default settings, because theirs were lost."""
         self._tombstones: dict[str, _Tombstone] = {}
-        self._old: dict[tuple[str, int], int] = {}
+        self._old_settings: dict[tuple[str, int], int] = {}
         """Superseded settings by queue and version, and the commit that must be durable before they are
         unlinked."""
         self._ended_writers: dict[str, int] = {}
         """Writers of schedules that are no more, and the commit that makes that durable."""
-        self._missed: set[str] = set()
+        self._missing_settings: set[str] = set()
         """Queues whose settings file was not there, or damaged: it is written again."""
-        self._passed: set[str] = set()
+        self._overtaken_queues: set[str] = set()
         """Queues that had a later version, which is unlinked: other processes went on, perhaps to the
         end of the queue."""
-        self.pending = (self._old, self._tombstones, self._missed, self._passed)
+        self.pending = (
+            self._old_settings,
+            self._tombstones,
+            self._missing_settings,
+            self._overtaken_queues,
+        )
         self._looked: tuple[int, bool] = -1, False
         """When `config/` had changed at the last tick, and whether that was so at the one before."""
 
@@ -197,31 +218,31 @@ class Catalog(Part):
         self.require_here(name)
         if name in self._tombstones:
             raise QueueBeingDeleted(queue=name)
-        there = self.records.get(name)
-        if there is not None:
-            if there.settings != settings:
-                raise QueueExists(queue=name, differing=there.settings.differing(settings))
+        old_record = self.records.get(name)
+        if old_record is not None:
+            if old_record.settings != settings:
+                raise QueueExists(queue=name, differing=old_record.settings.differing(settings))
             for label, value in request.labels.items():
-                if there.labels.get(label) != value:
+                if old_record.labels.get(label) != value:
                     raise QueueExists(queue=name, differing=f"label {label}")
-            return there
+            return old_record
         check_labels(request.labels)
         self._check_target(name, settings)
         return self._make(name, settings, labels=request.labels)
 
     def update(self, request: UpdateQueue) -> QueueRecord:
-        there = self._require_version(request.name, request.if_version)
-        settings = there.settings.changed(request.changes)
-        kept = {} if request.replaces_labels else there.labels
+        old_record = self._require_version(request.name, request.if_version)
+        settings = old_record.settings.changed(request.changes)
+        kept = {} if request.replaces_labels else old_record.labels
         changed: dict[str, str | None] = {**kept, **request.labels}
         labels = {name: value for name, value in changed.items() if value is not None}
-        if settings == there.settings and labels == there.labels:
-            return there
+        if settings == old_record.settings and labels == old_record.labels:
+            return old_record
         check_labels(labels)
-        if settings.dead_letter_queue != there.settings.dead_letter_queue:
+        if settings.dead_letter_queue != old_record.settings.dead_letter_queue:
             # Else it may have been deleted since, which must not keep the queue from being changed.
-            self._check_target(there.name, settings)
-        return self._replace(there, settings=settings, labels=labels)
+            self._check_target(old_record.name, settings)
+        return self._replace(old_record, settings=settings, labels=labels)
 
     def change_schedules(self, there: QueueRecord, schedules: Mapping[str, Schedule]) -> None:
         """Replace the schedules of a queue."""
@@ -240,26 +261,26 @@ class Catalog(Part):
             writers -= {each.writer for each in after.schedules.values()}
         self._ended_writers.update(dict.fromkeys(writers, self._moves.commit))
 
-    def _replace(self, there: QueueRecord, **parts: Any) -> QueueRecord:
+    def _replace(self, old_record: QueueRecord, **parts: Any) -> QueueRecord:
         """Write the next version of a queue's settings."""
-        record = replace(there, **parts, version=there.version + 1)
+        record = replace(old_record, **parts, version=old_record.version + 1)
         self._write(record, record.settings)
-        self._end_writers(there, record)
+        self._end_writers(old_record, record)
         self._keep(record)
-        self._old[there.name, there.version] = self._moves.commit
+        self._old_settings[old_record.name, old_record.version] = self._moves.commit
         return record
 
     def delete(self, request: DeleteQueue) -> None:
-        there = self._require_version(request.name, request.if_version)
-        record = replace(there, version=there.version + 1)
+        old_record = self._require_version(request.name, request.if_version)
+        record = replace(old_record, version=old_record.version + 1)
         self._write(record, None)
-        self._add_tombstone(there.name, record.version, (there.created_at, there.salt))
+        self._add_tombstone(old_record.name, record.version, (old_record.created_at, old_record.salt))
 
     def _require_version(self, name: str, version: int) -> QueueRecord:
-        there = self.require(name)
-        if version and version != there.version:
-            raise VersionMismatch(queue=name, version=there.version, expected=version)
-        return there
+        old_record = self.require(name)
+        if version and version != old_record.version:
+            raise VersionMismatch(queue=name, version=old_record.version, expected=version)
+        return old_record
 
     def _make(
         self,
@@ -278,7 +299,7 @@ class Catalog(Part):
         self._keep(record)
         index = self._moves.index.queue(name)
         index.entered = index.left = 0
-        self._moves.index.touched[name] = None
+        self._moves.index.unpublished_queues[name] = None
         return record
 
     def _write(self, record: QueueRecord, settings: QueueSettings | None) -> None:
@@ -297,7 +318,7 @@ class Catalog(Part):
 
     def _make_folder(self, name: str) -> None:
         disk, path = self._moves.disk, f"queues/{name}"
-        try:
+        with explaining():
             try:
                 disk.make_folder(path)
             except FileExistsError:
@@ -305,8 +326,6 @@ class Catalog(Part):
                 if disk.facts(path).kind is not FileKind.FOLDER:
                     self._moves.quarantine(path, "it has the place of a queue's folder")
                     disk.make_folder(path)
-        except OSError as error:
-            raise explained(error) from error
         self._moves.syncer.folder_changed("queues")
 
     def broken_rule(self, name: str, other: str) -> str:
@@ -345,14 +364,14 @@ class Catalog(Part):
 
     def recover(self) -> None:
         """Read `config/`: of each queue the highest version that can be read is valid."""
-        self._old.clear()
-        known = dict(self.records)
+        self._old_settings.clear()
+        known_records = dict(self.records)
         versions_of: dict[str, list[int]] = {}
         for each in self._moves.scan(CONFIG):
             path = f"{CONFIG}/{each.name}"
             parsed = parse_settings_path(path)
             if parsed is None or each.kind is not FileKind.FILE:
-                self._moves.foreign[path] = "it is not a settings file"
+                self._moves.foreign_files[path] = "it is not a settings file"
             else:
                 versions_of.setdefault(parsed[0], []).append(parsed[1])
         self._moves.syncer.folder_changed(CONFIG)
@@ -366,7 +385,7 @@ class Catalog(Part):
             for place, version in enumerate(versions):
                 if self._read(name, version, None if place else content):
                     for older in versions[place + 1 :]:
-                        self._old[name, older] = self._moves.commit
+                        self._old_settings[name, older] = self._moves.commit
                     break
             else:
                 self._drop(name)
@@ -374,8 +393,8 @@ class Catalog(Part):
         for name, queue in sorted(self._moves.index.queues.items()):
             if queue.total and name not in self.records and name not in self._tombstones:
                 version = unread.get(name, 0) + 1
-                if name in known:
-                    self._write_again(replace(known[name], version=version))
+                if name in known_records:
+                    self._write_again(replace(known_records[name], version=version))
                 else:
                     self._use_defaults(name, version)
         self.remove_unused_folders()
@@ -384,17 +403,15 @@ class Catalog(Part):
     def _restore_folders(self) -> None:
         """Make the folders of queues that lack theirs. A folder is there before the first settings, and
         until the tombstone is durable: a person or the disk has taken it."""
-        there = {each.name for each in self._moves.scan("queues") if each.kind is FileKind.FOLDER}
-        for name in sorted(self.records.keys() - there):
+        folders = {each.name for each in self._moves.scan("queues") if each.kind is FileKind.FOLDER}
+        for name in sorted(self.records.keys() - folders):
             log.error(
                 "the folder queues/%s was missing, and is made anew: messages that were ready in it "
                 "are lost, and only a backup has them",
                 name,
             )
-            try:
+            with postponing(log, "queues/%s", name):
                 self._make_folder(name)
-            except StoreError as error:
-                log.warning("queues/%s has to wait: %s", name, error)
 
     def remove_unused_folders(self) -> None:
         """Remove the folders of queues that were never made: their processes died, or the disk refused
@@ -412,12 +429,12 @@ class Catalog(Part):
         if self._read(name, version):
             return
         if self._version(name) < version:
-            self._passed.add(name)
+            self._overtaken_queues.add(name)
         elif self._version(name) == version:
-            if name in self._tombstones or name in self._passed:
+            if name in self._tombstones or name in self._overtaken_queues:
                 self._drop(name)
             else:
-                self._missed.add(name)  # No process unlinks settings that count.
+                self._missing_settings.add(name)  # No process unlinks settings that count.
 
     def _read(self, name: str, version: int, content: bytes | OSError | None = None) -> bool:
         """Take in one version, whose content may be read already; return whether it is there and whole.
@@ -426,7 +443,7 @@ class Catalog(Part):
         try:
             if isinstance(content, OSError):
                 raise content
-            said = decode(
+            file_record = decode(
                 self._moves.disk.read(path, afresh=True) if content is None else content, path
             )
         except FileNotFoundError:
@@ -438,30 +455,39 @@ class Catalog(Part):
             return False
         # The process that wrote it may have died before its sync.
         self._moves.syncer.lone_file_written(path)
-        there, tombstone = self.records.get(name), self._tombstones.get(name)
-        made = said.created_at, said.salt
-        known = tombstone.made if tombstone is not None else there and (there.created_at, there.salt)
-        is_same = known == made
+        old_record, tombstone = self.records.get(name), self._tombstones.get(name)
+        identity = file_record.created_at, file_record.salt
+        known_identity = (
+            tombstone.made
+            if tombstone is not None
+            else old_record and (old_record.created_at, old_record.salt)
+        )
+        is_same = known_identity == identity
         if is_same and self._version(name) > version:
             return True  # Superseded settings, which are not unlinked yet.
-        if said.settings is None:
-            self._add_tombstone(name, version, made)
+        if file_record.settings is None:
+            self._add_tombstone(name, version, identity)
             return True
         record = QueueRecord(
-            name, said.settings, said.created_at, version, said.salt, said.labels, said.schedules
+            name,
+            file_record.settings,
+            file_record.created_at,
+            version,
+            file_record.salt,
+            file_record.labels,
+            file_record.schedules,
         )
-        if there is not None and is_same and there.version < version:
-            self._old[name, there.version] = self._moves.commit
-        self._end_writers(there, record)
+        if old_record is not None and is_same and old_record.version < version:
+            self._old_settings[name, old_record.version] = self._moves.commit
+        self._end_writers(old_record, record)
         self._tombstones.pop(name, None)
         self._keep(record)
         return True
 
     def _keep(self, record: QueueRecord) -> None:
-        self._moves.index.changed[record.name] = None
+        self._moves.index.changed_queues[record.name] = None
         self._drop_indexes(record.name)
         self.records[record.name] = record
-        self.names.add(record.name)
         self._changes += 1
         self.windows[record.settings.deduplication_window] += 1
         self._writers.update(dict.fromkeys(each.writer for each in record.schedules.values()))
@@ -473,7 +499,7 @@ class Catalog(Part):
             self.sources.setdefault(target, {})[record.name] = None
 
     def _forget(self, name: str) -> QueueRecord | None:
-        self._moves.index.changed[name] = None
+        self._moves.index.changed_queues[name] = None
         self._drop_indexes(name)
         record = self.records.pop(name, None)
         self._changes += 1
@@ -484,7 +510,6 @@ class Catalog(Part):
         record = self.records.get(name)
         if record is None:
             return
-        self.names.remove(name)
         self.scheduled.remove(name)
         self.expiring.pop(name, None)
         self.windows -= Counter((record.settings.deduplication_window,))
@@ -534,57 +559,49 @@ class Catalog(Part):
 
     # Deletion of a queue by its tombstone.
 
-    def _add_tombstone(self, name: str, version: int, made: tuple[Millis, str]) -> None:
-        superseded = self._drop_superseded(name)
-        before = self._forget(name)
-        self._end_writers(before)
+    def _add_tombstone(self, name: str, version: int, identity: tuple[Millis, str]) -> None:
+        old_record = self._forget(name)
+        self._end_writers(old_record)
         self.reset.discard(name)
-        there = self._tombstones.get(name)
-        if there is None or (there.version, there.made) != (version, made):
+        tombstone = self._tombstones.get(name)
+        if tombstone is None or (tombstone.version, tombstone.made) != (version, identity):
             oldest = None
-            if before is not None and (before.created_at, before.salt) == made:
-                oldest = min([before.version, *superseded])
-            self._tombstones[name] = _Tombstone(version, made, self._moves.commit, oldest)
-
-    def _drop_superseded(self, name: str) -> list[int]:
-        """Older settings go with the folder, once no message is left: return their versions."""
-        found = [old for old in self._old if old[0] == name]
-        for old in found:
-            del self._old[old]
-        return [version for _, version in found]
+            if old_record is not None and (old_record.created_at, old_record.salt) == identity:
+                oldest = old_record.version  # `_old_settings` has those before.
+            self._tombstones[name] = _Tombstone(version, identity, self._moves.commit, oldest)
 
     def tick(self) -> None:
         """Check for settings files that were removed by hand."""
-        try:
+        paths: set[str] = set()
+        with explaining(), suppress(FileNotFoundError):
             changed = self._moves.disk.facts(CONFIG).changed_ns
             # Twice: a change may follow within the same tick of the file system's clock.
             was, is_settled = self._looked
             if changed == was and is_settled:
                 return
             self._looked = changed, changed == was
-            there = {f"{CONFIG}/{each.name}" for each in self._moves.scan(CONFIG)}
-        except FileNotFoundError:
-            there = set()
-        except OSError as error:
-            raise explained(error) from error
+            paths = {f"{CONFIG}/{each.name}" for each in self._moves.scan(CONFIG)}
         for record in self.records.values():
-            if settings_path(record.name, record.version) not in there:
-                self._missed.add(record.name)
+            if settings_path(record.name, record.version) not in paths:
+                self._missing_settings.add(record.name)
 
     def advance(self) -> None:
         synced = self._moves.synced
-        for name in list(self._missed):
+        for name in list(self._missing_settings):
             record = self.records.get(name)
             if record is not None and not self._moves.is_there(settings_path(name, record.version)):
                 self._write_again(record)
-            self._missed.discard(name)
-        self._passed.clear()
+            self._missing_settings.discard(name)
+        self._overtaken_queues.clear()
         for writer, commit in list(self._ended_writers.items()):
             if commit <= synced:
                 del self._ended_writers[writer]
-        for old, commit in list(self._old.items()):
-            if commit <= synced:
-                self._unlink(*old)
+        for (name, version), commit in list(self._old_settings.items()):
+            path = settings_path(name, version)
+            with postponing(log, "the unlinking of %s, which no longer counts,", path):
+                if commit <= synced:
+                    self._moves.unlink_file(path)
+                    del self._old_settings[name, version]
         left = self._moves.effort.share()
         for name, tombstone in list(self._tombstones.items()):
             if left <= 0:
@@ -600,21 +617,12 @@ class Catalog(Part):
                     left -= max(1, files)
                     self._moves.effort.spend(files)
 
-    def _unlink(self, name: str, version: int) -> None:
-        path = settings_path(name, version)
-        try:
-            self._moves.unlink_file(path)
-        except StoreError as error:
-            log.warning("%s, which no longer counts, stays for now: %s", path, error)
-            return
-        del self._old[name, version]
-
     def _advance_deletion(self, name: str, tombstone: _Tombstone, most: int) -> int:
         """Do the next step: up to `most` of its messages, its folder and older settings, the tombstone.
         Return how many files that took."""
         moves = self._moves
         if tombstone.emptied is None:
-            left = list(islice(self._left(name), most))
+            left = list(islice(self._entries_of(name), most))
             for entry in left:
                 moves.delete(entry, entry.held)
             if len(left) < most:
@@ -633,7 +641,7 @@ class Catalog(Part):
             return 1
         return 0
 
-    def _left(self, name: str) -> Iterator[Entry]:
+    def _entries_of(self, name: str) -> Iterator[Entry]:
         """Yield what holds messages of the queue, and what any process has in `new/`."""
         index = self._moves.index
         if name in index.queues:
@@ -648,9 +656,9 @@ class Catalog(Part):
         """Remove the folder and the older settings; return False if the next commits have to unlink
         some of that."""
         moves, folder = self._moves, f"queues/{name}"
-        if any(queue == name for queue, _ in self._old):
+        if any(queue == name for queue, _ in self._old_settings):
             return False
-        try:
+        with explaining(), suppress(FileNotFoundError):  # Another process was faster.
             for each in moves.disk.scan(folder):
                 path = f"{folder}/{each.name}"
                 message = name_at(path)
@@ -658,10 +666,6 @@ class Catalog(Part):
                     return False
                 self._moves.quarantine(path, "its queue is deleted, and it is no message")
             moves.disk.remove_folder(folder)
-        except FileNotFoundError:
-            pass  # Another process was faster.
-        except OSError as error:
-            raise explained(error) from error
         moves.syncer.folder_changed("queues")
         for version in self._older(name, tombstone):
             moves.unlink_file(settings_path(name, version))

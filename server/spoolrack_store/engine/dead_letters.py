@@ -30,6 +30,7 @@ from ..model.transitions import State
 from .catalog import Catalog
 from .entries import Entry
 from .moves import Moves
+from .part import outcome_of
 from .reader import read_records
 
 log = logging.getLogger(__name__)
@@ -89,13 +90,8 @@ class DeadLetters:
     ) -> list[StoreError | None]:
         """Move messages, entries and members of them, to the dead-letter queue; return for each None,
         or why they stay. Raise `SyncFailed`."""
-        deaths: list[Death | StoreError] = []
         files: dict[str, bytes] = {}
-        for entry, _ in wanted:
-            try:
-                deaths.append(self._death(entry, reason, explanation, files))
-            except StoreError as error:
-                deaths.append(error)
+        deaths = [outcome_of(self._death, entry, reason, explanation, files) for entry, _ in wanted]
         refused = self._moves.write_ahead(files) if files else None
         results: list[StoreError | None] = []
         for (entry, members), death in zip(wanted, deaths, strict=True):

@@ -23,7 +23,7 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord
 from .entries import BatchFile, Entry
 from .moves import Moves
-from .part import Part
+from .part import Part, postponing
 from .reader import Reader
 
 log = logging.getLogger(__name__)
@@ -48,14 +48,14 @@ class Deduplication(Part):
         self._clock = clock
         self._queues: dict[str, Taken] = {}
         """Keys by the queue that their messages were sent to."""
-        self._found: Taken = {}
+        self._other_keys: Taken = {}
         """Keys of which the queue isn't known. Salts tell queues apart."""
-        self._unsynced: dict[str, tuple[int, BatchFile]] = {}
+        self._unsynced_keys: dict[str, tuple[int, BatchFile]] = {}
         """Keys that this process took, and the commits that make their messages durable."""
-        self._changed: dict[str, None] = {}
+        self._changed_paths: dict[str, None] = {}
         """Paths that other processes have changed, not looked at yet."""
-        self.pending = (self._changed, moves.index.keyed)
-        self._kept: dict[BatchFile, int] = {}
+        self.pending = (self._changed_paths, moves.index.new_keyed_files)
+        self._segment_commits: dict[BatchFile, int] = {}
         """Files whose keys are in a segment, and the commits that make it durable."""
         self._segments: dict[str, int] = {}
         """The number of the last message in each segment; 0 of one that is torn."""
@@ -64,7 +64,7 @@ class Deduplication(Part):
     @property
     def count(self) -> int:
         """How many keys are in memory."""
-        return len(self._found) + sum(map(len, self._queues.values()))
+        return len(self._other_keys) + sum(map(len, self._queues.values()))
 
     # Sends.
 
@@ -78,7 +78,7 @@ class Deduplication(Part):
             raise self._trouble
         since = self._since(record)
         taken = self._queues.get(record.name, {})
-        number = max(taken.get(key, 0), self._found.get(key, 0))
+        number = max(taken.get(key, 0), self._other_keys.get(key, 0))
         if number >= since:
             self._make_durable(key)
             return id_text(number)
@@ -95,12 +95,12 @@ class Deduplication(Part):
         batch = entry.batch
         for index, key in keys:
             self._learn(entry.name.queue, key, id_number(batch.stem.message_id(index)))
-            self._unsynced[key] = self._moves.commit, batch
-        self._moves.index.keyed.pop(batch, None)
+            self._unsynced_keys[key] = self._moves.commit, batch
+        self._moves.index.new_keyed_files.pop(batch, None)
 
     def _make_durable(self, key: str) -> None:
         """Let this commit's sync cover the first message, if an earlier one's isn't complete."""
-        commit, batch = self._unsynced.get(key, (0, None))
+        commit, batch = self._unsynced_keys.get(key, (0, None))
         if batch is None or commit <= self._moves.synced:
             return
         for entry in batch.entries:
@@ -114,21 +114,21 @@ class Deduplication(Part):
         self._segments.clear()
         for folder in self.folders:
             found = self._moves.scan(folder)
-            self._changed.update((f"{folder}/{each.name}", None) for each in found)
-        for path in self._changed:
+            self._changed_paths.update((f"{folder}/{each.name}", None) for each in found)
+        for path in self._changed_paths:
             if path.startswith(f"{FOLDER}/"):
                 # The process that wrote it may not have synced it.
                 self._moves.syncer.lone_file_written(path)
         self._moves.syncer.folder_changed(FOLDER)
 
     def path_changed(self, path: str) -> None:
-        self._changed[path] = None
+        self._changed_paths[path] = None
 
     def advance(self) -> None:
         """Register the keys of files that other processes, or a start, have added."""
         self._trouble = None
-        changed = list(self._changed)
-        self._changed.clear()
+        changed = list(self._changed_paths)
+        self._changed_paths.clear()
         for path in changed:
             try:
                 if path.startswith(f"{FOLDER}/"):
@@ -137,8 +137,8 @@ class Deduplication(Part):
                     self._load_new(path)
             except StoreError as error:
                 self._trouble = error
-                self._changed[path] = None
-        keyed = self._moves.index.keyed
+                self._changed_paths[path] = None
+        keyed = self._moves.index.new_keyed_files
         for batch in list(keyed):
             try:
                 self._load_batch(batch)
@@ -172,7 +172,7 @@ class Deduplication(Part):
                 self._learn("", key, number)
             known = self._moves.index.batch(id_text(number))
             if known is not None:
-                self._kept.setdefault(known[0], self._moves.commit)
+                self._segment_commits.setdefault(known[0], self._moves.commit)
 
     def _load_new(self, path: str) -> None:
         """Take the keys of a file in `new/`, if it is whole: its process may have died."""
@@ -206,7 +206,7 @@ class Deduplication(Part):
             self._learn(queue, key, id_number(name.stem.message_id(index)))
 
     def _learn(self, queue: str, key: str, number: int) -> None:
-        taken = self._queues.setdefault(queue, {}) if queue else self._found
+        taken = self._queues.setdefault(queue, {}) if queue else self._other_keys
         if taken.get(key, 0) < number:
             taken.pop(key, None)
             taken[key] = number
@@ -246,7 +246,7 @@ class Deduplication(Part):
                 continue
             if batch in batches:
                 continue
-            commit = self._kept.get(batch)
+            commit = self._segment_commits.get(batch)
             if commit is not None:
                 if commit <= self._moves.synced:
                     yield entry
@@ -272,13 +272,10 @@ class Deduplication(Part):
 
     def _keep(self, segment: dict[str, str], batches: Iterable[BatchFile]) -> None:
         path = f"{FOLDER}/{self._ids.make()}"
-        try:
+        with postponing(log, "the unlinking of deleted messages, whose keys can't be written,"):
             self._moves.create_file(path, seal(segment), urgent=True)
-        except StoreError as error:
-            log.warning("deleted messages stay, as their keys can't be written: %s", error)
-            return
-        self._segments[path] = max(map(id_number, segment.values()))
-        self._kept.update(dict.fromkeys(batches, self._moves.commit))
+            self._segments[path] = max(map(id_number, segment.values()))
+            self._segment_commits.update(dict.fromkeys(batches, self._moves.commit))
 
     # Time.
 
@@ -291,17 +288,18 @@ class Deduplication(Part):
             else:
                 _drop_before(taken, self._since(record))
         oldest = self._oldest()
-        _drop_before(self._found, oldest)
+        _drop_before(self._other_keys, oldest)
         synced = self._moves.synced
-        self._unsynced = {key: each for key, each in self._unsynced.items() if each[0] > synced}
-        self._kept = {batch: commit for batch, commit in self._kept.items() if batch.entries}
+        self._unsynced_keys = {
+            key: each for key, each in self._unsynced_keys.items() if each[0] > synced
+        }
+        self._segment_commits = {
+            batch: commit for batch, commit in self._segment_commits.items() if batch.entries
+        }
         for path, last in list(self._segments.items()):
             if last < oldest:
-                try:
+                with postponing(log, "the unlinking of %s", path):
                     self._moves.unlink_file(path)
-                except StoreError as error:
-                    log.warning("%s stays for now: %s", path, error)
-                else:
                     del self._segments[path]
 
     def _since(self, record: QueueRecord) -> int:

@@ -9,7 +9,7 @@ clock, randomness and disk are arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice
 from random import Random
@@ -58,8 +58,8 @@ from .deduplication import Deduplication
 from .entries import Entry
 from .expiry import Expiry
 from .leaser import Leaser
-from .moves import Moves, unlink_all
-from .part import DUE_NOW, RETRY, Part, Turn, run_in
+from .moves import Moves
+from .part import DUE_NOW, RETRY, Part, Turn, postponing, run_in
 from .queue_views import QueueViews
 from .reader import CACHE_BYTES, Reader
 from .reaper import Reaper
@@ -88,10 +88,9 @@ class Work:
     number: int
     commit: Commit | None
     """Changes to sync; None: no answer waits for a sync."""
-    assigned: list[Entry]
-    """Entries that were leased as they were sent."""
-    ordered: list[Entry]
-    """Entries to be published before the answers: messages of strict groups."""
+    unpublished: list[Entry]
+    """Entries to be published before the answers: what was leased as it was sent, and messages of
+    strict groups."""
     changed: bool = False
     """Whether something was done."""
 
@@ -252,21 +251,23 @@ class Engine:
             due = part.next_due()
             if due == DUE_NOW or (due is not None and due <= self.moves.clock.monotonic()):
                 self._guarded(part.advance)
-        if self.index.loose:
+        if self.index.loose_files:
             self._unlink_stale()
-        has_reaped = bool(self.index.over or self.index.untold) and self.reaper.hand_over()
-        self.moves.asked.left = self.moves.asked.files
-        outcomes = run_in(self._turns, requests, self.moves.asked) if requests else []
-        assigned, self._leaser.assigned = self._leaser.assigned, []
-        ordered, self._sender.ordered = self._sender.ordered, []
+        has_reaped = (
+            bool(self.index.deleted_files or self.index.unused_dead_letter_files)
+            and self.reaper.hand_over()
+        )
+        self.moves.request_effort.left = self.moves.request_effort.files
+        outcomes = run_in(self._turns, requests, self.moves.request_effort) if requests else []
+        unpublished, self.moves.unpublished = self.moves.unpublished, []
         if not self._needs_sync(requests, outcomes):
-            if self.index.touched:
-                self.publish()
-            return Work(outcomes, 0, None, assigned, ordered)
+            if self.index.unpublished_queues:
+                self.index.publish(self._sender.in_new, self.moves.synced)
+            return Work(outcomes, 0, None, unpublished)
         changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
-        return Work(outcomes, number, commit, assigned, ordered, changed)
+        return Work(outcomes, number, commit, unpublished, changed)
 
     def _needs_sync(self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]) -> bool:
         """Return whether an answer promises what isn't durable yet, or the engine's own work waits for
@@ -275,7 +276,7 @@ class Engine:
             return True
         if not requests:
             # Where nothing is to be synced, that costs nothing, and what waits for it can go on.
-            return self.wants_commit
+            return self.next_work(self.moves.clock.monotonic())[0]
         for request, outcome in zip(requests, outcomes, strict=True):
             if isinstance(outcome, StoreError) and not isinstance(outcome, ENDS_OF_SETS):
                 continue
@@ -301,29 +302,36 @@ class Engine:
         """
         if work.commit is not None:
             self.moves.end_sync(work.number)
-        if work.assigned or work.ordered:
+        if work.unpublished:
             try:
                 if not self.sharing.enter():
                     return None
             except StoreError as error:
-                log.warning("durable messages can't be moved out of new/ for now: %s", error)
-                refused, unpublished = work.assigned, work.ordered
+                refused = {entry: error for entry in work.unpublished if entry.held}
             else:
                 try:
-                    refused = self._leaser.hand_out(work.assigned)
-                    unpublished = self._sender.publish(work.ordered)
+                    refused = self._sender.publish(work.unpublished)
                 finally:
                     self.sharing.leave()
             if refused:
-                self._sender.publish_later(refused)
-                _withhold(work.outcomes, {entry.batch.stem.id for entry in refused})
-            if unpublished:
-                _leave_open(work.outcomes, {entry.batch.stem.id for entry in unpublished})
-            work.assigned, work.ordered = [], []
-        if self.index.touched:
+                self._leave_unpublished(work.outcomes, refused)
+            work.unpublished = []
+        if self.index.unpublished_queues:
             self.index.publish(self._sender.in_new, self.moves.synced)
         self._has_answers_to_move = bool(self._ends_of_stages or self._ends_of_sets)
         return work.outcomes
+
+    def _leave_unpublished(
+        self, outcomes: Sequence[Outcome], refused: Mapping[Entry, StoreError]
+    ) -> None:
+        """Let no consumer hear of messages that the disk keeps in `new/`, and no sender be sure."""
+        entry, error = next(iter(refused.items()))
+        log.warning("%d files have to wait in new/, %s first: %s", len(refused), entry.name.path, error)
+        leased = [entry for entry in refused if entry.name.token]
+        self._leaser.withhold(leased)
+        self._sender.publish_later(leased)
+        _withhold(outcomes, {entry.batch.stem.id for entry in leased})
+        _leave_open(outcomes, {entry.batch.stem.id for entry in refused.keys() - set(leased)})
 
     def publish(self) -> None:
         """Publish the counts of the queues as the index has them."""
@@ -340,7 +348,7 @@ class Engine:
 
     def _finish_orphans(self) -> None:
         """Publish what the dead had sent, after quarantine of files in the place of queue folders."""
-        if self.moves.foreign:
+        if self.moves.foreign_files:
             self._guarded(self._foreign.advance)
         self._guarded(self.sharing.finish_orphans)
 
@@ -388,7 +396,12 @@ class Engine:
     def next_work(self, now: Millis) -> tuple[bool, Millis | None]:
         """Return whether work without a request waits for a commit and for no time, and when the next
         work is due that waits for a time. After a refusal of the disk all waits for a while."""
-        waits = bool(self.index.loose or self.index.over or self.index.untold or self.sharing.orphans)
+        waits = bool(
+            self.index.loose_files
+            or self.index.deleted_files
+            or self.index.unused_dead_letter_files
+            or self.sharing.orphans
+        )
         next_due: Millis | None = None
         for part in compress(self._parts, map(any, self._pending)):
             due = part.next_due()
@@ -410,7 +423,7 @@ class Engine:
     @property
     def to_be_unlinked(self) -> int:
         """Number of files whose messages are all deleted, and that wait to be unlinked."""
-        return len(self.index.over)
+        return len(self.index.deleted_files)
 
     def ready(self, queue: str) -> int | None:
         """Return the number of messages that a receive could lease; None if there is no such queue."""
@@ -457,12 +470,16 @@ class Engine:
     def _unlink_stale(self) -> None:
         """Unlink names outside `remove/` that hold nothing, as far as that is durable."""
         effort = self.moves.effort
-        for batch in list(islice(self.index.loose, effort.share())):
+        for batch in list(islice(self.index.loose_files, effort.share())):
             stale = list(batch.stale(self.moves.synced))
-            unlink_all(self.moves, stale)
+            for entry in stale:
+                with postponing(log, "the unlinking of %s", entry.name.path):
+                    self.moves.unlink(entry)
             effort.spend(len(stale))
             if not batch.is_loose:
-                self.index.loose.pop(batch, None)  # A name that held nothing went as another came.
+                self.index.loose_files.pop(
+                    batch, None
+                )  # A name that held nothing went as another came.
 
     def _sync_now(self) -> None:
         number, commit = self.moves.begin_sync()

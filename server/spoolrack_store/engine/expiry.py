@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..files.disk import explained
+from ..files.disk import explaining
 from ..model.clock import SECOND, Millis, span_text
 from ..model.deadlines import Deadlines
-from ..model.errors import StoreError
 from ..model.operations import CreateQueue, DeleteQueue, Request
 from .catalog import Catalog, QueueRecord
 from .moves import Moves
-from .part import Part
+from .part import Part, postponing
 
 log = logging.getLogger(__name__)
 
@@ -132,19 +131,14 @@ class Expiry(Part):
         return record.name in self._sent
 
     def _remove(self, record: QueueRecord) -> None:
-        try:
+        with postponing(log, "the removal of the queue %s, which has expired,", record.name):
             self._catalog.delete(DeleteQueue(name=record.name, if_version=record.version))
-        except StoreError as error:
-            log.warning("the queue %s, which has expired, stays for now: %s", record.name, error)
-            return
-        span = span_text(record.settings.expires)
-        log.info("the queue %s is removed: it was idle for its expires of %s", record.name, span)
+            span = span_text(record.settings.expires)
+            log.info("the queue %s is removed: it was idle for its expires of %s", record.name, span)
 
     def _changed_ns(self, name: str) -> int:
-        try:
+        with explaining():
             return self._moves.disk.facts(f"queues/{name}").changed_ns
-        except OSError as error:
-            raise explained(error) from error
 
 
 def _pause(record: QueueRecord) -> Millis:

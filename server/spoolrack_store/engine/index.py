@@ -36,14 +36,15 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import chain, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from sys import intern
-from typing import Any, Final
+from typing import Final
 
 from ..model.batch_file import Line
 from ..model.clock import Millis
+from ..model.deadlines import Deadlines
 from ..model.members import below, first_of, indexes, lowest
 from ..model.message_ids import ID_LENGTH, batch_of, index_of, sent_at
 from ..model.names import MAX_PRIORITY, PACKABLE, Name, dead_letter_path, parse
@@ -56,7 +57,6 @@ from .entries import BatchFile, Entry, Groups, LeaseShare
 _CHUNK: Final = 128
 _OPEN: Final = 8
 """Chunks of one list that are lists: those that were changed last."""
-_FEW: Final = 64
 UNPACKED: Final = 5_000
 """So many lone messages have their objects: those that go soon cost no packing."""
 _PACKS: Final = 1_000
@@ -169,10 +169,11 @@ class SortedNames:
 
     def _chunk_of(self, name: str) -> int:
         """Return the chunk in which `name` stands or belongs; -1 before the first."""
-        return bisect_right(self._chunks, name, key=_FIRST_NAME_OF) - 1
+        return bisect_right(self._chunks, name, key=_FIRST_OF) - 1
 
 
-_FIRST_NAME_OF: Final = itemgetter(0)
+_FIRST_OF: Final = itemgetter(0)
+_HELD_BY: Final[Callable[[Entry], int]] = attrgetter("held")
 
 
 class EntryOrder:
@@ -345,11 +346,7 @@ class PriorityOrder:
         if len(self.levels) == 1:
             return self.levels[0].runs(but, members_of)
         levels = [level.runs(but, members_of) for level in self.levels.values()]
-        return _merged(levels, partial(_place_of, aging))
-
-
-def _merged(runs: Iterable[Runs], place_of: Callable[[tuple[Entry, int]], tuple[int, str]]) -> Runs:
-    yield from heapq.merge(*runs, key=place_of)
+        return heapq.merge(*levels, key=partial(_place_of, aging))
 
 
 def _place_of(aging: int | None, run: tuple[Entry, int]) -> tuple[int, str]:
@@ -659,16 +656,10 @@ class QueueIndex:
             if self.groups is not None:
                 self.groups.add_packed(len(ids))
 
-    def head(self, state: State = State.READY) -> Entry | None:
-        """Return the entry that holds the oldest message in a state."""
-        order = self.orders[state]
-        first = order.first()
-        return None if first is None else order.at(first)
-
     def sightings(self, id: str, states: Collection[State]) -> Iterator[tuple[str, Entry | None]]:
         """Yield the entries in `states` whose first message isn't below `id`, in order, each with the
         id of its first message; None in place of a packed one. The index must not change meanwhile."""
-        return heapq.merge(*(self.orders[state].sightings(id) for state in states), key=_first_of)
+        return heapq.merge(*(self.orders[state].sightings(id) for state in states), key=_FIRST_OF)
 
     def available(self, settings: QueueSettings) -> int:
         """Return the number of messages that a receive could lease."""
@@ -687,8 +678,8 @@ class QueueIndex:
             self.groups.be_set(settings)
             return self.groups.runs(room, but, commit)
         if self.priorities is not None:
-            return self.priorities.runs(but, _held, settings.priority_aging)
-        return self.ready.runs(but, _held)
+            return self.priorities.runs(but, _HELD_BY, settings.priority_aging)
+        return self.ready.runs(but, _HELD_BY)
 
 
 class Index:
@@ -712,33 +703,27 @@ class Index:
         """By the id of the file, and for a batch an "n", as its first message has the same id."""
         self._doubles: dict[str, list[BatchFile]] = {}
         """Files with one id, which only a hand can make."""
-        self.untold: dict[str, int] = {}
+        self.unused_dead_letter_files: dict[str, int] = {}
         """Dead-letter files that no name refers to any more, and the commit that must be durable before
         they are unlinked."""
         self.queues: dict[str, QueueIndex] = {}
-        self.keyed: dict[BatchFile, None] = {}
+        self.new_keyed_files: dict[BatchFile, None] = {}
         """New batches with deduplication keys, which are not taken in yet."""
-        self.grouped: dict[BatchFile, None] = {}
+        self.unread_group_files: dict[BatchFile, None] = {}
         """Batches whose groups are not known yet: their messages have to wait."""
-        self.loose: dict[BatchFile, None] = {}
+        self.loose_files: dict[BatchFile, None] = {}
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
-        self.over: dict[BatchFile, None] = {}
+        self.deleted_files: dict[BatchFile, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
-        self.touched: dict[str, None] = {}
+        self.unpublished_queues: dict[str, None] = {}
         """Queues whose published counts are behind."""
         self.published: dict[str, QueueMetrics] = {}
         """The counts of each queue that had a message, as of the last commit's end. Each is replaced,
         and never changed, so that it is read in any thread."""
-        self.changed: dict[str, None] = {}
+        self.changed_queues: dict[str, None] = {}
         """Queues that may have become able to give something to those that wait: they take them out."""
-        self.hidden: list[tuple[Any, ...]] = []
-        """A heap of leases and delays: when they end, and the id of the file; a number and the entry,
-        unless it is a lone message with one file. Some hold nothing any more, half at most."""
-        self._dues: dict[str, int] = {}
-        """When the lease or delay ends of lone messages that the heap has by their ids alone."""
-        self._hiding = 0
-        """Entries that hold leased or delayed messages."""
-        self._pushed = 0
+        self.dues = Deadlines[str]()
+        """When leases and delays end: of a lone message by its id, of any other entry by its path."""
         self._listed = 0
         """The commit that makes durable what the last listing has packed."""
         self.leases_of: dict[str, dict[Entry, None]] = {}
@@ -752,17 +737,17 @@ class Index:
             found = self.queues[name] = QueueIndex(self.unpack)
         return found
 
-    def publish(self, sent: Iterable[tuple[int, Entry]], synced: int) -> None:
+    def publish(self, sent: Mapping[Entry, int], synced: int) -> None:
         """Publish the counts of the queues that have changed.
 
         `sent` are files in `new/`, and the commits that wrote them: those up to `synced` were answered,
         and count as if they were in their queues.
         """
-        touched, self.touched = self.touched, {}
+        touched, self.unpublished_queues = self.unpublished_queues, {}
         answered: dict[str, list[Entry]] = {}
-        for commit, entry in sent:
+        for entry, commit in sent.items():
             if commit > synced:
-                self.touched[entry.name.queue] = None
+                self.unpublished_queues[entry.name.queue] = None
             elif entry.held:
                 answered.setdefault(entry.name.queue, []).append(entry)
         for name in touched:
@@ -841,31 +826,31 @@ class Index:
         if is_new:
             self._register(batch)
             if name.stem.key is not None:
-                self.keyed[batch] = None
+                self.new_keyed_files[batch] = None
             if name.stem.is_grouped:
-                self.grouped[batch] = None
-        if name.death is not None and name.death.file and self.untold:
-            self.untold.pop(dead_letter_path(name.stem.id, name.death.file), None)
+                self.unread_group_files[batch] = None
+        if name.death is not None and name.death.file and self.unused_dead_letter_files:
+            self.unused_dead_letter_files.pop(dead_letter_path(name.stem.id, name.death.file), None)
         entry.due = due
         for loser in losers:
-            self.touched[loser.name.queue] = None  # Also of a file in `new/`.
+            self.unpublished_queues[loser.name.queue] = None  # Also of a file in `new/`.
             if loser.shares:
                 self._pass_on(loser, entry)
             if loser.name.state in COUNTED:
                 self._count(loser, loser.held)
             if not loser.held:
-                self.loose[batch] = None
+                self.loose_files[batch] = None
         if name.state in COUNTED:
             self._count(entry, entry.held)
             if not name.stem.count:
                 self.to_be_packed.append(name.stem.id)
         if name.state in _WAITS:
-            self.put_back_due(entry, due)
+            self.schedule(entry, due)
         if name.state is State.REMOVED:
             if batch.is_over:
-                self.over[batch] = None
+                self.deleted_files[batch] = None
         elif not entry.held:
-            self.loose[batch] = None
+            self.loose_files[batch] = None
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
@@ -873,7 +858,7 @@ class Index:
         batch = entry.batch
         held = entry.held
         if entry.name.state is State.SENT:
-            self.touched[entry.name.queue] = None
+            self.unpublished_queues[entry.name.queue] = None
         batch.drop(entry, commit)
         entry.held = 0
         if entry.shares:
@@ -885,16 +870,16 @@ class Index:
         if held:
             self._fall_back(batch, held, commit)
         if not batch.entries:
-            self.loose.pop(batch, None)
-            self.over.pop(batch, None)
-            self.grouped.pop(batch, None)
+            self.loose_files.pop(batch, None)
+            self.deleted_files.pop(batch, None)
+            self.unread_group_files.pop(batch, None)
             del self.batches[batch.stem.text]
             self._unregister(batch)
         elif batch.is_over:
-            self.loose.pop(batch, None)
-            self.over[batch] = None
-        elif batch in self.loose and not batch.is_loose:
-            del self.loose[batch]
+            self.loose_files.pop(batch, None)
+            self.deleted_files[batch] = None
+        elif batch in self.loose_files and not batch.is_loose:
+            del self.loose_files[batch]
 
     def unknown_disappears(self, name: Name, commit: int) -> None:
         """Note the end of a name that another process had in `new/`: its batch may be over."""
@@ -902,7 +887,7 @@ class Index:
         if batch is not None:
             batch.changed = commit
             if batch.is_over:
-                self.over[batch] = None
+                self.deleted_files[batch] = None
 
     def _fall_back(self, batch: BatchFile, members: int, commit: int) -> None:
         """Let the names that are left hold what the highest one held: it was removed by hand."""
@@ -915,7 +900,7 @@ class Index:
             other.taken = commit
             self._count(other, other.held)
             if other.name.state in _WAITS:
-                self.put_back_due(other, other.due)
+                self.schedule(other, other.due)
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
@@ -968,11 +953,11 @@ class Index:
             name.state in COUNTED
             and bool(entry.held)
             and name.version == batch.top
-            and (name.state is State.READY or id in self._dues)
+            and (name.state is State.READY or id in self.dues.times)
             and not (name.token and is_set_token(name.token))
             and all(share.credits is None for share in entry.shares)
-            and batch not in self.keyed
-            and batch not in self.grouped
+            and batch not in self.new_keyed_files
+            and batch not in self.unread_group_files
             and id not in self._doubles
             and batch_of(id) + "n" not in self._by_id
         )
@@ -998,7 +983,7 @@ class Index:
             batch.groups = Groups({group: 1} if group else {}, 1)
         entry, _ = batch.add(name, self._listed)
         entry.counted = entry.held
-        entry.due = self._dues.get(id, 0)
+        entry.due = self.dues.times.get(id, 0)
         since, _, consumer = self._consumers.pop(id, "").partition(" ")
         if since:
             share = LeaseShare(1, name.stem.counted, None, consumer, Millis(int(since, 16)), 0, 1)
@@ -1034,16 +1019,14 @@ class Index:
             packed[id] = path
             state = State.READY if ready else State.LEASED if token else State.DELAYED
             if due:
-                self._dues[id] = when = due_of(int(due), token is not None)
-                heappush(self.hidden, (when, id))
-                self._hiding += 1
+                self.dues.set(id, Millis(due_of(int(due), token is not None)))
             ids, sizes = found[ready or hidden, state]
             ids.append(id)
             sizes.append(int(body) + int(attributes or 0))
         for (queue, state), (ids, sizes) in found.items():
             self._listed = commit
             self.queue(queue).extend(state, ids, sum(sizes))
-            self.changed[queue] = self.touched[queue] = None
+            self.changed_queues[queue] = self.unpublished_queues[queue] = None
         return [id for ids, _ in found.values() for id in ids], others
 
     @property
@@ -1073,47 +1056,29 @@ class Index:
         for other in batch.entries:
             if other.name.death is not None and other.name.death.file == file:
                 return
-        self.untold[dead_letter_path(batch.stem.id, file)] = commit
+        self.unused_dead_letter_files[dead_letter_path(batch.stem.id, file)] = commit
 
-    def next_due(self) -> Millis | None:
-        """Return the monotonic time at which the next lease or delay ends."""
-        while self.hidden:
-            if self._is_scheduled(self.hidden[0]):
-                return Millis(self.hidden[0][0])
-            heappop(self.hidden)
-        return None
+    def due(self, now: Millis) -> Iterator[Entry]:
+        """Yield the entries whose lease or delay is over; the caller moves them, or schedules them
+        again."""
+        while (due := self.dues.next()) is not None and due <= now:
+            key = self.dues.pop(now) or ""
+            if key in self._packed:
+                self.unpack(key).due = due
+            named = self.entry_at(parse(key)) if "/" in key else None
+            for entry in self.entries_of(key) if named is None else (named,):
+                # Of a copied file the key may be that of the other one.
+                if entry.held and entry.name.state in _WAITS and entry.due <= now:
+                    yield entry
 
-    def _is_scheduled(self, found: tuple[Any, ...]) -> bool:
-        """Return whether a lease or delay of the heap goes on."""
-        return bool(found[3].held) if len(found) > 2 else self._dues.get(found[1]) == found[0]
+    def schedule(self, entry: Entry, due: int) -> None:
+        """Let the lease or delay of an entry end then."""
+        if entry.held:
+            self.dues.set(self._due_key(entry), Millis(due))
 
-    def pop_due(self, now: Millis, most: int) -> list[Entry]:
-        """Return up to `most` entries whose lease or delay is over; the caller moves them."""
-        taken: list[Entry] = []
-        while len(taken) < most and (due := self.next_due()) is not None and due <= now:
-            _, id, *rest = heappop(self.hidden)
-            if rest:
-                taken.append(rest[1])
-            elif id in self._packed:
-                taken.append(self.unpack(id))
-            else:
-                taken += [entry for entry in self._by_id[id].entries if entry.held]
-        return taken
-
-    def put_back_due(self, entry: Entry, due: int) -> None:
-        """Schedule an entry for `due`, or again, if the disk refused to move it."""
+    def _due_key(self, entry: Entry) -> str:
         stem = entry.batch.stem
-        if not entry.held:
-            return
-        if stem.count or stem.id in self._doubles:
-            self._pushed += 1
-            heappush(self.hidden, (due, stem.id, self._pushed, entry))
-        else:
-            self._dues[stem.id] = due
-            heappush(self.hidden, (due, stem.id))
-        if len(self.hidden) > 2 * self._hiding + _FEW:
-            self.hidden[:] = filter(self._is_scheduled, self.hidden)
-            heapify(self.hidden)
+        return entry.name.path if stem.count or stem.id in self._doubles else stem.id
 
     def end_shares(self, entry: Entry) -> None:
         """Let no consumer hold an entry any more, whose lease goes on for now."""
@@ -1148,7 +1113,7 @@ class Index:
         for entry in batch.entries:
             if entry.counted:
                 counted.append((entry, entry.counted))
-                self.touched[entry.name.queue] = None
+                self.unpublished_queues[entry.name.queue] = None
                 self.queues[entry.name.queue].bytes -= batch.counted_bytes_of(entry.counted)
         batch.line = line
         if line is not None and batch.groups is None and batch.stem.is_grouped:
@@ -1159,11 +1124,11 @@ class Index:
     def learn_groups(self, batch: BatchFile, groups: Mapping[str, int]) -> None:
         """Order the messages of a file by groups: `groups` has the members of each group."""
         batch.groups = Groups(groups, batch.stem.full)
-        self.grouped.pop(batch, None)
+        self.unread_group_files.pop(batch, None)
         self.may_be_packed(batch)
         for entry in batch.entries:
             queue = self.queues[entry.name.queue] if entry.counted else None
-            self.changed[entry.name.queue] = None
+            self.changed_queues[entry.name.queue] = None
             if queue is not None and queue.groups is not None:
                 queue.groups.change(entry, 0, entry.counted)
 
@@ -1180,7 +1145,7 @@ class Index:
                 queue.order_by_group()
             elif stem.priority and queue.priorities is None and name.state is State.READY:
                 queue.order_by_priority()
-        self.touched[name.queue] = None
+        self.unpublished_queues[name.queue] = None
         queue.counts[name.state] += held.bit_count() - was.bit_count()
         if held:
             queue.bytes += entry.batch.counted_bytes_of(held)
@@ -1195,23 +1160,13 @@ class Index:
             if not self.leases_of[name.token]:
                 del self.leases_of[name.token]
         queue.orders[name.state].change(entry, was, held)
-        if name.state in _WAITS:
-            self._hiding += bool(held) - bool(was)
-            if not held and self._by_id.get(stem.id) is entry.batch:
-                self._dues.pop(stem.id, None)
+        if name.state in _WAITS and not held:
+            self.dues.discard(self._due_key(entry))
         if name.state is State.READY or queue.groups is not None:
-            self.changed[name.queue] = None
+            self.changed_queues[name.queue] = None
         if name.state is State.READY:
             queue.sent.add(sent_at(stem.id), held.bit_count() - was.bit_count())
             if queue.priorities is not None:
                 queue.priorities.change(entry, was, held)
         if queue.groups is not None:
             queue.groups.change(entry, was, held)
-
-
-def _held(entry: Entry) -> int:
-    return entry.held
-
-
-def _first_of(found: tuple[str, Entry | None]) -> str:
-    return found[0]

@@ -8,6 +8,7 @@ that is over goes back to `queues/` with its count of receives; the place in the
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -46,8 +47,8 @@ from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters
 from .entries import Entry, Groups, LeaseShare
 from .index import Index
-from .moves import Moves, NameVanished, begin_lease, deliver
-from .part import DUE_NOW, RETRY, Part
+from .moves import Moves, NameVanished, begin_lease
+from .part import DUE_NOW, RETRY, Part, outcome_of, postponing
 from .reader import Reader, told_records
 
 log = logging.getLogger(__name__)
@@ -76,20 +77,38 @@ class _Lease:
     """Why the disk leased none of them, or not all."""
 
 
-@dataclass(slots=True, eq=False)
-class _Share:
-    """The part of a lease that one receive gets."""
-
-    answer: list[Delivery]
-    lease: _Lease
-    members: int
-    request: Receive
-
-
-_Places = list[tuple[int, int]]
-"""Of messages of one entry their indexes in the file, and the positions of their receipts."""
-_LEASE_OF: Final = attrgetter("lease")
+_Share = tuple[_Lease, int]
+"""A lease, and the members of it that one receive gets."""
+_NAME_OF: Final = attrgetter("name")
 _QUEUE_OF: Final = attrgetter("queue")
+
+
+class Targets:
+    """Messages that requests name, by the entries that hold them: those of one name move together."""
+
+    def __init__(self) -> None:
+        self.members: dict[Entry, int] = {}
+        self.places: dict[Entry, list[tuple[int, Any, list[Any], int]]] = {}
+        """By entry the indexes of its messages, the request for each, the results of that, and the
+        position in them."""
+
+    def add(self, found: tuple[Entry, int], request: Any, results: list[Any], position: int) -> None:
+        entry, index = found
+        self.members[entry] = self.members.get(entry, 0) | 1 << index
+        self.places.setdefault(entry, []).append((index, request, results, position))
+
+    def answer(self, entry: Entry, result: object) -> None:
+        for _, _, results, position in self.places[entry]:
+            results[position] = result
+
+    def refuse(self, entry: Entry, error: StoreError) -> None:
+        """Note why messages of an entry didn't move."""
+        for index, _, results, position in self.places[entry]:
+            if isinstance(error, NameVanished):
+                results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
+            # Of a list that is divided over several names a part may have moved.
+            elif entry.held >> index & 1:
+                results[position] = error
 
 
 class Leaser(Part):
@@ -113,15 +132,18 @@ class Leaser(Part):
         self._background = background
         self._began = moves.clock.monotonic()
         self._random = random
-        self._written: Mapping[str, Sequence[Entry]] = {}
-        self._expiring: dict[str, None] = {}
+        self._new_entries: Mapping[str, Sequence[Entry]] = {}
+        self._queues_to_expire: dict[str, None] = {}
         """Queues that have messages older than their retention."""
-        self._looked = ""
+        self._last_queue = ""
         """The next tick looks for those above this name."""
-        self.pending = (moves.index.hidden, moves.index.grouped, reader.refused, self._expiring)
-        self.assigned: list[Entry] = []
-        """Entries that the commit has written and leased."""
-        self._held_up: set[str] = set()
+        self.pending = (
+            moves.index.dues.times,
+            moves.index.unread_group_files,
+            reader.refused_files,
+            self._queues_to_expire,
+        )
+        self._blocked_queues: set[str] = set()
         """Queues in which this commit has met more dead or old messages than may move at a time."""
 
     # Receives.
@@ -134,35 +156,37 @@ class Leaser(Part):
         The answers hold once the commit is synced, and `hand_out` has moved what it has written. One
         that waits for no message is unfinished where dead messages have to move first.
         """
-        outcomes: list[list[Delivery] | StoreError | Unfinished] = []
-        self._written = written
-        self._held_up.clear()
-        shares: list[_Share] = []
+        self._new_entries = written
+        self._blocked_queues.clear()
+        leases: list[_Lease] = []
         chosen: dict[Entry, int] = {}
         for queue in dict.fromkeys(map(_QUEUE_OF, requests)):
             if queue in self._catalog.records:
                 self.expire(self._catalog.records[queue])  # Nothing moves once a request has chosen.
+        choices: list[list[_Share] | StoreError] = []
         for request in requests:
-            try:
-                outcomes.append(self._choose(request, shares, chosen))
-            except StoreError as error:
-                outcomes.append(error)
-        for lease in dict.fromkeys(map(_LEASE_OF, shares)):
+            choices.append(outcome_of(self._choose, request, leases, chosen))
+        for lease in leases:
             self._lease(lease)
-        for share in shares:
-            self._deliver(share)
-        # An empty answer says that nothing is ready.
-        refused: dict[int, StoreError] = {}
-        for share in shares:
-            if not share.answer and share.lease.refused is not None:
-                refused[id(share.answer)] = share.lease.refused
-        for place, request in enumerate(requests):
-            if outcomes[place] == []:
-                if request.wait == 0 and request.queue in self._held_up:
-                    outcomes[place] = UNFINISHED
-                elif refused:
-                    outcomes[place] = refused.get(id(outcomes[place]), outcomes[place])
+        outcomes: list[list[Delivery] | StoreError | Unfinished] = []
+        for request, choice in zip(requests, choices, strict=True):
+            outcomes.append(choice if isinstance(choice, StoreError) else self._answer(request, choice))
         return outcomes
+
+    def _answer(
+        self, request: Receive, shares: Sequence[_Share]
+    ) -> list[Delivery] | StoreError | Unfinished:
+        answer: list[Delivery] = []
+        refused: StoreError | None = None
+        for lease, members in shares:
+            self._deliver(request, lease, members, answer)
+            refused = lease.refused or refused
+        if answer:
+            return answer
+        # An empty answer says that nothing is ready.
+        if request.wait == 0 and request.queue in self._blocked_queues:
+            return UNFINISHED
+        return answer if refused is None else refused
 
     def check(self, request: Receive) -> tuple[QueueRecord, Millis]:
         """Return the queue and the visibility timeout of a receive; raise its `StoreError`."""
@@ -175,9 +199,7 @@ class Leaser(Part):
             check_number("max_messages", request.max_messages, 1)
         return record, visibility
 
-    def _choose(
-        self, request: Receive, shares: list[_Share], chosen: dict[Entry, int]
-    ) -> list[Delivery]:
+    def _choose(self, request: Receive, leases: list[_Lease], chosen: dict[Entry, int]) -> list[_Share]:
         """Decide what a request gets. Nothing moves before all requests have chosen."""
         record, visibility = self.check(request)
         room = request.max_messages
@@ -185,15 +207,15 @@ class Leaser(Part):
         if request.credits is not None:
             room = min(room, request.credits.free)
             max_bytes = min(max_bytes, request.credits.free_bytes)
-        answer: list[Delivery] = []
+        shares: list[_Share] = []
         count = 0
         written = self._just_written(record.name, chosen)
         for entry, members in self.pick(record, room, max_bytes, chosen, written):
             count += members.bit_count()
-            self._share(shares, entry, visibility, members, answer, request)
+            shares += _shares(entry, visibility, members, request, leases)
         if request.credits is not None:
             request.credits.charge(count)
-        return answer
+        return shares
 
     def pick(
         self,
@@ -214,8 +236,8 @@ class Leaser(Part):
         """
         if record.settings.receiving == "paused":
             return []
-        if record.name in self._expiring:
-            self._held_up.add(record.name)
+        if record.name in self._queues_to_expire:
+            self._blocked_queues.add(record.name)
             return []
         picked: list[tuple[Entry, int]] = []
         dead: list[tuple[Entry, int]] = []
@@ -230,7 +252,7 @@ class Leaser(Part):
                     if dead_room <= 0:
                         # The messages behind them wait until they have moved: a look past all of them
                         # would take the longer the more there are.
-                        self._held_up.add(record.name)
+                        self._blocked_queues.add(record.name)
                         break
                     dead_room -= 1
                     chosen[entry] = chosen.get(entry, 0) | members
@@ -266,7 +288,7 @@ class Leaser(Part):
             if error is not None:
                 log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
                 if entry.held and entry.name.state is State.LEASED:
-                    self._index.put_back_due(entry, Millis(now + RETRY))
+                    self._index.schedule(entry, Millis(now + RETRY))
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
         """Yield what this commit has written for a queue, the oldest first, and no receive has taken.
@@ -274,50 +296,40 @@ class Leaser(Part):
         It is younger than all that is ready: nothing is overtaken. A message with a group or a priority
         waits for the next commit, where it takes its place.
         """
-        for entry in self._written.get(queue, ()):
+        for entry in self._new_entries.get(queue, ()):
             if entry.batch.stem.is_grouped or entry.batch.stem.priority:
                 continue
             members = entry.held & ~chosen.get(entry, 0)
             if members:
                 yield entry, members
 
-    def hand_out(self, leased: Sequence[Entry]) -> list[Entry]:
-        """Move leases from `new/` to `delay/`, where all processes find them; they are durable.
-
-        Return what the disk refused to move: no consumer may hear of it. It is published later, and
-        comes back when its lease ends.
-        """
-        refused: list[Entry] = []
+    def withhold(self, leased: Iterable[Entry]) -> None:
+        """Let no consumer hold leases that the disk keeps in `new/`, where no other process finds them.
+        They are published later, and come back when they end."""
         for entry in leased:
-            if entry.held:
-                try:
-                    deliver(self._moves, entry)
-                except StoreError as error:
-                    log.warning("%s can't be handed out: %s", entry.name.path, error)
-                    _undeliver(entry, entry.held)
-                    self._index.end_shares(entry)
-                    refused.append(entry)
-        return refused
+            _undeliver(entry, entry.held)
+            self._index.end_shares(entry)
 
     def tick(self) -> None:
         if not self._background.brings_back:
             return
-        names = list(islice(self._catalog.names.since(self._looked), QUEUES_OF_A_TICK))
-        for name in names:
-            record = self._catalog.records.get(name)
-            if record is not None and self._too_old(record) is not None:
-                self._expiring[name] = None
-        self._looked = f"{names[-1]}\0" if len(names) == QUEUES_OF_A_TICK else ""
+        records = self._catalog.listing()
+        first = bisect_right(records, self._last_queue, key=_NAME_OF)
+        part = records[first : first + QUEUES_OF_A_TICK]
+        for record in part:
+            if self._too_old(record) is not None:
+                self._queues_to_expire[record.name] = None
+        self._last_queue = part[-1].name if len(part) == QUEUES_OF_A_TICK else ""
         self._continue_expiry()
 
     def expire(self, record: QueueRecord) -> bool:
         """Delete ready messages that are older than the queue's retention, the oldest first, as many
         as the commit may; return whether there are more."""
-        self._expiring.pop(record.name, None)
+        self._queues_to_expire.pop(record.name, None)
         left = self._moves.effort.share()
         while (entry := self._too_old(record)) is not None:
             if left <= 0:
-                self._expiring[record.name] = None  # Behind the other queues.
+                self._queues_to_expire[record.name] = None  # Behind the other queues.
                 return True
             count = entry.held.bit_count()
             try:
@@ -335,7 +347,7 @@ class Leaser(Part):
         retention = record.settings.retention
         if not retention:
             return None
-        entry = self._index.queue(record.name).head()
+        entry = next(iter(self._index.queue(record.name).ready), None)
         if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
             return None
         return entry
@@ -365,32 +377,6 @@ class Leaser(Part):
             bytes_left -= size
         return fitting
 
-    def _share(
-        self,
-        shares: list[_Share],
-        entry: Entry,
-        visibility: Millis,
-        members: int,
-        answer: list[Delivery],
-        request: Receive,
-    ) -> None:
-        """Give `members` to a receive, by a lease that other receives of the commit share."""
-        is_prefetch = request.credits is not None and request.credits.concurrency > 0
-        if entry.name.receives >= WHOLE_LEASES:
-            for index in indexes(members):
-                lease = _Lease(entry, visibility, 1 << index, is_prefetch)
-                shares.append(_Share(answer, lease, 1 << index, request))
-            return
-        for share in reversed(shares):
-            lease = share.lease
-            if lease.entry is entry and lease.visibility == visibility:
-                lease.members |= members
-                lease.is_prefetch |= is_prefetch
-                break
-        else:
-            lease = _Lease(entry, visibility, members, is_prefetch)
-        shares.append(_Share(answer, lease, members, request))
-
     def _lease(self, lease: _Lease) -> None:
         old = lease.entry.name
         wall = lease.since = self._clock.wall()
@@ -407,20 +393,25 @@ class Leaser(Part):
             log.warning("%s can't be leased for now: %s", old.path, error)
             lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
         if old.state is State.SENT:
-            self.assigned += lease.leased
+            self._moves.unpublished += lease.leased
+            if not lease.entry.held:
+                self._moves.unpublished.append(lease.entry)  # Nothing is left in it to publish.
 
-    def _deliver(self, share: _Share) -> None:
+    def _deliver(self, request: Receive, lease: _Lease, members: int, answer: list[Delivery]) -> None:
+        """Add `members` of a lease to the answer of a receive."""
         delivered = 0
-        for entry in share.lease.leased:
-            if members := share.members & entry.held:
-                delivered |= self._deliver_of(entry, members, share)
-        missing = (share.members & ~delivered).bit_count()
-        if missing and share.request.credits is not None:
-            share.request.credits.give_back(missing, is_answer=False)
+        for entry in lease.leased:
+            if there := members & entry.held:
+                delivered |= self._deliver_of(entry, there, request, lease.since, answer)
+        missing = (members & ~delivered).bit_count()
+        if missing and request.credits is not None:
+            request.credits.give_back(missing, is_answer=False)
 
-    def _deliver_of(self, entry: Entry, members: int, share: _Share) -> int:
-        """Add messages of a lease to an answer; return those that can be read. The others go to
-        quarantine."""
+    def _deliver_of(
+        self, entry: Entry, members: int, request: Receive, since: Millis, answer: list[Delivery]
+    ) -> int:
+        """Add messages of an entry, leased since then, to an answer; return those that can be read. The
+        others go to quarantine."""
         name, stem = entry.name, entry.batch.stem
         assert name.due is not None
         found: Sequence[tuple[int, bytes | Damaged]]
@@ -448,17 +439,15 @@ class Leaser(Part):
         if stem.attributes:
             named = self._reader.line(entry).attributes
             attributes = {at: named[index] for at, index in enumerate(where) if index in named}
-        credits, consumer = share.request.credits, share.request.consumer
+        credits, consumer = request.credits, request.consumer
         if credits is not None or consumer:
             size = number = 0
             if credits is not None:
                 size = entry.batch.counted_bytes_of(members)
                 credits.charge(0, size)
                 number = credits.deliver(len(where))
-            entry.shares += (
-                LeaseShare(members, size, credits, consumer, share.lease.since, number, members),
-            )
-        share.answer.append(
+            entry.shares += (LeaseShare(members, size, credits, consumer, since, number, members),)
+        answer.append(
             Delivery(
                 queue=name.queue,
                 sent_at=sent_at(stem.id),
@@ -480,11 +469,8 @@ class Leaser(Part):
     def _quarantine(self, entry: Entry, index: int, why: Damaged) -> None:
         id, queue = entry.batch.stem.message_id(index), entry.name.queue
         log.error("message %s of the queue %s goes to quarantine: %s", id, queue, why)
-        try:
+        with postponing(log, "the quarantine of message %s until its lease ends", id):
             self._moves.move(entry, 1 << index, State.QUARANTINED)
-        except StoreError as error:
-            # It is leased, and tried again when the lease ends.
-            log.error("%s can't be put into quarantine for now: %s", id, error)
 
     # The end of a lease.
 
@@ -515,16 +501,12 @@ class Leaser(Part):
         check_span("visibility", visibility, 0, MAX_VISIBILITY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         is_strict = record.settings.group_order == "strict"
-        together = self._find_all(
-            record.name, request.receipts, results, {} if is_strict else request.last_receives
-        )
+        targets = self._find_all(request, results, {} if is_strict else request.last_receives)
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
         result = Millis(wall + visibility if visibility else 0)
         until = result, monotonic + visibility
-        for entry, places in together.items():
-            members = _members(places)
-            for _, position in places:
-                results[position] = result
+        for entry, members in targets.members.items():
+            targets.answer(entry, result)
             try:
                 if visibility:
                     # A message whose lease is over is leased again, with a token of its own.
@@ -533,28 +515,27 @@ class Leaser(Part):
                 elif entry.name.state is not State.READY:
                     self.bring_back(entry, members)
             except StoreError as error:
-                _refuse(results, entry, places, error)
+                targets.refuse(entry, error)
         return results
 
     def _find_all(
         self,
-        queue: str,
-        texts: Sequence[str],
+        request: ChangeVisibility | ReleaseMessages | RejectMessages | GiveBack,
         results: list[Any],
         last_receives: Mapping[int, LastReceive] = MappingProxyType({}),
-    ) -> dict[Entry, _Places]:
-        """Return by its entry the index and the position of each message that a receipt is of; those
-        that are gone, or another consumer's, have errors in `results`."""
-        together: dict[Entry, _Places] = {}
-        for position, text in enumerate(texts):
+    ) -> Targets:
+        """Return the messages of the request's receipts; those that are gone, or another consumer's,
+        have errors in `results`."""
+        targets = Targets()
+        for position, text in enumerate(request.receipts):
             try:
-                found = self.find(queue, text, last_receives.get(position))
+                found = self.find(request.queue, text, last_receives.get(position))
                 if found is None:
-                    raise StaleReceipt(id=receipts.parse(queue, text).id)
-                together.setdefault(found[0], []).append((found[1], position))
+                    raise StaleReceipt(id=receipts.parse(request.queue, text).id)
+                targets.add(found, request, results, position)
             except StoreError as error:
                 results[position] = error
-        return together
+        return targets
 
     def release(self, request: ReleaseMessages) -> list[Millis | StoreError]:
         """End leases, and hide the messages for the delay of the request or the queue's back-off.
@@ -564,15 +545,13 @@ class Leaser(Part):
         if request.delay is not None:
             check_span("delay", request.delay, 0, MAX_DELAY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
-        together = self._find_all(record.name, request.receipts, results)
+        targets = self._find_all(request, results)
         wall, monotonic = self._clock.wall(), self._clock.monotonic()
-        for entry, places in together.items():
-            members = _members(places)
+        for entry, members in targets.members.items():
             delay = request.delay
             if delay is None:
                 delay = self._back_off(record, entry)
-            for _, position in places:
-                results[position] = Millis(wall + delay)
+            targets.answer(entry, Millis(wall + delay))
             is_dead = not request.is_uncounted and self._dead_letters.dies_with_lease(entry)
             try:
                 if is_dead:
@@ -587,7 +566,7 @@ class Leaser(Part):
                         count = max(0, count - 1)
                     self._postpone(entry, members, (Millis(wall + delay), monotonic + delay), count)
             except StoreError as error:
-                _refuse(results, entry, places, error)
+                targets.refuse(entry, error)
         return results
 
     def _back_off(self, record: QueueRecord, entry: Entry) -> Millis:
@@ -610,23 +589,21 @@ class Leaser(Part):
         if record.settings.dead_letter_queue not in self._catalog.records:
             raise NoDeadLetterQueue(queue=record.name)
         results: list[StoreError | None] = [None] * len(request.receipts)
-        together = self._find_all(record.name, request.receipts, results)
-        wanted = [(entry, _members(places)) for entry, places in together.items()]
+        targets = self._find_all(request, results)
+        wanted = list(targets.members.items())
         refused = self._dead_letters.bury(wanted, reason=REJECTED, explanation=request.explanation)
-        for (entry, places), error in zip(together.items(), refused, strict=True):
+        for entry, error in zip(targets.members, refused, strict=True):
             if error is not None:
-                _refuse(results, entry, places, error)
+                targets.refuse(entry, error)
         return results
 
     def give_back(self, request: GiveBack) -> None:
         """Undo leases that no consumer has seen; an expired one is a success."""
-        record = self._catalog.require(request.queue)
+        self._catalog.require(request.queue)
         expired: list[Any] = [None] * len(request.receipts)
-        together = self._find_all(record.name, request.receipts, expired)
         self._index.is_answer = False
         try:
-            for entry, places in together.items():
-                members = _members(places)
+            for entry, members in self._find_all(request, expired).members.items():
                 _undeliver(entry, members)
                 self._uncount(entry, members)
         finally:
@@ -647,10 +624,10 @@ class Leaser(Part):
             self._moves.move(entry, members, State.READY)
 
     def next_due(self) -> Millis | None:
-        if self._index.grouped or self._expiring:
+        if self._index.unread_group_files or self._queues_to_expire:
             return DUE_NOW
-        again = min(self._reader.refused.values()) if self._reader.refused else None
-        due = self._index.next_due()
+        again = min(self._reader.refused_files.values()) if self._reader.refused_files else None
+        due = self._index.dues.next()
         if due is None or not self._background.brings_back:
             return again
         if self._background.wait:
@@ -666,7 +643,8 @@ class Leaser(Part):
         dead: list[tuple[Entry, int]] = []
         self._index.is_answer = False
         try:
-            for entry in self._index.pop_due(Millis(now - self._background.wait), effort.share()):
+            over = self._index.due(Millis(now - self._background.wait))
+            for entry in list(islice(over, effort.share())):
                 effort.spend()
                 token = entry.name.token
                 if not entry.held or (token and is_set_token(token)):
@@ -678,7 +656,7 @@ class Leaser(Part):
                     if entry.name.state is State.LEASED:
                         self._moves.statistics.count(entry.name.queue, "requeue", count)
                 except StoreError:
-                    self._index.put_back_due(entry, Millis(now + RETRY))
+                    self._index.schedule(entry, Millis(now + RETRY))
             if dead:
                 self._bury(dead)
         finally:
@@ -688,10 +666,10 @@ class Leaser(Part):
 
     def _continue_expiry(self) -> None:
         """Delete more of what is too old, a part in each queue."""
-        for name in list(islice(self._expiring, self._moves.effort.share())):
+        for name in list(islice(self._queues_to_expire, self._moves.effort.share())):
             record = self._catalog.records.get(name)
             if record is None:
-                del self._expiring[name]
+                del self._queues_to_expire[name]
             else:
                 self.expire(record)
 
@@ -731,7 +709,7 @@ class Leaser(Part):
         """Read the groups of files that another process has written, or a start has found, as many as
         the commit may."""
         refused: StoreError | None = None
-        grouped, effort = self._index.grouped, self._moves.effort
+        grouped, effort = self._index.unread_group_files, self._moves.effort
         for batch in list(islice(grouped, effort.share())) if grouped else ():
             effort.spend()
             try:
@@ -746,21 +724,23 @@ class Leaser(Part):
             raise refused
 
 
-def _members(places: _Places) -> int:
-    members = 0
-    for index, _ in places:
-        members |= 1 << index
-    return members
-
-
-def _refuse(results: list[Any], entry: Entry, places: _Places, error: StoreError) -> None:
-    """Note why messages of an entry didn't move."""
-    for index, position in places:
-        if isinstance(error, NameVanished):
-            results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
-        # Of a list that is divided over several names a part may have moved.
-        elif entry.held >> index & 1:
-            results[position] = error
+def _shares(
+    entry: Entry, visibility: Millis, members: int, request: Receive, leases: list[_Lease]
+) -> list[_Share]:
+    """Return the shares by which a receive gets `members`, of leases that other receives of the commit
+    share."""
+    is_prefetch = request.credits is not None and request.credits.concurrency > 0
+    is_alone = entry.name.receives >= WHOLE_LEASES
+    for lease in () if is_alone else reversed(leases):
+        if lease.entry is entry and lease.visibility == visibility:
+            lease.members |= members
+            lease.is_prefetch |= is_prefetch
+            return [(lease, members)]
+    shares: list[_Share] = []
+    for part in [1 << index for index in indexes(members)] if is_alone else (members,):
+        leases.append(_Lease(entry, visibility, part, is_prefetch))
+        shares.append((leases[-1], part))
+    return shares
 
 
 def _undeliver(entry: Entry, members: int) -> None:

@@ -26,6 +26,7 @@ from ..files.disk import (
     Syncer,
     SyncFailed,
     explained,
+    explaining,
 )
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import RemovedFiles
@@ -89,7 +90,7 @@ class Moves:
         """Counts of all work since the start."""
         self.effort = Effort()
         """Background work draws on it."""
-        self.asked = Effort()
+        self.request_effort = Effort()
         """Each move draws on it, for `run_in`."""
         self.commit = 1
         """The number of the commit under way."""
@@ -101,9 +102,12 @@ class Moves:
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
         self.watermark = DiskWatermark()
         """The free room below which nothing is stored."""
-        self.removed = RemovedFiles(disk)
+        self.removed_files = RemovedFiles(disk)
         """Names that the reaper may unlink: room on a full disk, too."""
-        self.foreign: dict[str, str] = {}
+        self.unpublished: list[Entry] = []
+        """Entries in `new/` that must be where other processes look before this commit is answered:
+        leases, and messages of strict groups, as what is sent after the answer comes after them."""
+        self.foreign_files: dict[str, str] = {}
         """Paths of what was found in the folders and is none of ours, and why."""
         self.quarantined = 0
         """Messages and foreign files that were put into quarantine."""
@@ -115,7 +119,7 @@ class Moves:
         """The monotonic time at which the disk refused something last."""
         self.unlinked = 0
         """Messages that were unlinked from `remove/`."""
-        self.unread: dict[str, None] = {}
+        self.unread_files: dict[str, None] = {}
         """Files of parts that the disk refused to show: each commit looks at them again."""
 
     # Commits.
@@ -154,32 +158,25 @@ class Moves:
             due=Millis(wall + delay) if delay else None,
         )
         path = name.path
-        self.asked.left -= 1
-        if stem.key is not None:
-            # Other processes must know its keys before it is published.
-            self._intend(ChangeKind.FILE, "", path, 0)
+        if written is not None:
+            self._place_body(written.path, body_path(stem.id))
         try:
+            create = partial(self.disk.create, path, parts, sync=False)
+            # Other processes must know its keys before it is published.
+            self._change(ChangeKind.FILE, "", path, create, is_told=stem.key is not None)
+        except BaseException:
             if written is not None:
-                self._place_body(written.path, body_path(stem.id))
-            try:
-                self._attempt(partial(self.disk.create, path, parts, sync=False), path)
-            except BaseException:
-                if written is not None:
-                    self._place_body(body_path(stem.id), written.path)
-                raise
-        except OSError as error:
-            if stem.key is not None:
-                self._give_up()
-            raise explained(error) from error
+                self._place_body(body_path(stem.id), written.path)
+            raise
         if alone or not self.disk.can_sync_all:
             self.syncer.lone_file_written(path)
         else:
             self.syncer.file_written()
-        self.syncer.folder_changed("new")
         return self.index.appear(name, self.commit, due=due)
 
     def _place_body(self, source: str, target: str) -> None:
-        self._attempt(lambda: self.disk.rename_new(source, target), target)
+        with explaining():
+            self._attempt(lambda: self.disk.rename_new(source, target), target)
         self.syncer.folder_changed(BODIES)
 
     def move(
@@ -272,7 +269,7 @@ class Moves:
             self.unlinked += entry.held.bit_count()
         self.index.disappear(entry, self.commit)
         if self.is_body_left(entry):
-            self.removed.add([(body_path(entry.batch.stem.id), ())])
+            self.removed_files.add([(body_path(entry.batch.stem.id), ())])
 
     def is_body_left(self, entry: Entry) -> bool:
         """Return whether the body of a removed name was the last part left of its message."""
@@ -343,7 +340,7 @@ class Moves:
     def require_read(self, folders: Sequence[str]) -> None:
         """Raise `DiskError` as long as the disk refuses to show a file in `folders`: an answer may rest
         on it."""
-        for path in self.unread:
+        for path in self.unread_files:
             if path.partition("/")[0] in folders:
                 raise DiskError(detail=f"{path!r} can't be read for now; try again")
 
@@ -354,10 +351,8 @@ class Moves:
             return False
         name, why = path.rpartition("/")[2], why.encode(errors="backslashreplace").decode()
         place = f"{QUARANTINE}/{self.ids.make()}"
-        try:
+        with explaining():
             self._attempt(lambda: self.disk.make_folder(place), place, urgent=True)
-        except OSError as error:
-            raise explained(error) from error
         # Durable first: a power cut must not keep what moves into it, and not the folder.
         self.sync_now((), (QUARANTINE,))
         # A name that can't be printed is none of ours, and has no place in `CHANGES`.
@@ -429,21 +424,15 @@ class Moves:
 
     def size_of(self, path: str) -> int | None:
         """Return the size of a file, None if it isn't there; raise `DiskError`."""
-        try:
+        with explaining(), suppress(FileNotFoundError):
             return self.disk.facts(path).size
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
+        return None
 
     def read(self, path: str) -> bytes | None:
         """Return a file's content from the disk itself, None if it isn't there; raise `DiskError`."""
-        try:
+        with explaining(), suppress(FileNotFoundError):
             return self.disk.read(path, afresh=True)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explained(error) from error
+        return None
 
     def read_record(self, path: str, decode: Callable[[bytes], Record], kind: str) -> Record | None:
         """Return a sealed record, which the commit syncs; None if there is none. Raise `DiskError`.
@@ -473,10 +462,8 @@ class Moves:
 
     def scan(self, folder: str) -> list[FolderEntry]:
         """Return what is in a folder; raise `DiskError`."""
-        try:
+        with explaining():
             return self.disk.scan(folder)
-        except OSError as error:
-            raise explained(error) from error
 
     def require_there(self, entry: Entry) -> None:
         """Raise `NameVanished` if a name was removed by hand, and remove it from the index."""
@@ -527,18 +514,20 @@ class Moves:
         *,
         due: int = 0,
         urgent: bool = False,
+        is_told: bool = True,
     ) -> None:
-        """Make a change that other processes hear of; raise `DiskFull` or `DiskError`, and then it was
-        not made."""
-        self._intend(kind, source, target, due)
-        self.asked.left -= 1
+        """Make a change that other processes hear of if it `is_told`; raise `DiskFull` or `DiskError`,
+        and then it was not made."""
+        if is_told:
+            self._intend(kind, source, target, due)
+        self.request_effort.left -= 1
         try:
             self._attempt(change, target, urgent=urgent)
-        except OSError as error:
-            self._give_up()
-            raise explained(error) from error
-        except Exception:
-            self._give_up()
+        except Exception as error:
+            if is_told:
+                self._give_up()
+            if isinstance(error, OSError):
+                raise explained(error) from error
             raise
         if source and kind is not ChangeKind.LINK:
             self.syncer.folder_changed(source.rpartition("/")[0])
@@ -555,7 +544,7 @@ class Moves:
                 return
             except OSError as error:
                 if error.errno in NO_ROOM and (
-                    self.removed.make_room() or (urgent and self.reserve.give())
+                    self.removed_files.make_room() or (urgent and self.reserve.give())
                 ):
                     continue
                 if error.errno == errno.ENOENT and not has_made and self._make_folder_of(target):
@@ -648,33 +637,17 @@ def begin_lease(
     )
 
 
-def deliver(moves: Moves, entry: Entry) -> None:
-    """Move a lease of a message that was leased as it was sent from `new/` to `delay/`."""
-    name = entry.name
-    assert name.due is not None
-    # A lease that began in another process is due by the wall clock.
-    due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
-    moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
-
-
 def publish(moves: Moves, entry: Entry) -> None:
     """Move a sent file from `new/` to its queue, or to `delay/` if it has a delay or a lease."""
     name = entry.name
-    if name.token:
-        deliver(moves, entry)
-    elif name.due is None:
+    if name.due is None:
         moves.move(entry, entry.held, State.READY)
-    else:
+    elif not name.token:
         moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
-
-
-def unlink_all(moves: Moves, entries: Iterable[Entry]) -> None:
-    """Unlink names that the rules release, as far as the disk allows it."""
-    for entry in entries:
-        try:
-            moves.unlink(entry)
-        except StoreError as error:
-            log.warning("%s can't be unlinked for now: %s", entry.name.path, error)
+    else:
+        # A lease that began in another process is due by the wall clock.
+        due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
+        moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
 
 
 def _folder_of(path: str) -> str:

@@ -6,9 +6,11 @@ calls are made under the lock, in one thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from logging import Logger
+from typing import Any, Final, ParamSpec, TypeVar
 
 from ..model.clock import Millis
 from ..model.errors import StoreError
@@ -110,10 +112,30 @@ def _run(turn: Turn, requests: Sequence[Any], places: Sequence[int], outcomes: l
             outcomes[place] = outcome
         return
     for place in places:
-        try:
-            outcomes[place] = turn.run(requests[place])
-        except StoreError as error:
-            outcomes[place] = error
+        outcomes[place] = outcome_of(turn.run, requests[place])
+
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def outcome_of(
+    call: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
+) -> Result | StoreError:
+    """Return what a call returns, or its error."""
+    try:
+        return call(*arguments, **named)
+    except StoreError as error:
+        return error
+
+
+@contextmanager
+def postponing(log: Logger, what: str, *arguments: object) -> Iterator[None]:
+    """Log a refusal of the disk, and go on: later work tries again what has to wait."""
+    try:
+        yield
+    except StoreError as error:
+        log.warning(f"{what} has to wait: %s", *arguments, error)
 
 
 PORTION: Final = 1_000

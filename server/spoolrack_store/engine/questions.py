@@ -147,10 +147,10 @@ class Questions:
     def overdue(self) -> Millis:
         """Return how long ago the next lease or delay should have ended; 0: it goes on."""
         index, now = self._engine.index, self._engine.moves.clock.monotonic()
-        due = index.hidden[0][0] if index.hidden[:1] else now
+        due = index.dues.earliest or now
         if due < now and self._changing.acquire(blocking=False):  # Else a commit may be ending it.
             try:
-                due = index.next_due() or now
+                due = index.dues.next() or now
             finally:
                 self._changing.release()
         return Millis(max(0, now - due))

@@ -63,7 +63,7 @@ class Reader:
         self._disk = disk
         self._index = index
         self._clock = clock
-        self.refused: dict[BatchFile, Millis] = {}
+        self.refused_files: dict[BatchFile, Millis] = {}
         """Files that the disk refused to read, and the monotonic time at which they are tried again."""
         self._last: tuple[BatchFile, bytes] | None = None
         """A file too large for the cache that was read for the next `message`."""
@@ -93,15 +93,15 @@ class Reader:
 
     def evict(self, batch: BatchFile) -> None:
         """Drop a file's content: all its messages are gone."""
-        self.refused.pop(batch, None)
+        self.refused_files.pop(batch, None)
         content = self._cache.pop(batch.stem.text, None)
         if content is not None:
             self._cached -= len(content) + CACHE_ENTRY
 
     def try_again(self, now: Millis) -> None:
         """Allow reads of files whose retry time has come."""
-        for batch in [batch for batch, due in self.refused.items() if due <= now]:
-            del self.refused[batch]
+        for batch in [batch for batch, due in self.refused_files.items() if due <= now]:
+            del self.refused_files[batch]
 
     def is_readable(self, entry: Entry) -> bool:
         """Return whether an entry's file can be read, so that its messages can be delivered; raise
@@ -113,7 +113,7 @@ class Reader:
         if batch.stem.text in self._cache:
             return True
         now = self._clock.monotonic()
-        if self.refused.get(batch, now) > now:
+        if self.refused_files.get(batch, now) > now:
             return False
         try:
             self._last = batch, self._read(entry)
@@ -124,9 +124,9 @@ class Reader:
             if isinstance(cause, OSError) and cause.errno in OUT_OF_HANDLES:
                 raise
             log.error("%s can't be read, its messages have to wait: %s", entry.name.path, error)
-            self.refused[batch] = Millis(now + RETRY)
+            self.refused_files[batch] = Millis(now + RETRY)
             return False
-        self.refused.pop(batch, None)
+        self.refused_files.pop(batch, None)
         return True
 
     def line(self, entry: Entry) -> Line:

@@ -47,34 +47,36 @@ class Reaper:
         """Hand the names that may be unlinked to the reaper's thread; return whether there were any."""
         index, synced = self._moves.index, self._moves.synced
         reapable: list[Entry] = []
-        for batch in list(islice(index.over, self._moves.effort.files)):
-            del index.over[batch]
+        for batch in list(islice(index.deleted_files, self._moves.effort.files)):
+            del index.deleted_files[batch]
             entries = batch.reapable(synced)
             reapable += entries
             if batch.is_over and (entries or batch.changed > synced):
-                index.over[batch] = None  # It is looked at again, after the others.
+                index.deleted_files[batch] = None  # It is looked at again, after the others.
         reapable = self._without_sent_by_others(reapable)
         paths: list[tuple[str, Sequence[str]]] = []
-        for path, commit in list(islice(index.untold.items(), self._moves.effort.files)):
+        for path, commit in list(
+            islice(index.unused_dead_letter_files.items(), self._moves.effort.files)
+        ):
             if commit <= synced:
-                del index.untold[path]
+                del index.unused_dead_letter_files[path]
                 paths.append((path, ()))
-        forgotten = list(self._deduplication.may_unlink(reapable)) if self._unlinks else reapable
-        archived = self._archive.paths_of(forgotten)
-        for entry in forgotten:
+        unlinkable = list(self._deduplication.may_unlink(reapable)) if self._unlinks else reapable
+        paths_by_entry = self._archive.paths_of(unlinkable)
+        for entry in unlinkable:
             if self._unlinks:
                 self._moves.unlinked += entry.held.bit_count()
             index.disappear(entry, self._moves.commit)
-            kept = archived.get(entry, ())
+            archive_paths = paths_by_entry.get(entry, ())
             if self._moves.is_body_left(entry):
                 # First: a death in between leaves a name in remove/, and no body without one.
-                bodies = [path + BODY for path in kept]
+                bodies = [path + BODY for path in archive_paths]
                 paths.append((body_path(entry.batch.stem.id), bodies))
-            paths.append((entry.name.path, kept))
+            paths.append((entry.name.path, archive_paths))
             if not entry.batch.entries:
                 self._reader.evict(entry.batch)
         if paths and self._unlinks:
-            self._moves.removed.add(paths)
+            self._moves.removed_files.add(paths)
         return bool(paths)
 
     def _without_sent_by_others(self, reapable: list[Entry]) -> list[Entry]:
@@ -91,5 +93,5 @@ class Reaper:
             return []
         for entry in reapable:
             if entry.batch.stem.text in sent:
-                index.over.pop(entry.batch, None)
+                index.deleted_files.pop(entry.batch, None)
         return [entry for entry in reapable if entry.batch.stem.text not in sent]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
-from itertools import count, islice
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 from ..files.disk import FileKind, FolderEntry
@@ -45,8 +46,6 @@ FOLLOWED: Final = 2_000
 """Names of a listing after which the log is read."""
 _SORTED: Final = 20_000
 """Names that are sorted at a time."""
-_DIGITS: Final = 3
-"""Names are sorted with those that have so many characters in common behind those that all have."""
 TOLD: Final = 100_000
 """Names of a listing after which its progress is logged."""
 
@@ -58,37 +57,41 @@ def list_root(moves: Moves, follow: Callable[[], None]) -> dict[str, Entry]:
     `follow` is called every `FOLLOWED` names. An error leaves an index that must be listed again.
     """
     index = moves.index
-    known = {entry.name.path: entry for batch in index.batches.values() for entry in batch.entries}
-    sent = {path: entry for path, entry in known.items() if entry.name.state is State.SENT}
-    packed = set(index.packed_paths)
-    is_again = bool(known or packed)
-    read = followed = told = 0
+    known_entries = {
+        entry.name.path: entry for batch in index.batches.values() for entry in batch.entries
+    }
+    sent_entries = {
+        path: entry for path, entry in known_entries.items() if entry.name.state is State.SENT
+    }
+    packed_paths = set(index.packed_paths)
+    is_again = bool(known_entries or packed_paths)
+    read = followed = logged = 0
     for folder in (*FOLDERS, *_queue_folders(moves)):
         found = _in_order(_found_in(moves, folder))
         while part := list(islice(found, FOLLOWED)):
-            for each in _pack(moves, folder, part, packed):
+            for each in _pack(moves, folder, part, packed_paths):
                 name = _name_of(moves, folder, each)
-                if name is not None and known.pop(name.path, None) is None:
+                if name is not None and known_entries.pop(name.path, None) is None:
                     appear(moves, name)
             read += len(part)
             if read >= followed + FOLLOWED:
                 followed = read
                 follow()
-            if read >= told + TOLD:
-                told = read
+            if read >= logged + TOLD:
+                logged = read
                 log.info("%d names of the root are read", read)
-    for path in packed:
+    for path in packed_paths:
         entry = index.entry_at(parse(path))
         if entry is not None:
             index.disappear(entry, moves.commit)
-    for path in known.keys() - sent.keys():
-        index.disappear(known[path], moves.commit)
+    for path in known_entries.keys() - sent_entries.keys():
+        index.disappear(known_entries[path], moves.commit)
     for batch in index.batches.values() if is_again else ():
         if batch.is_over:
             # Another process may have had a name of it in `new/`, which is gone.
             batch.changed = moves.commit
-            index.over[batch] = None
-    return sent
+            index.deleted_files[batch] = None
+    return sent_entries
 
 
 def list_sent(moves: Moves, others: Collection[str], known: Mapping[str, Entry]) -> list[Entry]:
@@ -221,22 +224,22 @@ def listed_orphans(moves: Moves, dead: Collection[str]) -> list[Entry]:
 def _remove_bodies_left(moves: Moves, sent_by_others: Collection[str]) -> None:
     """Unlink each body of which there is no message: the process that wrote it died before it made
     that. A power cut may have left the body of an archived message behind: it follows that."""
-    left: list[str] = []
+    lone_ids: list[str] = []
     for each in moves.scan(BODIES):
         path = f"{BODIES}/{each.name}"
         if each.kind is not FileKind.FILE or not is_id(each.name):
-            moves.foreign[path] = "it is no message's body"
+            moves.foreign_files[path] = "it is no message's body"
         elif each.name not in sent_by_others and not moves.index.has_file_of(each.name):
-            left.append(each.name)
-    archived = archived_files(moves.disk, left) if left else {}
-    for id in left:
-        moves.removed.add([(body_path(id), [f"{each}{BODY}" for each in archived.get(id, ())])])
+            lone_ids.append(each.name)
+    archived = archived_files(moves.disk, lone_ids) if lone_ids else {}
+    for id in lone_ids:
+        moves.removed_files.add([(body_path(id), [f"{each}{BODY}" for each in archived.get(id, ())])])
 
 
 def _leave_untold(moves: Moves) -> None:
     """Note the dead-letter files that no name refers to: the process that wrote them died before, or a
     power cut has kept an older name. They go once what was found is durable."""
-    told = {
+    named_paths = {
         dead_letter_path(batch.stem.id, entry.name.death.file)
         for batch in moves.index.batches.values()
         for entry in batch.entries
@@ -245,25 +248,15 @@ def _leave_untold(moves: Moves) -> None:
     for each in moves.scan(DEAD_LETTERS):
         path = f"{DEAD_LETTERS}/{each.name}"
         if each.kind is not FileKind.FILE or not is_dead_letter_path(path):
-            moves.foreign[path] = "it is no dead-letter file"
-        elif path not in told:
-            moves.index.untold[path] = moves.commit
+            moves.foreign_files[path] = "it is no dead-letter file"
+        elif path not in named_paths:
+            moves.index.unused_dead_letter_files[path] = moves.commit
 
 
 def _in_order(found: list[FolderEntry]) -> Iterator[FolderEntry]:
     """Yield what is in a folder by name. It sorts few at a time: during one sort of a million no other
     thread could answer whether the server lives."""
-    if len(found) <= _SORTED:
-        yield from sorted(found)
-        return
-    low, high = min(found).name, max(found).name
-    end = _DIGITS + next(at for at in count() if low[at : at + 1] != high[at : at + 1])
-    buckets: dict[str, list[FolderEntry]] = {}
-    while found:
-        each = found.pop()
-        buckets.setdefault(each.name[:end], []).append(each)
-    for beginning in sorted(buckets):
-        yield from _in_order(buckets.pop(beginning))
+    return merge(*(sorted(found[at : at + _SORTED]) for at in range(0, len(found), _SORTED)))
 
 
 def _pack(moves: Moves, folder: str, part: list[FolderEntry], known: set[str]) -> list[FolderEntry]:
@@ -302,7 +295,7 @@ def _name_of(moves: Moves, folder: str, each: FolderEntry) -> Name | None:
     if owner and (owner == moves.owner or moves.is_living(owner)):
         return None  # A body that is still being written.
     if folder != QUARANTINE:
-        moves.foreign[path] = "its name is none of ours" if is_file else "it is no file"
+        moves.foreign_files[path] = "its name is none of ours" if is_file else "it is no file"
     return None
 
 
@@ -323,7 +316,7 @@ def _queue_folders(moves: Moves) -> list[str]:
         if each.kind is FileKind.FOLDER and is_queue_name(each.name):
             found.append(path)
         else:
-            moves.foreign[path] = "it is no queue's folder"
+            moves.foreign_files[path] = "it is no queue's folder"
     return found
 
 

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..files.disk import explained
+from ..files.disk import explaining
 from ..files.layout import REDRIVES
 from ..model.clock import SECOND, Millis
 from ..model.dead_letter_records import NotAHistory
@@ -54,11 +55,11 @@ from ..model.redrive_requests import (
     StartRedrive,
 )
 from ..model.transitions import State
-from .catalog import Catalog, QueueRecord
+from .catalog import Catalog, QueueRecord, QueueRoom
 from .dead_letters import DeadLetters
 from .entries import Entry
 from .moves import Moves
-from .part import DUE_NOW, RETRY, Part
+from .part import DUE_NOW, RETRY, Part, postponing
 from .reader import read_records
 from .sender import Sender
 
@@ -141,34 +142,6 @@ class _Drive:
         self.after, self.at, self.failed, self.waiting, self.failure = "", 0, 0, 0, None
 
 
-class _Room:
-    """Room of the queues, less the messages that one commit has moved there."""
-
-    def __init__(self, moves: Moves, sender: Sender) -> None:
-        self._moves = moves
-        self._sender = sender
-        self._taken: dict[str, tuple[int, int]] = {}
-
-    def reserve(self, record: QueueRecord, entry: Entry, members: int) -> int:
-        """Take the room for the first of `members`; return those that it is enough for."""
-        settings, queue = record.settings, self._moves.index.queue(record.name)
-        if not settings.max_messages and not settings.max_bytes:
-            return members
-        if record.name not in self._taken:
-            self._taken[record.name] = self._sender.written(record.name)
-        count, bytes = self._taken[record.name]
-        fitting = 0
-        for index in indexes(members):
-            size = entry.batch.counted_bytes_of(1 << index)
-            try:
-                record.require_room((queue.total + count, queue.bytes + bytes), (1, size))
-            except QueueFull:
-                break
-            count, bytes, fitting = count + 1, bytes + size, fitting | 1 << index
-        self._taken[record.name] = count, bytes
-        return fitting
-
-
 class Redriver(Part):
     """All redrives of a root. Not thread-safe."""
 
@@ -188,11 +161,11 @@ class Redriver(Part):
         self._dead_letters = dead_letters
         self._sender = sender
         self._ids = ids
-        self._all: dict[str, _Drive] = {}
+        self._redrives: dict[str, _Drive] = {}
         """By id."""
-        self._active: dict[str, _Drive] = {}
+        self._active_redrives: dict[str, _Drive] = {}
         """Those that go on, or have to say what they moved; the first has waited longest for a turn."""
-        self.pending = (self._active,)
+        self.pending = (self._active_redrives,)
 
     # The records.
 
@@ -205,7 +178,7 @@ class Redriver(Part):
                 older, latest[name.id] = sorted((other, name), key=_age)
                 self._moves.unlink_file(f"{REDRIVES}/{older}")
         self._moves.syncer.folder_changed(REDRIVES)
-        for id in self._all.keys() - latest.keys():
+        for id in self._redrives.keys() - latest.keys():
             self._drop(id)
         for name in latest.values():
             self._ids.rise_above(name.id)
@@ -221,22 +194,20 @@ class Redriver(Part):
 
     def _names(self) -> Iterator[RedriveName]:
         """Yield the names in the folder, in order; put any other file aside."""
-        try:
+        texts: list[str] = []
+        with explaining(), suppress(FileNotFoundError):
             texts = sorted(each.name for each in self._moves.disk.scan(REDRIVES))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise explained(error) from error
         for text in texts:
             try:
                 yield parse_redrive(text)
             except NotAName as error:
-                self._quarantine(text, str(error))
+                with postponing(log, "the quarantine of redrives/%a", text):
+                    self._moves.quarantine(f"{REDRIVES}/{text}", f"it is no redrive: {error}")
 
     def _update(self, name: RedriveName, due: Millis) -> None:
         """Know a redrive by the name that it has now."""
         now, commit = self._clock.monotonic(), self._moves.commit
-        drive = self._all.get(name.id)
+        drive = self._redrives.get(name.id)
         if drive is not None:
             if drive.name != name:
                 drive.name, drive.due, drive.since = name, due, commit
@@ -255,20 +226,14 @@ class Redriver(Part):
     def _keep(self, drive: _Drive) -> None:
         """Know a redrive, behind all others that have work."""
         id = drive.name.id
-        self._all[id] = drive
-        self._active.pop(id, None)
+        self._redrives[id] = drive
+        self._active_redrives.pop(id, None)
         if drive.goes_on or drive.unsynced:
-            self._active[id] = drive
-
-    def _quarantine(self, text: str, why: str) -> None:
-        try:
-            self._moves.quarantine(f"{REDRIVES}/{text}", f"it is no redrive: {why}")
-        except StoreError as error:
-            log.warning("redrives/%a can't be put aside: %s", text, error)
+            self._active_redrives[id] = drive
 
     def _drop(self, id: str) -> None:
-        self._all.pop(id, None)
-        self._active.pop(id, None)
+        self._redrives.pop(id, None)
+        self._active_redrives.pop(id, None)
 
     def _rename(self, drive: _Drive, name: RedriveName) -> None:
         if name != drive.name:
@@ -285,7 +250,7 @@ class Redriver(Part):
                 raise InvalidRequest(what=what, value=value, rule=rule)
         if request.destination:
             self._catalog.require_open(request.destination)
-        for drive in self._active.values():
+        for drive in self._active_redrives.values():
             if drive.goes_on and drive.order.queue == record.name:
                 raise RedriveRunning(queue=record.name, redrive=drive.name.id)
         order = RedriveOrder(
@@ -314,7 +279,7 @@ class Redriver(Part):
     @property
     def running(self) -> int:
         """Number of running redrives."""
-        return len(self._active)
+        return len(self._active_redrives)
 
     def find(self, id: str, queue: str = "") -> Redrive:
         """Return a redrive; raise `RedriveNotFound`, also if it isn't of `queue`, `WrongShard` for a
@@ -325,14 +290,14 @@ class Redriver(Part):
         """Return up to `limit` redrives above the id `after`, in order; if there is a `queue`, of this
         one only."""
         self._catalog.require_named(queue)
-        ids = sorted(id for id, drive in self._all.items() if queue in ("", drive.order.queue))
-        return [self._shown(self._all[id]) for id in ids if id > after][:limit]
+        ids = sorted(id for id, drive in self._redrives.items() if queue in ("", drive.order.queue))
+        return [self._shown(self._redrives[id]) for id in ids if id > after][:limit]
 
     def _found(self, id: str, queue: str) -> _Drive:
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
         self._catalog.require_named(queue)
-        drive = self._all.get(id)
+        drive = self._redrives.get(id)
         if drive is None or queue not in ("", drive.order.queue):
             raise RedriveNotFound(redrive=id)
         return drive
@@ -368,7 +333,7 @@ class Redriver(Part):
     # The work.
 
     def next_due(self) -> Millis | None:
-        active = self._active.values()
+        active = self._active_redrives.values()
         if any(drive.unsynced or drive.since > self._moves.synced for drive in active):
             return DUE_NOW
         return min((drive.due for drive in active if drive.goes_on), default=None)
@@ -376,7 +341,7 @@ class Redriver(Part):
     def advance(self) -> None:
         """Do a bounded part of the due moves."""
         now, left = self._clock.monotonic(), min(AT_ONCE, self._moves.effort.share())
-        for id, drive in list(self._active.items()):
+        for id, drive in list(self._active_redrives.items()):
             if not _is_due(drive, now, self._moves.synced):
                 continue
             try:
@@ -392,19 +357,17 @@ class Redriver(Part):
 
     def count_moved(self) -> None:
         """Count the durable moves before this process leaves: no other process knows them."""
-        for drive in self._active.values():
+        for drive in self._active_redrives.values():
             self._count_synced(drive)
 
     def tick(self) -> None:
         """Unlink redrives that ended long ago."""
-        for id, drive in list(self._all.items()):
+        for id, drive in list(self._redrives.items()):
             ended = drive.name.ended
             if ended is not None and ended + REDRIVE_MEMORY <= self._clock.wall():
-                try:
+                with postponing(log, "the unlinking of the old redrive %s", id):
                     self._moves.unlink_file(drive.path)
                     self._drop(id)
-                except StoreError as error:
-                    log.warning("the redrive %s, which ended long ago, stays for now: %s", id, error)
 
     def _count_synced(self, drive: _Drive) -> None:
         """Count what is durably moved in the name."""
@@ -470,7 +433,7 @@ class Redriver(Part):
     ) -> tuple[int, Mapping[tuple[Entry, str], int], bool]:
         """Look at up to `most` messages; return how many, where up to `allowed` of them go, and
         whether these were the last."""
-        room = _Room(self._moves, self._sender)
+        room = QueueRoom(self._moves.index, self._sender.written)
         picks: dict[tuple[Entry, str], int] = {}
         looked = 0
         for entry, members, at, after in self._candidates(drive):
@@ -483,7 +446,7 @@ class Redriver(Part):
                 if not allowed:
                     return looked, picks, False
                 now = first_of(now, allowed)
-                fitting = room.reserve(verdict, entry, now)
+                fitting = _fitting(room, verdict, entry, now)
                 drive.waiting += (now & ~fitting).bit_count()
                 allowed -= fitting.bit_count()
                 if fitting:
@@ -546,6 +509,19 @@ class Redriver(Part):
         if record.settings.retention and sent_at(stem.id) + record.settings.retention <= wall:
             return MoveFailure(Stays.TOO_OLD, destination)
         return record
+
+
+def _fitting(room: QueueRoom, record: QueueRecord, entry: Entry, members: int) -> int:
+    """Take the room for the first of `members`; return those that it is enough for."""
+    fitting = 0
+    is_limited = record.settings.max_messages or record.settings.max_bytes
+    for index in indexes(members) if is_limited else ():
+        try:
+            room.take(record, 1, entry.batch.counted_bytes_of(1 << index))
+        except QueueFull:
+            return fitting
+        fitting |= 1 << index
+    return members
 
 
 def _is_due(drive: _Drive, now: Millis, synced: int) -> bool:

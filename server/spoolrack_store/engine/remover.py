@@ -16,14 +16,12 @@ from ..model.transitions import State
 from .catalog import Catalog
 from .entries import Entry
 from .index import COUNTED, Index
-from .leaser import Leaser
+from .leaser import Leaser, Targets
 from .moves import Moves, NameVanished
 from .recovery import appear
 from .sender import Sender
 
 Results = list[StoreError | None]
-_Place = tuple[Entry, int, Delete, int, Results]
-"""A message to be deleted: its entry and index, the position in a request, the results of that."""
 
 
 @dataclass(slots=True)
@@ -56,8 +54,7 @@ class Remover:
     def delete(self, requests: Sequence[Delete]) -> list[Results | StoreError]:
         """Delete the messages of all requests: those of one name with one link or rename."""
         outcomes: list[Results | StoreError] = []
-        together: dict[Entry, int] = {}
-        places: list[_Place] = []
+        targets = Targets()
         self._sent = None
         for request in requests:
             try:
@@ -74,24 +71,19 @@ class Remover:
                     results[position] = error
                     continue
                 if found is not None:
-                    entry, index = found
-                    together[entry] = together.get(entry, 0) | 1 << index
-                    places.append((entry, index, request, position, results))
-        for entry, members in together.items():
+                    targets.add(found, request, results, position)
+        for entry, members in targets.members.items():
             try:
                 self._moves.delete(entry, members)
             except NameVanished:
-                self._find_again([place for place in places if place[0] is entry])
+                self._find_again(targets, entry)
             except StoreError as error:
-                for place, index, _, position, results in places:
-                    # Of a list that is divided over several names a part may be deleted.
-                    if place is entry and entry.held >> index & 1:
-                        results[position] = error
+                targets.refuse(entry, error)
         return outcomes
 
-    def _find_again(self, places: Sequence[_Place]) -> None:
+    def _find_again(self, targets: Targets, entry: Entry) -> None:
         """Delete messages whose name was removed by hand, if another name of the batch has them."""
-        for _, _, request, position, results in places:
+        for _, request, results, position in targets.places[entry]:
             try:
                 found = self._find(request, position)
                 if found is not None:
@@ -126,7 +118,7 @@ class Remover:
             most -= 1
             # By their file: they may be published since.
             for entry in self._index.entries_of(job.sent.popleft()):
-                if entry.name.queue == queue and _is_waiting(entry):
+                if entry.name.queue == queue:
                     self._purge(request, entry, job)
         if len(part) > most or job.sent:
             self._purges[request] = job
@@ -136,10 +128,10 @@ class Remover:
         return job.deleted
 
     def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
-        if not request.matches(_state_to_be(entry.name), sent_at(entry.batch.stem.id)):
+        state, held = _state_to_be(entry.name), entry.held
+        if not held or state not in COUNTED:
             return
-        held = entry.held
-        if not held:
+        if not request.matches(state, sent_at(entry.batch.stem.id)):
             return
         try:
             self._moves.delete(entry, held, is_purge=True)
@@ -178,11 +170,6 @@ class Remover:
         """Take in what other processes have in `new/`: they may have answered those sends."""
         names = list(self._moves.names_sent_by_others())
         return [appear(self._moves, name) for name in names if name.queue == queue]
-
-
-def _is_waiting(entry: Entry) -> bool:
-    """Return whether an entry is in its queue, or on its way there."""
-    return entry.name.state in COUNTED or entry.name.state is State.SENT
 
 
 def _state_to_be(name: Name) -> State:

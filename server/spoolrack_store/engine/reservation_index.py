@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ..files.layout import RESERVED
 from ..model.clock import Millis
@@ -67,12 +67,27 @@ TRANSITIONS: Final[Mapping[SetState, AbstractSet[SetState]]] = {
     SetState.DISCARDED: {SetState.COMMITTED},
     SetState.COMMITTED: frozenset(),
 }
-WORKED_ON: Final = (SetState.ENDING, SetState.DISCARDED, SetState.COMMITTED)
-"""The states in which commits go on with a set by themselves."""
+
+
+class SetWork(NamedTuple):
+    """What commits do by themselves with a set in a state, once that is durable."""
+
+    deletes: bool
+    """Whether its messages are deleted; else they come back."""
+    then: SetState | None
+    """The state of the set when it has no lease any more; None: its record goes."""
+
+
+WORK: Final[Mapping[SetState, SetWork]] = {
+    SetState.ENDING: SetWork(deletes=False, then=SetState.LOST),
+    SetState.DISCARDED: SetWork(deletes=False, then=None),
+    SetState.COMMITTED: SetWork(deletes=True, then=None),
+}
+"""In the other states commits leave a set alone."""
 
 
 @dataclass(slots=True, eq=False)
-class HeldSet:
+class ReservedSet:
     """A set that was reserved."""
 
     name: ReservationName
@@ -119,20 +134,20 @@ class ReservationIndex:
     def __init__(self, moves: Moves) -> None:
         self._moves = moves
         self._clock = moves.clock
-        self.sets: dict[Key, HeldSet] = {}
+        self.sets: dict[Key, ReservedSet] = {}
         self.markers: dict[str, StreamCommit] = {}
         """By stream."""
-        self.streams: dict[str, dict[int, HeldSet]] = {}
+        self.streams: dict[str, dict[int, ReservedSet]] = {}
         """The sets of each stream."""
-        self.of_queue: dict[str, dict[HeldSet, None]] = {}
+        self.of_queue: dict[str, dict[ReservedSet, None]] = {}
         """The sets of each queue, by the name that the queue had."""
-        self.of_token: dict[str, HeldSet] = {}
-        self.in_state: dict[SetState, dict[HeldSet, None]] = {state: {} for state in SetState}
+        self.of_token: dict[str, ReservedSet] = {}
+        self.in_state: dict[SetState, dict[ReservedSet, None]] = {state: {} for state in SetState}
         self.ends = Deadlines[Key]()
         """When the holds end that aren't noted as over."""
-        self.changed: dict[Key, None] = {}
+        self.unchecked_keys: dict[Key, None] = {}
         """Sets and markers whose files were read: all of a set's leases may not be there."""
-        self.stale: dict[str, int] = {}
+        self.stale_files: dict[str, int] = {}
         """Files that don't count, and the commit that must be durable before they go."""
 
     def committed(self, stream: str) -> int:
@@ -140,53 +155,53 @@ class ReservationIndex:
         newest = self.markers.get(stream)
         return -1 if newest is None else newest.sequence_number
 
-    def of_stream(self, stream: str) -> dict[int, HeldSet]:
+    def of_stream(self, stream: str) -> dict[int, ReservedSet]:
         return self.streams.get(stream, {})
 
-    def is_named(self, held: HeldSet) -> bool:
+    def is_named(self, a_set: ReservedSet) -> bool:
         """Return whether the stream's newest marker names the set."""
-        newest = self.markers.get(held.name.stream)
-        return newest is not None and held.name.sequence_number in newest.marker.sets
+        newest = self.markers.get(a_set.name.stream)
+        return newest is not None and a_set.name.sequence_number in newest.marker.sets
 
     # Changes in memory.
 
-    def add(self, held: HeldSet) -> None:
+    def add(self, a_set: ReservedSet) -> None:
         """Take in a set, in place of one under the same key."""
-        there = self.sets.get(held.key)
+        there = self.sets.get(a_set.key)
         if there is not None:
             self.drop(there)
-        self.sets[held.key] = held
-        self.streams.setdefault(held.name.stream, {})[held.name.sequence_number] = held
-        self.of_queue.setdefault(held.record.queue, {})[held] = None
-        self.of_token[held.record.token] = held
-        if self.is_named(held):
-            held.state = SetState.COMMITTED
-        elif held.name.is_lost:
-            held.state = SetState.ENDING
+        self.sets[a_set.key] = a_set
+        self.streams.setdefault(a_set.name.stream, {})[a_set.name.sequence_number] = a_set
+        self.of_queue.setdefault(a_set.record.queue, {})[a_set] = None
+        self.of_token[a_set.record.token] = a_set
+        if self.is_named(a_set):
+            a_set.state = SetState.COMMITTED
+        elif a_set.name.is_lost:
+            a_set.state = SetState.ENDING
         else:
-            self.ends.set(held.key, held.ends)
-        self.in_state[held.state][held] = None
+            self.ends.set(a_set.key, a_set.ends)
+        self.in_state[a_set.state][a_set] = None
 
-    def drop(self, held: HeldSet) -> None:
+    def drop(self, a_set: ReservedSet) -> None:
         """Drop a set whose record is gone, or goes."""
-        if self.sets.get(held.key) is not held:
+        if self.sets.get(a_set.key) is not a_set:
             return
-        del self.sets[held.key], self.in_state[held.state][held]
-        self.of_token.pop(held.record.token, None)
-        self.ends.discard(held.key)
-        _remove(self.streams, held.name.stream, held.name.sequence_number)
-        _remove(self.of_queue, held.record.queue, held)
+        del self.sets[a_set.key], self.in_state[a_set.state][a_set]
+        self.of_token.pop(a_set.record.token, None)
+        self.ends.discard(a_set.key)
+        _remove(self.streams, a_set.name.stream, a_set.name.sequence_number)
+        _remove(self.of_queue, a_set.record.queue, a_set)
 
-    def change(self, held: HeldSet, state: SetState) -> None:
+    def change(self, a_set: ReservedSet, state: SetState) -> None:
         """Change the state of a set, as `TRANSITIONS` allows."""
-        if state is held.state:
+        if state is a_set.state:
             return
-        if state not in TRANSITIONS[held.state]:
-            raise AssertionError(f"no transition leads from {held.state} to {state}")
-        del self.in_state[held.state][held]
-        held.state = state
-        self.in_state[state][held] = None
-        self.ends.discard(held.key)
+        if state not in TRANSITIONS[a_set.state]:
+            raise AssertionError(f"no transition leads from {a_set.state} to {state}")
+        del self.in_state[a_set.state][a_set]
+        a_set.state = state
+        self.in_state[state][a_set] = None
+        self.ends.discard(a_set.key)
 
     def mark(self, stream: str, commit: StreamCommit) -> None:
         """Take in a marker: of a stream the greatest counts, any other goes once that is durable. The
@@ -196,7 +211,7 @@ class ReservationIndex:
             other, commit = commit, other
         self.markers[stream] = commit
         if other is not None:
-            self.stale[marker_path(stream, other.sequence_number)] = commit.made
+            self.stale_files[marker_path(stream, other.sequence_number)] = commit.made
         sets = self.of_stream(stream)
         for number in commit.marker.sets:
             if number in sets:
@@ -206,9 +221,9 @@ class ReservationIndex:
 
     def recover(self) -> None:
         """Read all files."""
-        for held in list(self.sets.values()):
-            self.drop(held)
-        for known in (self.markers, self.changed, self.stale):
+        for a_set in list(self.sets.values()):
+            self.drop(a_set)
+        for known in (self.markers, self.unchecked_keys, self.stale_files):
             known.clear()
         # In the order of their names: of two records of a set the one that ends first is kept.
         for path in sorted(f"{RESERVED}/{each.name}" for each in self._moves.scan(RESERVED)):
@@ -216,7 +231,7 @@ class ReservationIndex:
                 self._read(path)
             except StoreError as error:
                 log.error("%s can't be read, so reservations have to wait: %s", path, error)
-                self._moves.unread[path] = None
+                self._moves.unread_files[path] = None
         self._moves.syncer.folder_changed(RESERVED)
 
     def path_changed(self, path: str) -> None:
@@ -226,23 +241,23 @@ class ReservationIndex:
             name = parse_reservation_name(path.removeprefix(f"{RESERVED}/"))
         except NotAName:
             return
-        held = self.sets.get((name.stream, name.sequence_number))
+        a_set = self.sets.get((name.stream, name.sequence_number))
         if name.due is None:
             if self.committed(name.stream) == name.sequence_number:
                 del self.markers[name.stream]
-        elif held is not None and held.name == name:
-            self.drop(held)
+        elif a_set is not None and a_set.name == name:
+            self.drop(a_set)
         self._read(path)
 
     def _read(self, path: str) -> None:
         """Take in a file that may be there."""
-        self.stale.pop(path, None)
+        self.stale_files.pop(path, None)
         try:
             name = parse_reservation_name(path.removeprefix(f"{RESERVED}/"))
         except NotAName:
             log.warning("%a is none of ours", path)
             return
-        self.changed[name.stream, name.sequence_number] = None
+        self.unchecked_keys[name.stream, name.sequence_number] = None
         if name.due is None:
             marker = self._moves.read_record(path, Marker.decode, "marker of a stream")
             if marker is not None:
@@ -256,7 +271,7 @@ class ReservationIndex:
     def _keep(self, name: ReservationName, record: ReservationRecord, due: Millis) -> None:
         left = min(due - self._clock.wall(), MAX_VISIBILITY)
         ends = Millis(self._clock.monotonic() + left + self._moves.margin)
-        found = HeldSet(name, record, ends, self._moves.commit)
+        found = ReservedSet(name, record, ends, self._moves.commit)
         useless = self.sets.get(found.key)
         if useless is None or (useless.record.token == record.token and name.is_lost):
             self.add(found)
@@ -264,7 +279,7 @@ class ReservationIndex:
             useless = found
         # Of two sets the older one was undone, and that isn't durable: none of them was answered.
         if useless is not None:
-            self.stale[useless.path] = 0
+            self.stale_files[useless.path] = 0
 
 
 def _remove(groups: dict[str, dict[Member, Value]], group: str, member: Member) -> None:

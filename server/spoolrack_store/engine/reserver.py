@@ -83,10 +83,10 @@ from .moves import Moves, begin_lease, received
 from .part import DUE_NOW, PORTION, RETRY, Part, Turn
 from .reader import Reader
 from .reservation_index import (
-    WORKED_ON,
-    HeldSet,
+    WORK,
     Key,
     ReservationIndex,
+    ReservedSet,
     SetState,
     StreamCommit,
     marker_path,
@@ -134,15 +134,22 @@ class Reserver(Part):
         self._set_reader = SetReader(moves.index, reader)
         self.index = ReservationIndex(moves)
         self.sets: Final = self.index.sets
-        self._partial: dict[Key, _PartialSet] = {}
-        self._reads: dict[str, int] = {}
+        self._partial_sets: dict[Key, _PartialSet] = {}
+        self._read_counts: dict[str, int] = {}
         """How often each set was read from its beginning, by its token."""
-        self._unnamed: dict[str, None] = {}
+        self._tokens_without_record: dict[str, None] = {}
         """Tokens of leases that are of no set, and are to be undone."""
         index = self.index
-        worked_on = (index.in_state[state] for state in WORKED_ON)
-        self.pending = (index.changed, index.ends.times, self._unnamed, index.stale, *worked_on)
-        self._left = 1
+        worked_on = (index.in_state[state] for state in WORK)
+        self.pending = (
+            index.unchecked_keys,
+            index.ends.times,
+            self._tokens_without_record,
+            index.stale_files,
+            self._partial_sets,
+            *worked_on,
+        )
+        self._effort_left = 1
         """The rest of this commit's share of the effort, to bring back, undo or delete."""
         self._retry_at = Millis(0)
         self.turns = (
@@ -164,26 +171,30 @@ class Reserver(Part):
         check_number("max_messages", request.max_messages, 1, MAX_RESERVED_MESSAGES)
         check_number("max_bytes", request.max_bytes, 1)
         _check_hold(request.visibility_timeout)
-        if key not in self._partial:
+        if key not in self._partial_sets:
             self._require_own(request.stream, request.allowed)
-        there = self.sets[key].record if key in self.sets else self._partial.get(key)
-        if there is not None and there.queue != request.queue and key[1] > self.index.committed(key[0]):
+        record = self.sets[key].record if key in self.sets else self._partial_sets.get(key)
+        if (
+            record is not None
+            and record.queue != request.queue
+            and key[1] > self.index.committed(key[0])
+        ):
             raise NameTaken(kind="stream", name=request.stream)
         token = make_set_token(self._moves.owner, self._random)
-        partial_set = self._partial.setdefault(key, _PartialSet(request.queue, token))
+        partial_set = self._partial_sets.setdefault(key, _PartialSet(request.queue, token))
         outcome: Reservation | Unfinished | None = None
         try:
             self._refuse_committed(*key)
             self._unlink_stale()
             if key in self.sets:
-                held = self._find(*key)
-                held.is_told = True
-                return self._shown(held)
+                a_set = self._find(*key)
+                a_set.is_told = True
+                return self._shown(a_set)
             outcome = self._lease_slice(partial_set, request)
             return outcome
         finally:
             if outcome is not UNFINISHED:
-                del self._partial[key]
+                del self._partial_sets[key]
 
     def _lease_slice(
         self, partial_set: _PartialSet, request: Reserve
@@ -222,7 +233,7 @@ class Reserver(Part):
         if most <= spent < left and not is_only:
             self._lease(picked, token, until)
             return UNFINISHED
-        held = HeldSet(
+        a_set = ReservedSet(
             ReservationName(
                 stream=request.stream, sequence_number=request.sequence_number, due=until[0]
             ),
@@ -241,14 +252,14 @@ class Reserver(Part):
             is_told=False,
         )
         # It comes before the last leases: a process that finds this one dead finds by it what to undo.
-        self._moves.create_file(held.path, held.record.encode())
-        self.index.add(held)
+        self._moves.create_file(a_set.path, a_set.record.encode())
+        self.index.add(a_set)
         try:
             self._lease(picked, token, until)
         except StoreError:
-            self._attempt(partial(self._give_up, held))
+            self._attempt(partial(self._give_up, a_set))
             raise
-        return self._shown(held, is_new=True)
+        return self._shown(a_set, is_new=True)
 
     def _lease(
         self, runs: Sequence[tuple[Entry, int]], token: str, until: tuple[Millis, Millis]
@@ -261,31 +272,31 @@ class Reserver(Part):
 
     def _leave_out_unleased(self, partial_set: _PartialSet) -> None:
         """Leave out what is no longer leased under the token: it was deleted since."""
-        left: dict[str, int] = {}
+        leased_members: dict[str, int] = {}
         for entry in self._moves.index.leases_of.get(partial_set.token, ()):
             text = entry.batch.stem.text
-            left[text] = left.get(text, 0) | entry.held
+            leased_members[text] = leased_members.get(text, 0) | entry.held
         partial_set.runs = [
-            (text, there, receives)
+            (text, rest, receives)
             for text, members, receives in partial_set.runs
-            if (there := members & left.get(text, 0))
+            if (rest := members & leased_members.get(text, 0))
         ]
 
     def _extend(self, request: ExtendReservation) -> Reservation:
         _check_hold(request.visibility_timeout)
-        held = self._find(request.stream, request.sequence_number, request.allowed, request.queue)
+        a_set = self._find(request.stream, request.sequence_number, request.allowed, request.queue)
         visibility_timeout = request.visibility_timeout
         if visibility_timeout is None:
-            visibility_timeout = held.record.visibility_timeout
-        self._rename(held, replace(held.name, due=Millis(self._clock.wall() + visibility_timeout)))
-        held.ends = Millis(self._clock.monotonic() + visibility_timeout)
-        self.index.ends.set(held.key, held.ends)
-        return self._shown(held)
+            visibility_timeout = a_set.record.visibility_timeout
+        self._rename(a_set, replace(a_set.name, due=Millis(self._clock.wall() + visibility_timeout)))
+        a_set.ends = Millis(self._clock.monotonic() + visibility_timeout)
+        self.index.ends.set(a_set.key, a_set.ends)
+        return self._shown(a_set)
 
     def _release(self, request: Release) -> None:
-        held = self._require(request.stream, request.sequence_number, request.allowed, request.queue)
-        self._lose(held)
-        self._rename(held, replace(held.name, is_read=False))
+        a_set = self._require(request.stream, request.sequence_number, request.allowed, request.queue)
+        self._lose(a_set)
+        self._rename(a_set, replace(a_set.name, is_read=False))
 
     def _commit(self, request: CommitReservations) -> Committed:
         stream, last_sequence_number = request.stream, request.last_sequence_number
@@ -297,37 +308,35 @@ class Reserver(Part):
         mine = [sets[number] for number in sorted(sets) if number <= last_sequence_number]
         self._require_known(stream, last_sequence_number, request.queue)
         now = self._clock.monotonic()
-        lost = [held for held in mine if held.is_over(now) and held.state is not SetState.COMMITTED]
-        done = [held for held in mine if held not in lost]
+        lost = [a_set for a_set in mine if a_set.is_over(now) and a_set.state is not SetState.COMMITTED]
+        done = [a_set for a_set in mine if a_set not in lost]
         deleted = 0
         if last_sequence_number > before:
-            for held in done:
-                if request.only_read and not held.name.is_read:
-                    raise ReservationUnread(stream=stream, sequence_number=held.name.sequence_number)
-            for held in lost:
-                self._lose(held)
-            for held in list(lost):
-                if held.name.sequence_number <= before or not held.name.is_read:
-                    continue
-                untouched = self._untouched(held)
+            for a_set in done:
+                if request.only_read and not a_set.name.is_read:
+                    raise ReservationUnread(stream=stream, sequence_number=a_set.name.sequence_number)
+            for a_set in lost:
+                self._lose(a_set)
+            told = [a_set for a_set in lost if a_set.name.sequence_number <= before]
+            lost = [a_set for a_set in lost if a_set not in told]
+            for a_set in [a_set for a_set in lost if a_set.name.is_read]:
+                untouched = self._untouched(a_set)
                 count = sum(members.bit_count() for _, members in untouched)
-                if count == held.record.messages:
-                    self._lease_again(held)
-                    lost.remove(held)
-                    done.append(held)
+                if count == a_set.record.messages:
+                    self._lease_again(a_set)
+                    lost.remove(a_set)
+                    done.append(a_set)
                 else:
                     # No marker is needed: a lost set is read by no one, and stays lost.
                     for entry, members in untouched:
                         self._moves.delete(entry, members)
                     deleted += count
-            numbers = sorted(held.name.sequence_number for held in done)
-            queues = tuple(sorted({held.record.queue for held in mine})) or self._queues_of(stream)
+            numbers = sorted(a_set.name.sequence_number for a_set in done)
+            queues = tuple(sorted({a_set.record.queue for a_set in mine}))
             self._write_marker(stream, last_sequence_number, numbers, queues)
-            for held in lost:
-                if held.name.sequence_number <= before:
-                    self.index.change(held, SetState.DISCARDED)
-                    held.changed = self._moves.commit  # The marker must be durable before.
-            lost = [held for held in lost if held.name.sequence_number > before]
+            for a_set in told:
+                self.index.change(a_set, SetState.DISCARDED)
+                a_set.changed = self._moves.commit  # The marker must be durable before.
         elif not mine and self.index.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
             # An idle reader that asks now and then is remembered for as long as it does. All sets of
             # the old marker are done with.
@@ -338,58 +347,62 @@ class Reserver(Part):
         # Else what was told before is told again: that answer may not have been heard.
         leases_of = self._moves.index.leases_of
         deleted += sum(
-            entry.held.bit_count() for held in done for entry in leases_of.get(held.record.token, ())
+            entry.held.bit_count() for a_set in done for entry in leases_of.get(a_set.record.token, ())
         )
-        return Committed(messages=deleted, lost=[held.name.sequence_number for held in lost])
+        return Committed(messages=deleted, lost=[a_set.name.sequence_number for a_set in lost])
 
     def _require_known(self, stream: str, number: int, queue: str) -> None:
         """Raise `ReservationNotFound` or `ReservationCommitted` for the commit of a set that was never
         made in this root, or that is not remembered: its messages may be ready, here or in the root
         that it is of."""
-        there, newest = self.sets.get((stream, number)), self.index.markers.get(stream)
-        if newest is None or number > newest.sequence_number:
-            is_of_another = there is None or queue not in ("", there.record.queue)
+        a_set, last_commit = self.sets.get((stream, number)), self.index.markers.get(stream)
+        if last_commit is None or number > last_commit.sequence_number:
+            is_of_another = a_set is None or queue not in ("", a_set.record.queue)
         else:
-            queues = newest.marker.queues
-            is_of_another = there is None and bool(queue and queues) and queue not in queues
+            queues = last_commit.marker.queues
+            is_of_another = a_set is None and bool(queue and queues) and queue not in queues
         if is_of_another:
             raise ReservationNotFound(stream=stream, sequence_number=number)
-        if newest is None or there is not None:
+        if last_commit is None or a_set is not None:
             return
-        if number < newest.sequence_number and number not in newest.marker.sets:
+        if number < last_commit.sequence_number and number not in last_commit.marker.sets:
             self._refuse_committed(stream, number)
 
     def _write_marker(
         self, stream: str, sequence_number: int, sets: Sequence[int], queues: tuple[str, ...]
     ) -> None:
-        newest = self.index.markers.get(stream)
+        last_commit = self.index.markers.get(stream)
         # A commit that is repeated behind later ones is told from one of another root.
-        earlier = [] if newest is None else [each for each in newest.marker.sets if each not in sets]
+        earlier_sets = (
+            []
+            if last_commit is None
+            else [each for each in last_commit.marker.sets if each not in sets]
+        )
         marker = Marker(
-            sets=(*earlier[-REMEMBERED_SETS:], *sets), queues=queues, made_at=self._clock.wall()
+            sets=(*earlier_sets[-REMEMBERED_SETS:], *sets), queues=queues, made_at=self._clock.wall()
         )
         self._moves.create_file(marker_path(stream, sequence_number), marker.encode(), urgent=True)
         self.index.mark(stream, StreamCommit(sequence_number, marker, self._moves.commit))
 
     def _mark_read(self, request: MarkRead) -> None:
-        held = self._find(request.stream, request.sequence_number, request.allowed, request.queue)
-        self._rename(held, replace(held.name, is_read=True))
+        a_set = self._find(request.stream, request.sequence_number, request.allowed, request.queue)
+        self._rename(a_set, replace(a_set.name, is_read=True))
 
     def _unreserve(self, request: UndoReservation) -> None:
-        held = self.sets.get((request.stream, request.sequence_number))
+        a_set = self.sets.get((request.stream, request.sequence_number))
         # Answers of other processes aren't known; a caller that asks for the set again finds it.
         changes = self._moves.changes
-        if held is None or held.is_told or (changes is not None and changes.is_shared):
+        if a_set is None or a_set.is_told or (changes is not None and changes.is_shared):
             return
-        if held.state is SetState.HELD and not held.is_over(self._clock.monotonic()):
-            self._give_up(held)
-            self._left = self.effort.share()
+        if a_set.state is SetState.HELD and not a_set.is_over(self._clock.monotonic()):
+            self._give_up(a_set)
+            self._effort_left = self.effort.share()
             self._undo_unnamed()
 
     def _quarantine(self, request: QuarantineReserved) -> None:
-        held = self.sets.get((request.stream, request.sequence_number))
+        a_set = self.sets.get((request.stream, request.sequence_number))
         found = self._moves.index.holder(request.id)
-        if held is None or found is None or found[0].name.token != held.record.token:
+        if a_set is None or found is None or found[0].name.token != a_set.record.token:
             return
         entry, index = found
         try:
@@ -411,43 +424,45 @@ class Reserver(Part):
             if (name, number) > after
         )
         listed = (
-            held for held in found if queue in ("", held.record.queue) and self._is_uncommitted(held)
+            a_set
+            for a_set in found
+            if queue in ("", a_set.record.queue) and self._is_uncommitted(a_set)
         )
-        return [self._shown(held) for held in islice(listed, limit)]
+        return [self._shown(a_set) for a_set in islice(listed, limit)]
 
     def find(self, stream: str, sequence_number: int, queue: str = "") -> Reservation:
         """Return a set, of `queue` if it is given, that isn't committed; raise `ReservationNotFound`,
         or `WrongShard` for a queue elsewhere."""
         self._catalog.require_named(queue)
-        held = self.sets.get((stream, sequence_number))
-        if held is None or queue not in ("", held.record.queue) or not self._is_uncommitted(held):
+        a_set = self.sets.get((stream, sequence_number))
+        if a_set is None or queue not in ("", a_set.record.queue) or not self._is_uncommitted(a_set):
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
-        return self._shown(held)
+        return self._shown(a_set)
 
     def held_in(self, queue: str) -> dict[str, Reservation]:
         """Return the sets of a queue that are held, by the tokens of their leases."""
         now = self._clock.monotonic()
         return {
-            held.record.token: self._shown(held)
-            for held in self.index.of_queue.get(queue, ())
-            if held.state is SetState.HELD and self._is_uncommitted(held) and not held.is_over(now)
+            a_set.record.token: self._shown(a_set)
+            for a_set in self.index.of_queue.get(queue, ())
+            if a_set.state is SetState.HELD and self._is_uncommitted(a_set) and not a_set.is_over(now)
         }
 
     def count(self) -> tuple[int, int]:
         """Return how many sets are held, and how many are lost."""
-        held, ending, lost = (
+        a_set, ending, lost = (
             len(self.index.in_state[state]) for state in (SetState.HELD, SetState.ENDING, SetState.LOST)
         )
-        return held, ending + lost
+        return a_set, ending + lost
 
-    def _is_uncommitted(self, held: HeldSet) -> bool:
-        return held.name.sequence_number > self.index.committed(held.name.stream)
+    def _is_uncommitted(self, a_set: ReservedSet) -> bool:
+        return a_set.name.sequence_number > self.index.committed(a_set.name.stream)
 
     def due_of(self, token: str) -> Millis | None:
         """Return the Unix time at which leases with this token of a set end, which their names don't
         say."""
-        held = self.index.of_token.get(token)
-        return None if held is None else held.due
+        a_set = self.index.of_token.get(token)
+        return None if a_set is None else a_set.due
 
     def begin_reading(
         self,
@@ -464,12 +479,12 @@ class Reserver(Part):
         """
         check_number("begin", begin, 0, MAX_RESERVED_MESSAGES)
         check_number("end", end, 0, MAX_RESERVED_MESSAGES)
-        held = self._find(stream, sequence_number, allowed, queue)
+        a_set = self._find(stream, sequence_number, allowed, queue)
         if not begin:
-            token = held.record.token
-            self._reads[token] = self._reads.get(token, 0) + 1
-        held.is_told = True
-        return min(end or held.record.messages, held.record.messages)
+            token = a_set.record.token
+            self._read_counts[token] = self._read_counts.get(token, 0) + 1
+        a_set.is_told = True
+        return min(end or a_set.record.messages, a_set.record.messages)
 
     def page(self, stream: str, sequence_number: int, begin: int, end: int) -> Page:
         """Read messages at the places from `begin` to before `end`, in order, as many as a page holds;
@@ -482,22 +497,27 @@ class Reserver(Part):
         if self._retry_at > self._clock.monotonic():
             return self._retry_at
         index = self.index
-        if index.changed or self._unnamed or index.stale or any(index.in_state[at] for at in WORKED_ON):
+        if (
+            index.unchecked_keys
+            or self._tokens_without_record
+            or index.stale_files
+            or any(index.in_state[at] for at in WORK)
+        ):
             return DUE_NOW
         return index.ends.next()
 
     @property
     def has_durable(self) -> bool:
         return self._clock.monotonic() >= self._retry_at and any(
-            self._is_durable(held) and held.record.token in self._moves.index.leases_of
-            for held in self.index.in_state[SetState.COMMITTED]
+            self._is_durable(a_set) and a_set.record.token in self._moves.index.leases_of
+            for a_set in self.index.in_state[SetState.COMMITTED]
         )
 
-    def _is_durable(self, held: HeldSet) -> bool:
+    def _is_durable(self, a_set: ReservedSet) -> bool:
         """Return whether the state of the set is durable, so that its leases may move."""
-        since = held.changed
-        if held.state is SetState.COMMITTED and held.name.stream in self.index.markers:
-            since = self.index.markers[held.name.stream].made
+        since = a_set.changed
+        if a_set.state is SetState.COMMITTED and a_set.name.stream in self.index.markers:
+            since = self.index.markers[a_set.name.stream].made
         return since <= self._moves.synced
 
     def is_coming_back(self, queue: str) -> bool:
@@ -507,28 +527,28 @@ class Reserver(Part):
         is_end_due = next_end is not None and next_end <= now
         ending = (index.in_state[SetState.ENDING], index.in_state[SetState.DISCARDED])
         return any(
-            held.record.queue == queue
-            and (held.changed > synced if held.name.is_lost else held.ends <= now)
-            and held.state is not SetState.COMMITTED
-            for held in (index.of_queue.get(queue, ()) if is_end_due else chain(*ending))
+            a_set.record.queue == queue
+            and (a_set.changed > synced if a_set.name.is_lost else a_set.ends <= now)
+            and a_set.state is not SetState.COMMITTED
+            for a_set in (index.of_queue.get(queue, ()) if is_end_due else chain(*ending))
         )
 
     @property
     def is_in_slices(self) -> bool:
         """Whether the next commit leases, brings back, undoes or deletes more of a set."""
-        if self._partial or self._left > 0:
-            return bool(self._partial)
+        if self._partial_sets or self._effort_left > 0:
+            return bool(self._partial_sets)
         due = self.next_due()
         return due is not None and due <= self._clock.monotonic()
 
     def advance(self) -> None:
-        self._left = self.effort.share()
+        self._effort_left = self.effort.share()
         self._attempt(self._apply_changes)
         self._attempt(self._end_holds)
         self._attempt(self._undo_unnamed)
-        for state in WORKED_ON:
-            for held in list(islice(self.index.in_state[state], max(1, self._left))):
-                self._attempt(partial(self._finish, held))
+        for state in WORK:
+            for a_set in list(islice(self.index.in_state[state], max(1, self._effort_left))):
+                self._attempt(partial(self._finish, a_set))
         self._attempt(self._unlink_stale)
 
     def _attempt(self, step: Callable[[], None]) -> None:
@@ -542,66 +562,66 @@ class Reserver(Part):
     def _apply_changes(self) -> None:
         """Undo what was never answered, and follow the markers of other processes."""
         index = self.index
-        for key in index.changed:
-            held = self.sets.get(key)
-            if held is not None and not held.name.is_lost and self._has_slipped(held):
-                self._give_up(held)
-        for stream in dict.fromkeys(stream for stream, _ in index.changed):
-            for held in index.of_stream(stream).values():
-                if index.is_named(held):
-                    if held.name.is_lost:
+        for key in index.unchecked_keys:
+            a_set = self.sets.get(key)
+            if a_set is not None and not a_set.name.is_lost and self._has_slipped(a_set):
+                self._give_up(a_set)
+        for stream in dict.fromkeys(stream for stream, _ in index.unchecked_keys):
+            for a_set in index.of_stream(stream).values():
+                if index.is_named(a_set):
+                    if a_set.name.is_lost:
                         # A power cut may have kept the marker, and not the leases that came before it.
-                        self._lease_again(held)
-                elif held.state is SetState.HELD and not self._is_uncommitted(held):
-                    self._lose(held)  # It was lost before that commit, by a clock that was ahead.
-        index.changed.clear()
+                        self._lease_again(a_set)
+                elif a_set.state is SetState.HELD and not self._is_uncommitted(a_set):
+                    self._lose(a_set)  # It was lost before that commit, by a clock that was ahead.
+        index.unchecked_keys.clear()
 
     def _end_holds(self) -> None:
         ends, now = self.index.ends, self._clock.monotonic()
-        while self._left > 0 and (key := ends.pop(now)) is not None:
-            held = self.sets[key]
+        while self._effort_left > 0 and (key := ends.pop(now)) is not None:
+            a_set = self.sets[key]
             self._spend(1)
             try:
-                self._lose(held)
+                self._lose(a_set)
             except StoreError:
-                ends.set(key, held.ends)
+                ends.set(key, a_set.ends)
                 raise
 
-    def _finish(self, held: HeldSet) -> None:
+    def _finish(self, a_set: ReservedSet) -> None:
         """Bring the messages of a lost set back, and delete those of a committed one, once that is
         durable; then let its record go, unless its reader is to hear that it is lost."""
-        if not self._is_durable(held):
+        if not self._is_durable(a_set):
             return
-        leases = self._moves.index.leases_of.get(held.record.token, {})
+        work, leases = WORK[a_set.state], self._moves.index.leases_of.get(a_set.record.token, {})
         for entry in self._slice(leases):
-            if held.state is SetState.COMMITTED:
+            if work.deletes:
                 count = entry.held.bit_count()
                 self._moves.delete(entry, entry.held)
-                self._moves.statistics.count(held.record.queue, "commit", count)
+                self._moves.statistics.count(a_set.record.queue, "commit", count)
             else:
                 self._leaser.bring_back(entry, entry.held)
         if leases:
             return  # The rest is for the next commits.
-        if held.state is SetState.ENDING:
-            self.index.change(held, SetState.LOST)
+        if work.then is not None:
+            self.index.change(a_set, work.then)
             return
-        files = (self._moves.index.file(text) for text, _ in held.record.files)
+        files = (self._moves.index.file(text) for text, _ in a_set.record.files)
         changed = [file.changed for file in files if file is not None]
         if max(changed, default=0) <= self._moves.synced:
             self._spend(1)
-            self._moves.unlink_file(held.path)
-            self.index.drop(held)
+            self._moves.unlink_file(a_set.path)
+            self.index.drop(a_set)
 
     def _slice(self, leases: Collection[Entry]) -> Iterator[Entry]:
         """Yield leases, which the caller moves, as long as the commit's effort lasts."""
-        for entry in list(islice(leases, max(0, self._left))):
-            if self._left <= 0:
+        for entry in list(islice(leases, max(0, self._effort_left))):
+            if self._effort_left <= 0:
                 return
             self._spend(effort(entry.held))
             yield entry
 
     def _spend(self, renames: int) -> None:
-        self._left -= renames
+        self._effort_left -= renames
         self.effort.spend(renames)
 
     def tick(self) -> None:
@@ -610,9 +630,11 @@ class Reserver(Part):
         before = self._clock.wall() - MEMORY
         index = self.index
         for state in (SetState.ENDING, SetState.LOST):
-            for held in [held for held in index.in_state[state] if held.due < before]:
-                index.change(held, SetState.DISCARDED)
-        self._reads = {token: reads for token, reads in self._reads.items() if token in index.of_token}
+            for a_set in [a_set for a_set in index.in_state[state] if a_set.due < before]:
+                index.change(a_set, SetState.DISCARDED)
+        self._read_counts = {
+            token: reads for token, reads in self._read_counts.items() if token in index.of_token
+        }
         for stream in index.markers.keys() - index.streams.keys():
             if index.markers[stream].marker.made_at < before:
                 self._moves.unlink_file(marker_path(stream, index.committed(stream)))
@@ -621,111 +643,116 @@ class Reserver(Part):
     # The sets and markers.
 
     def recover(self) -> None:
-        self._unnamed.clear()
+        self._tokens_without_record.clear()
         self.index.recover()
         self._find_unnamed()
 
     def path_changed(self, path: str) -> None:
         self.index.path_changed(path)
 
-    def _entries(self, held: HeldSet) -> Iterator[tuple[Entry, int, int]]:
+    def _entries(self, a_set: ReservedSet) -> Iterator[tuple[Entry, int, int]]:
         """Yield what holds messages of a set: the entry, these messages, and their receives when the
         set was made."""
-        for (text, members), receives in zip(held.record.files, held.record.receives, strict=True):
+        for (text, members), receives in zip(a_set.record.files, a_set.record.receives, strict=True):
             batch = self._moves.index.file(text)
             for entry in [] if batch is None else batch.entries:
                 if entry.held & members:
                     yield entry, entry.held & members, receives
 
-    def _untouched(self, held: HeldSet) -> list[tuple[Entry, int]]:
+    def _untouched(self, a_set: ReservedSet) -> list[tuple[Entry, int]]:
         """Return the messages of a lost set that no one has leased since, and that don't die."""
-        found: list[tuple[Entry, int]] = []
-        for entry, members, receives in self._entries(held):
+        untouched: list[tuple[Entry, int]] = []
+        for entry, members, receives in self._entries(a_set):
             name = entry.name
-            if name.token == held.record.token:
+            if name.token == a_set.record.token:
                 is_untouched = not self._dead_letters.dies_with_lease(entry)
             else:
                 # Receives begin anew after a redrive; the first one is then later than the set.
                 is_untouched = (
                     name.state is State.READY
-                    and name.queue == held.record.queue
+                    and name.queue == a_set.record.queue
                     and name.receives == receives
-                    and (name.first or 0) <= held.record.made_at
+                    and (name.first or 0) <= a_set.record.made_at
                 )
             if is_untouched:
-                found.append((entry, members))
-        return found
+                untouched.append((entry, members))
+        return untouched
 
-    def _lease_again(self, held: HeldSet) -> None:
+    def _lease_again(self, a_set: ReservedSet) -> None:
         """Lease what is untouched of a lost set that is committed: no receive may come before the
         marker is durable."""
-        for entry, members in self._untouched(held):
-            if entry.name.token != held.record.token:
+        for entry, members in self._untouched(a_set):
+            if entry.name.token != a_set.record.token:
                 self._moves.move(
                     entry,
                     members,
                     State.LEASED,
-                    until=(held.due, held.ends),
-                    token=held.record.token,
+                    until=(a_set.due, a_set.ends),
+                    token=a_set.record.token,
                 )
 
-    def _has_slipped(self, held: HeldSet) -> bool:
+    def _has_slipped(self, a_set: ReservedSet) -> bool:
         """Return whether a message of the set is there, and not under its lease."""
         return any(
-            entry.name.token != held.record.token and entry.name.state not in _GONE
-            for entry, _, _ in self._entries(held)
+            entry.name.token != a_set.record.token and entry.name.state not in _GONE
+            for entry, _, _ in self._entries(a_set)
         )
 
-    def _is_queue_gone(self, held: HeldSet) -> bool:
+    def _is_queue_gone(self, a_set: ReservedSet) -> bool:
         """Return whether its queue was deleted, also if its name is another queue's by now."""
-        record, created_at = self._catalog.records.get(held.record.queue), held.record.queue_created_at
+        record, created_at = (
+            self._catalog.records.get(a_set.record.queue),
+            a_set.record.queue_created_at,
+        )
         return record is None or (created_at is not None and created_at != record.created_at)
 
     # Changes. A `StoreError` means that nothing has changed, or that it is tried again.
 
-    def _lose(self, held: HeldSet) -> None:
+    def _lose(self, a_set: ReservedSet) -> None:
         """Note that the hold is over, if that isn't noted."""
-        if not held.name.is_lost:
-            ended = min(held.due, self._clock.wall())
-            self._rename(held, replace(held.name, due=ended, is_lost=True))
-            held.changed = self._moves.commit
-            self.index.change(held, SetState.ENDING)
+        if not a_set.name.is_lost:
+            ended = min(a_set.due, self._clock.wall())
+            self._rename(a_set, replace(a_set.name, due=ended, is_lost=True))
+            a_set.changed = self._moves.commit
+            self.index.change(a_set, SetState.ENDING)
 
-    def _rename(self, held: HeldSet, name: ReservationName) -> None:
-        if name != held.name:
-            if held.changed > self._moves.synced and not self._moves.disk.can_sync_all:
+    def _rename(self, a_set: ReservedSet, name: ReservationName) -> None:
+        if name != a_set.name:
+            if a_set.changed > self._moves.synced and not self._moves.disk.can_sync_all:
                 # The commit that wrote it syncs it under its old name.
-                self._moves.sync_now([held.path])
-            self._moves.rename_file(held.path, f"{RESERVED}/{name}")
-            held.name = name
+                self._moves.sync_now([a_set.path])
+            self._moves.rename_file(a_set.path, f"{RESERVED}/{name}")
+            a_set.name = name
 
-    def _give_up(self, held: HeldSet) -> None:
+    def _give_up(self, a_set: ReservedSet) -> None:
         """Undo a set that was never answered: without its record its leases are of no set."""
-        self.index.drop(held)
-        self.index.stale[held.path] = 0
-        self._unnamed[held.record.token] = None
+        self.index.drop(a_set)
+        self.index.stale_files[a_set.path] = 0
+        self._tokens_without_record[a_set.record.token] = None
         self._unlink_stale()
 
     def _unlink_stale(self) -> None:
-        stale = self.index.stale
+        stale = self.index.stale_files
         for path in [path for path, commit in stale.items() if commit <= self._moves.synced]:
             self._moves.unlink_file(path)
             del stale[path]
 
     def _find_unnamed(self) -> None:
         """Find leases whose token no record has, but for those that a process is about to name."""
-        known = {each.token for each in self._partial.values()}
+        known = {each.token for each in self._partial_sets.values()}
         unnamed = self._moves.index.leases_of.keys() - self.index.of_token.keys() - known
         if not unnamed:
             return
         moves = self._moves
         owners = () if moves.changes is None else moves.changes.members
         others = {mark_of(owner) for owner in owners if owner != moves.owner and moves.is_living(owner)}
-        self._unnamed.update((token, None) for token in unnamed if mark_in(token) not in others)
+        self._tokens_without_record.update(
+            (token, None) for token in unnamed if mark_in(token) not in others
+        )
 
     def _undo_unnamed(self) -> None:
         """Undo leases of no set, up to what one commit may move: they don't count as receives."""
-        for token in list(self._unnamed):
+        for token in list(self._tokens_without_record):
             leases = self._moves.index.leases_of.get(token, {})
             if token in self.index.of_token:
                 leases = {}  # Another process has written its record since.
@@ -733,36 +760,38 @@ class Reserver(Part):
                 self._unlease(entry)
             if leases:
                 return
-            del self._unnamed[token]
+            del self._tokens_without_record[token]
 
     def _unlease(self, entry: Entry) -> None:
         self._moves.move(entry, entry.held, State.READY, receives=entry.name.receives - 1)
 
     # Answers and checks of the requests.
 
-    def _shown(self, held: HeldSet, *, is_new: bool = False) -> Reservation:
+    def _shown(self, a_set: ReservedSet, *, is_new: bool = False) -> Reservation:
         return Reservation(
-            queue=held.record.queue,
-            stream=held.name.stream,
-            sequence_number=held.name.sequence_number,
-            messages=held.record.messages,
-            bytes=held.record.size,
-            expires_at=held.due,
-            is_lost=held.is_over(self._clock.monotonic()) or self._is_queue_gone(held),
-            reads=self._reads.get(held.record.token, 0),
+            queue=a_set.record.queue,
+            stream=a_set.name.stream,
+            sequence_number=a_set.name.sequence_number,
+            messages=a_set.record.messages,
+            bytes=a_set.record.size,
+            expires_at=a_set.due,
+            is_lost=a_set.is_over(self._clock.monotonic()) or self._is_queue_gone(a_set),
+            reads=self._read_counts.get(a_set.record.token, 0),
             is_new=is_new,
         )
 
-    def _require(self, stream: str, sequence_number: int, allowed: Allowed, queue: str = "") -> HeldSet:
+    def _require(
+        self, stream: str, sequence_number: int, allowed: Allowed, queue: str = ""
+    ) -> ReservedSet:
         """Return the set, held or lost; raise what a caller must be told otherwise."""
         _check_name(stream, sequence_number)
         self._catalog.require_named(queue)
         self._require_own(stream, allowed)
         self._refuse_committed(stream, sequence_number)
-        held = self.sets.get((stream, sequence_number))
-        if held is None or queue not in ("", held.record.queue):
+        a_set = self.sets.get((stream, sequence_number))
+        if a_set is None or queue not in ("", a_set.record.queue):
             raise ReservationNotFound(stream=stream, sequence_number=sequence_number)
-        return held
+        return a_set
 
     def _require_own(self, stream: str, allowed: Allowed) -> None:
         """Raise `NameTaken` for another caller's stream: its sets, or those of its last commit, are of
@@ -770,8 +799,8 @@ class Reserver(Part):
         self._moves.require_read(self.folders)
         if allowed is None:
             return
-        queues = {held.record.queue for held in self.index.of_stream(stream).values()}
-        queues |= {partial.queue for key, partial in self._partial.items() if key[0] == stream}
+        queues = {a_set.record.queue for a_set in self.index.of_stream(stream).values()}
+        queues |= {partial.queue for key, partial in self._partial_sets.items() if key[0] == stream}
         if not all(map(allowed, queues.union(self._queues_of(stream)))):
             raise NameTaken(kind="stream", name=stream)
 
@@ -782,12 +811,12 @@ class Reserver(Part):
 
     def _find(
         self, stream: str, sequence_number: int, allowed: Allowed = None, queue: str = ""
-    ) -> HeldSet:
+    ) -> ReservedSet:
         """Return the set, as long as its hold lasts; raise what a caller must be told otherwise."""
-        held = self._require(stream, sequence_number, allowed, queue)
-        if held.is_over(self._clock.monotonic()) or self._is_queue_gone(held):
+        a_set = self._require(stream, sequence_number, allowed, queue)
+        if a_set.is_over(self._clock.monotonic()) or self._is_queue_gone(a_set):
             raise ReservationLost(stream=stream, sequence_number=sequence_number)
-        return held
+        return a_set
 
     def _refuse_committed(self, stream: str, sequence_number: int) -> None:
         self._moves.require_read(self.folders)

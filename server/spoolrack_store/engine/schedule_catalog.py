@@ -56,12 +56,12 @@ class ScheduleCatalog:
 
     def create(self, request: CreateSchedule) -> QueuedSchedule:
         record = self._catalog.require_open(request.queue)
-        there = record.schedules.get(request.name)
-        if there is not None:
+        schedule = record.schedules.get(request.name)
+        if schedule is not None:
             for part in _PARTS:
-                if getattr(there, part) != getattr(request, part):
+                if getattr(schedule, part) != getattr(request, part):
                     raise ScheduleExists(queue=record.name, schedule=request.name, differing=part)
-            return self._queued(record.name, request.name, there)
+            return self._queued(record.name, request.name, schedule)
         count = len(record.schedules) + 1
         check_number(f"the number of schedules of {record.name}", count, 0, MAX_SCHEDULES)
         _check(record, request)
@@ -80,26 +80,26 @@ class ScheduleCatalog:
         return self._queued(record.name, request.name, made)
 
     def update(self, request: UpdateSchedule) -> QueuedSchedule:
-        record, there = self._require(request.queue, request.name)
+        record, schedule = self._require(request.queue, request.name)
         given = {part: getattr(request, part) for part in _PARTS}
         changes = {part: value for part, value in given.items() if value is not None}
-        changed = replace(there, **changes)
+        changed = replace(schedule, **changes)
         wanted = {part: getattr(changed, part) for part in _PARTS}
         _check(record, CreateSchedule(queue=record.name, name=request.name, **wanted))
-        if (changed.cron, changed.time_zone) != (there.cron, there.time_zone):
+        if (changed.cron, changed.time_zone) != (schedule.cron, schedule.time_zone):
             # The new time has no tick in the past, and the old one none any more.
             changed = replace(changed, since=self._clock.wall())
-        if changed != there:
+        if changed != schedule:
             self._catalog.change_schedules(record, {**record.schedules, request.name: changed})
         return self._queued(record.name, request.name, changed)
 
     def pause(self, request: PauseSchedule) -> QueuedSchedule:
-        record, there = self._require(request.queue, request.name)
-        if there.is_paused is not request.is_paused:
-            since = there.since if request.is_paused else self._clock.wall()
-            there = replace(there, is_paused=request.is_paused, since=since)
-            self._catalog.change_schedules(record, {**record.schedules, request.name: there})
-        return self._queued(record.name, request.name, there)
+        record, schedule = self._require(request.queue, request.name)
+        if schedule.is_paused is not request.is_paused:
+            since = schedule.since if request.is_paused else self._clock.wall()
+            schedule = replace(schedule, is_paused=request.is_paused, since=since)
+            self._catalog.change_schedules(record, {**record.schedules, request.name: schedule})
+        return self._queued(record.name, request.name, schedule)
 
     def delete(self, request: DeleteSchedule) -> None:
         record, _ = self._require(request.queue, request.name)
@@ -147,28 +147,28 @@ class ScheduleCatalog:
 
     def _stage(self, request: Fire) -> Publish | None:
         """Stage the message of a tick; None if it isn't to be sent."""
-        record, there = self._require(request.queue, request.name)
-        last = self._stages.last_epoch(there.writer)
+        record, schedule = self._require(request.queue, request.name)
+        last = self._stages.last_epoch(schedule.writer)
         is_late = last is not None and request.tick <= last
-        if there.is_paused or there.token != request.token or is_late:
+        if schedule.is_paused or schedule.token != request.token or is_late:
             return None
-        if request.tick * 1_000 <= there.since:
+        if request.tick * 1_000 <= schedule.since:
             return None
-        stage = f"{there.writer}-{request.tick}"
+        stage = f"{schedule.writer}-{request.tick}"
         self._stages.stage(
             Stage(
                 stage=stage,
                 chunk=0,
                 queue=record.name,
-                bodies=[there.body],
-                attributes={0: attributes_of(request.name, there, second_text(request.tick))},
-                groups={0: there.group} if there.group else {},
+                bodies=[schedule.body],
+                attributes={0: attributes_of(request.name, schedule, second_text(request.tick))},
+                groups={0: schedule.group} if schedule.group else {},
                 time_to_live=LIFE_OF_A_TICK,
                 is_tick=True,
             )
         )
         return Publish(
-            writer=there.writer,
+            writer=schedule.writer,
             epoch=request.tick,
             stages=[stage],
             epoch_retention=MIN_EPOCH_RETENTION,
@@ -177,10 +177,10 @@ class ScheduleCatalog:
 
     def _require(self, queue: str, name: str) -> tuple[QueueRecord, Schedule]:
         record = self._catalog.require(queue)
-        there = record.schedules.get(name)
-        if there is None:
+        schedule = record.schedules.get(name)
+        if schedule is None:
             raise ScheduleNotFound(queue=queue, schedule=name)
-        return record, there
+        return record, schedule
 
     def _queued(self, queue: str, name: str, schedule: Schedule) -> QueuedSchedule:
         last = self._stages.last_epoch(schedule.writer)

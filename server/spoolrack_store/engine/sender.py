@@ -15,7 +15,7 @@ from typing import Final
 from ..files.disk import DiskRoom
 from ..model.batch_file import encode, line_of, stem_of
 from ..model.clock import Millis, span_text
-from ..model.errors import InvalidMessage, InvalidRequest, StoreError
+from ..model.errors import InvalidMessage, InvalidRequest, SendingPaused, StoreError
 from ..model.keys import key_of, key_text
 from ..model.members import MOST
 from ..model.message_content import (
@@ -30,11 +30,11 @@ from ..model.message_ids import FileIds, sent_at
 from ..model.operations import UNFINISHED, Send, SendResults, Unfinished, WrittenBody
 from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
-from .catalog import Catalog, QueueRecord
+from .catalog import Catalog, QueueRecord, QueueRoom
 from .deduplication import Deduplication
 from .entries import Entry
 from .moves import Moves, publish
-from .part import FILES, Part
+from .part import FILES, Part, outcome_of
 from .reader import Reader
 from .recovery import appear
 
@@ -96,80 +96,66 @@ class Sender(Part):
         self._reader = reader
         self._ids = ids
         self._deduplication = deduplication
-        self._coming: dict[str, dict[str, tuple[SendResults, int]]] = {}
+        self._new_keys: dict[str, dict[str, tuple[SendResults, int]]] = {}
         """By queue the keys that this commit is about to take: whose message, and its position."""
-        self._latest: dict[tuple[str, _Kind], _File] = {}
+        self._latest_files: dict[tuple[str, _Kind], _File] = {}
         """By queue and kind the file to which this commit has added last."""
-        self._begun: dict[str, tuple[Send, SendResults, _Together]] = {}
+        self._unfinished_sends: dict[str, tuple[Send, SendResults, _Together]] = {}
         """By queue the request that needs many files, the answer so far, and what isn't written yet."""
-        self._repeated: list[tuple[SendResults, int, SendResults, int]] = []
+        self._repetitions: list[tuple[SendResults, int, SendResults, int]] = []
         """Messages with such a key: the answer, the position, and those of the first one."""
-        self.in_new: list[tuple[int, Entry]] = []
+        self.in_new: dict[Entry, int] = {}
         """Files in `new/`, and the commits that wrote them."""
         self.pending = (self.in_new,)
-        self.ordered: list[Entry] = []
-        """Entries that must be in their queue before this commit is answered: messages sent after the
-        answer, to whichever process, come after them."""
         self._room = DiskRoom(moves.disk, moves.watermark)
+        self._queue_room = QueueRoom(moves.index, self.written)
         self._wall = Millis(0)
 
     def send(self, requests: Sequence[Send]) -> list[SendResults | StoreError | Unfinished]:
         """Write the messages of all requests, or as many as the commit may; the answers are valid once
         the commit is synced. In each queue the messages are in the order of the requests."""
-        outcomes: list[SendResults | StoreError | Unfinished] = []
         files: list[_File] = []
         # Once: messages of one delivery time have one delay, and share a file.
         self._wall = self._moves.clock.wall()
-        entering: dict[str, tuple[int, int]] = {}
+        self._queue_room.arrivals.clear()
+        outcomes: list[SendResults | StoreError | Unfinished] = []
         for request in requests:
-            try:
-                outcomes.append(self._admit(request, files, entering))
-            except StoreError as error:
-                outcomes.append(error)
+            outcomes.append(outcome_of(self._admit, request, files))
         self._room.refresh()
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
-        self._latest.clear()
+        self._latest_files.clear()
         for file in files:
             self._write(file, is_lone)
-        if self._coming:
+        if self._new_keys:
             self._answer_repeated()
         return outcomes
 
     def advance(self) -> None:
-        """Move durable files from `new/` to their queues, or to `delay/`."""
-        waiting: list[tuple[int, Entry]] = []
-        for commit, entry in self.in_new:
-            if commit > self._moves.synced:
-                waiting.append((commit, entry))
-            elif entry.held:
-                try:
-                    publish(self._moves, entry)
-                except StoreError:
-                    waiting.append((commit, entry))  # It is sent; the next commit tries again.
-        self.in_new[:] = waiting
+        """Publish durable files; the next commit tries again what the disk refuses."""
+        synced = self._moves.synced
+        self.publish([entry for entry, commit in self.in_new.items() if commit <= synced])
 
-    def publish(self, ordered: Iterable[Entry]) -> list[Entry]:
-        """Move durable files from `new/` to their queues; return those that the disk refuses to
-        move."""
-        refused: list[Entry] = []
-        for entry in ordered:
-            if entry.held:
-                try:
+    def publish(self, entries: Iterable[Entry]) -> dict[Entry, StoreError]:
+        """Move durable files from `new/` to their queues, or to `delay/`; return those that the disk
+        refuses to move, and why."""
+        refused: dict[Entry, StoreError] = {}
+        for entry in entries:
+            try:
+                if entry.held:
                     publish(self._moves, entry)
-                except StoreError as error:
-                    log.warning("%s can't be published for now: %s", entry.name.path, error)
-                    refused.append(entry)
-        self.in_new[:] = [(commit, entry) for commit, entry in self.in_new if entry.held]
+                self.in_new.pop(entry, None)
+            except StoreError as error:
+                refused[entry] = error
         return refused
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
         """Publish durable files in `new/` that the disk refused to move."""
-        self.in_new += [(0, entry) for entry in entries]
+        self.in_new.update(dict.fromkeys(entries, 0))
 
     def just_written(self) -> dict[str, list[Entry]]:
         """Return the undelayed messages that this commit has written, by queue, the oldest first."""
         found: dict[str, list[Entry]] = {}
-        for commit, entry in self.in_new:
+        for entry, commit in self.in_new.items():
             if commit == self._moves.commit and entry.name.due is None:
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
@@ -178,19 +164,19 @@ class Sender(Part):
         """Return the durable files in `new/` that the disk has refused to move so far."""
         return [
             entry
-            for commit, entry in self.in_new
+            for entry, commit in self.in_new.items()
             if commit <= self._moves.synced and entry.held and entry.name.queue == queue
         ]
 
     def written(self, queue: str) -> tuple[int, int]:
         """Return the number and bytes of messages in `new/` that are not yet published."""
         held = held_bytes = 0
-        for _, entry in self.in_new:
+        for entry in self.in_new:
             if entry.name.queue == queue:
                 held += entry.held.bit_count()
                 held_bytes += entry.batch.counted_bytes_of(entry.held)
-        if queue in self._begun:
-            request, _, together = self._begun[queue]
+        if queue in self._unfinished_sends:
+            request, _, together = self._unfinished_sends[queue]
             for _, positions in together:
                 held += len(positions)
                 held_bytes += sum(_counted(request, position) for position in positions)
@@ -199,46 +185,44 @@ class Sender(Part):
     @property
     def has_durable(self) -> bool:
         """Whether a file in `new/` waits only for a commit."""
-        return any(commit <= self._moves.synced for commit, _ in self.in_new)
+        return any(commit <= self._moves.synced for commit in self.in_new.values())
 
-    def _admit(
-        self, request: Send, files: list[_File], entering: dict[str, tuple[int, int]]
-    ) -> SendResults | Unfinished:
+    def _admit(self, request: Send, files: list[_File]) -> SendResults | Unfinished:
         """Find a file for each valid message of a request, or for as many as the commit may write."""
-        begun = self._begun.get(request.queue)
-        if begun is not None and begun[0] is not request:
+        unfinished_send = self._unfinished_sends.get(request.queue)
+        if unfinished_send is not None and unfinished_send[0] is not request:
             return UNFINISHED  # Behind an earlier one of its queue.
         keys: dict[int, str] = {}
-        if begun is not None:
-            _, stored, together = begun
-            entering[request.queue] = self.written(request.queue)
-            del self._begun[request.queue]
+        if unfinished_send is not None:
+            _, answer, together = unfinished_send
+            self._queue_room.load(request.queue)
+            del self._unfinished_sends[request.queue]
         record = self._catalog.require_open(request.queue)
-        if begun is None:
-            stored, together = self._check(request, record, entering, keys)
+        if unfinished_send is None:
+            answer, together = self._check(request, record, keys)
         sizes = list(map(len, request.bodies)) if request.written is None else [request.written.size]
         most = record.settings.messages_per_file or MOST
         for place, (kind, positions) in enumerate(together):
             # Keys are taken, and messages of groups published, by the commit that writes the first.
             if len(files) >= MOST_FILES and place and not (keys or request.groups):
-                self._begun[request.queue] = request, stored, together[place:]
+                self._unfinished_sends[request.queue] = request, answer, together[place:]
                 return UNFINISHED
             size = sum(map(sizes.__getitem__, positions))
             if request.written is not None or (len(positions) == 1 and size > LARGE_BODY):
                 size = FILE_BYTES + 1
-            self._place(request, kind, most, positions, size, stored, files, keys)
-        return stored
+            self._place(request, kind, most, positions, size, answer, files, keys)
+        return answer
 
     def _check(
         self,
         request: Send,
         record: QueueRecord,
-        entering: dict[str, tuple[int, int]],
         keys: dict[int, str],
     ) -> tuple[SendResults, _Together]:
         """Return the answer so far, of the invalid messages, and the valid ones; add their `keys`."""
-        record.require_sending()
         settings = record.settings
+        if settings.sending == "paused":
+            raise SendingPaused(queue=record.name)
         bodies = request.bodies
         if len(bodies) > MOST:
             raise InvalidRequest(
@@ -248,7 +232,7 @@ class Sender(Part):
             raise InvalidRequest(
                 what="the number of messages", value=len(bodies), rule="must be 1 with a written body"
             )
-        stored = SendResults(results=[""] * len(bodies), sent_at=Millis(0))
+        answer = SendResults(results=[""] * len(bodies), sent_at=Millis(0))
         is_limited = settings.max_messages or settings.max_bytes
         together: _Together = []
         last: dict[_Kind, list[int]] = {}
@@ -274,15 +258,15 @@ class Sender(Part):
                 if position in request.deduplication_ids:
                     salted = key_of(request.deduplication_ids[position], record.salt)
                     key = key_text(salted)
-                    if self._is_repeated(record, key, stored, position):
+                    if self._is_repeated(record, key, answer, position):
                         continue
                 if is_limited:
-                    self._require_room(record, _counted(request, position), entering)
+                    self._queue_room.take(record, 1, _counted(request, position))
                 if key is not None:
-                    self._coming.setdefault(record.name, {})[key] = stored, position
+                    self._new_keys.setdefault(record.name, {})[key] = answer, position
                     keys[position] = key
             except StoreError as error:
-                stored.results[position] = error
+                answer.results[position] = error
                 continue
             if body_size > LARGE_BODY or request.written is not None:
                 together.append((kind, [position]))
@@ -292,7 +276,7 @@ class Sender(Part):
             else:
                 last[kind] = [position]
                 together.append((kind, last[kind]))
-        return stored, together
+        return answer, together
 
     def _delay_of(self, request: Send, position: int, settings: QueueSettings) -> Millis:
         """Return for how long a message with a delay or a delivery time is hidden; raise
@@ -314,20 +298,20 @@ class Sender(Part):
             )
         return ahead
 
-    def _is_repeated(self, record: QueueRecord, key: str, stored: SendResults, position: int) -> bool:
+    def _is_repeated(self, record: QueueRecord, key: str, answer: SendResults, position: int) -> bool:
         """Return whether the key is taken, also by this commit; then the first one's id answers."""
-        coming = self._coming.get(record.name, {})
+        coming = self._new_keys.get(record.name, {})
         first = coming.get(key)
         if first is not None:
-            self._repeated.append((stored, position, *first))
+            self._repetitions.append((answer, position, *first))
             return True
         id = self._deduplication.find(record, key, len(coming))
         if id is None:
             return False
         if record.settings.group_order == "strict":
             self._order_first(id)
-        stored.results[position] = id
-        stored.duplicates.add(position)
+        answer.results[position] = id
+        answer.duplicates.add(position)
         return True
 
     def _order_first(self, id: str) -> None:
@@ -338,28 +322,18 @@ class Sender(Part):
         if found is None:
             names = [name for name in self._moves.names_sent_by_others() if name.stem.holds(id)]
             entries = [appear(self._moves, name) for name in names]
-        self.ordered += [
+        self._moves.unpublished += [
             entry for entry in entries if entry.name.state is State.SENT and entry.batch.stem.is_grouped
         ]
 
     def _answer_repeated(self) -> None:
         """Answer repetitions within the commit as the first ones, which are written now, or aren't."""
-        for stored, position, first, at in self._repeated:
-            stored.results[position] = first.results[at]
+        for answer, position, first, at in self._repetitions:
+            answer.results[position] = first.results[at]
             if isinstance(first.results[at], str):
-                stored.duplicates.add(position)
-        self._coming.clear()
-        self._repeated.clear()
-
-    def _require_room(
-        self, record: QueueRecord, size: int, entering: dict[str, tuple[int, int]]
-    ) -> None:
-        queue = self._moves.index.queue(record.name)
-        if record.name not in entering:
-            entering[record.name] = self.written(record.name)  # No more before all have found room.
-        messages, bytes = entering[record.name]
-        record.require_room((queue.total + messages, queue.bytes + bytes), (1, size))
-        entering[record.name] = messages + 1, bytes + size
+                answer.duplicates.add(position)
+        self._new_keys.clear()
+        self._repetitions.clear()
 
     def _place(
         self,
@@ -368,21 +342,21 @@ class Sender(Part):
         most: int,
         positions: Sequence[int],
         size: int,
-        stored: SendResults,
+        answer: SendResults,
         files: list[_File],
         keys: Mapping[int, str],
     ) -> None:
-        file = self._latest.get((request.queue, kind))
+        file = self._latest_files.get((request.queue, kind))
         # An earlier file may have room, and has earlier ids: a message put there would overtake.
         if file is None or not file.fits(len(positions), size):
-            file = self._latest[request.queue, kind] = _File(request.queue, *kind, most)
+            file = self._latest_files[request.queue, kind] = _File(request.queue, *kind, most)
             files.append(file)
         file.written = request.written
         has_columns = request.attributes or keys or request.groups
         is_one = positions[-1] - positions[0] == len(positions) - 1
         rows = [(positions[0], len(positions))] if is_one else _in_a_row(positions)
         for first, count in rows:
-            file.places.append((stored, first, count))
+            file.places.append((answer, first, count))
             for position in range(first, first + count) if has_columns else ():
                 index = len(file.bodies) + position - first
                 if position in request.attributes:
@@ -410,21 +384,21 @@ class Sender(Part):
                 stem, file.queue, [content], delay=file.delay, alone=is_lone, written=written
             )
         except StoreError as error:
-            for stored, first, run in file.places:
-                stored.results[first : first + run] = [error] * run
+            for answer, first, run in file.places:
+                answer.results[first : first + run] = [error] * run
             return
         self._reader.keep(entry.batch, line, content)
         if file.keys:
             self._deduplication.register(entry, file.keys.items())
-        self.in_new.append((self._moves.commit, entry))
-        self._moves.index.touched[file.queue] = None
+        self.in_new[entry] = self._moves.commit
+        self._moves.index.unpublished_queues[file.queue] = None
         if file.groups and self._catalog.require(file.queue).settings.group_order == "strict":
-            self.ordered.append(entry)
+            self._moves.unpublished.append(entry)
         self._moves.statistics.count(file.queue, "send", count)
         at, moment = 0, sent_at(stem.id)
-        for stored, first, run in file.places:
-            stored.sent_at = moment
-            stored.results[first : first + run] = stem.message_ids(range(at, at + run))
+        for answer, first, run in file.places:
+            answer.sent_at = moment
+            answer.results[first : first + run] = stem.message_ids(range(at, at + run))
             at += run
 
 
@@ -436,10 +410,10 @@ def _counted(request: Send, position: int) -> int:
 
 def _in_a_row(positions: Sequence[int]) -> list[tuple[int, int]]:
     """Return the runs of `positions`, which ascend: the first of each, and how many."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for position in positions:
-        if found and sum(found[-1]) == position:
-            found[-1] = found[-1][0], found[-1][1] + 1
+        if runs and sum(runs[-1]) == position:
+            runs[-1] = runs[-1][0], runs[-1][1] + 1
         else:
-            found.append((position, 1))
-    return found
+            runs.append((position, 1))
+    return runs

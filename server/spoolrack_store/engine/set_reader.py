@@ -16,7 +16,7 @@ from ..model.transitions import State
 from .entries import Entry, Groups
 from .index import Index
 from .reader import Reader
-from .reservation_index import HeldSet
+from .reservation_index import ReservedSet
 
 PAGE_MESSAGES: Final = 4_000
 PAGE_BYTES: Final = 2 * 1024 * 1024
@@ -30,17 +30,17 @@ class SetReader:
         self._index = index
         self._reader = reader
 
-    def page(self, held: HeldSet, begin: int, end: int) -> Page:
+    def page(self, a_set: ReservedSet, begin: int, end: int) -> Page:
         """Return the messages at the places from `begin` to before `end`, in order, as many as a page
         holds; without those deleted. Raise `DiskError`."""
         page, place = Page(following=begin), 0
         end = min(end, begin + PAGE_MESSAGES)
-        for text, members in held.record.files:
+        for text, members in a_set.record.files:
             count = members.bit_count()
             if place + count > begin:
                 wanted = first_of(members, end - place) & ~first_of(members, max(0, begin - place))
-                for first, last, entry in self._leased_runs(held, text, wanted):
-                    unread = self._add_run(page, held, entry, first, last)
+                for first, last, entry in self._leased_runs(a_set, text, wanted):
+                    unread = self._add_run(page, a_set, entry, first, last)
                     if unread is not None:
                         page.following = place + below(members, unread).bit_count()
                         return page
@@ -50,18 +50,20 @@ class SetReader:
                 break
         return page
 
-    def _leased_runs(self, held: HeldSet, text: str, wanted: int) -> list[tuple[int, int, Entry]]:
+    def _leased_runs(self, a_set: ReservedSet, text: str, wanted: int) -> list[tuple[int, int, Entry]]:
         """Return the messages of a file that are still in the set, by unbroken runs of indexes."""
         batch = self._index.file(text)
         found = [
             (first, last, entry)
             for entry in ([] if batch is None else batch.entries)
-            if entry.name.token == held.record.token
+            if entry.name.token == a_set.record.token
             for first, last in runs(entry.held & wanted)
         ]
         return sorted(found, key=itemgetter(0))
 
-    def _add_run(self, page: Page, held: HeldSet, entry: Entry, first: int, last: int) -> int | None:
+    def _add_run(
+        self, page: Page, a_set: ReservedSet, entry: Entry, first: int, last: int
+    ) -> int | None:
         """Read messages from the index `first` to `last`; return the index of the first one that the
         page has no room for."""
         try:
@@ -73,22 +75,22 @@ class SetReader:
                     break
                 size, until = size + more, until + 1
             if until > first:
-                page.runs.append(self._run(held, entry, line, first, until - 1))
+                page.runs.append(self._run(a_set, entry, line, first, until - 1))
                 page.size = size
             return until if until <= last else None
         except Damaged as why:
             if first < last:
                 # One by one: the others can be read.
                 for index in range(first, last + 1):
-                    if self._add_run(page, held, entry, index, index) is not None:
+                    if self._add_run(page, a_set, entry, index, index) is not None:
                         return index
                 return None
-            (stream, number), id = held.key, entry.batch.stem.message_id(first)
+            (stream, number), id = a_set.key, entry.batch.stem.message_id(first)
             gone = QuarantineReserved(stream=stream, sequence_number=number, id=id, why=str(why))
             page.damaged.append(gone)
             return None
 
-    def _run(self, held: HeldSet, entry: Entry, line: Line, first: int, last: int) -> MessageRun:
+    def _run(self, a_set: ReservedSet, entry: Entry, line: Line, first: int, last: int) -> MessageRun:
         batch, name = entry.batch, entry.name
         bodies = self._reader.joined_bodies(entry, first, last)
         places = range(last + 1 - first)
@@ -113,7 +115,7 @@ class SetReader:
                 sent_at=sent_at(id),
                 receives=name.receives,
                 first_receive=name.first,
-                due=held.due,
+                due=a_set.due,
                 receipt=None,
             ),
             bodies=bodies,

@@ -70,11 +70,11 @@ class Sharing:
         """Whether the index has the names of a listing, and the log what moved since that began."""
         self._is_whole = False
         """Whether what is read under the lock alone was read since the listing."""
-        self._told: list[Change] = []
+        self._changes_since_listing: list[Change] = []
         """Moves of others since the listing began."""
-        self._sent: dict[str, Entry] = {}
+        self._known_sends: dict[str, Entry] = {}
         """Names in `new/` that were known before the listing, by their paths."""
-        self._dead = frozenset[str]()
+        self._dead_owners = frozenset[str]()
         """Owners that were dead when this process joined."""
         self.has_opened = False
         """Whether the index was exact once."""
@@ -123,7 +123,7 @@ class Sharing:
                 changes.join()
             else:
                 changes.begin_anew()
-            self._dead = members - living
+            self._dead_owners = members - living
             self._moves.changes = changes
             self._has_joined = True
             return True
@@ -152,13 +152,13 @@ class Sharing:
                 return False
             try:
                 has_news = self._changes.read_header()
-                if self._is_whole and not (has_news or self._moves.unread):
+                if self._is_whole and not (has_news or self._moves.unread_files):
                     return True
                 self._decide()
                 if self._is_listed and self._catch_up():
                     return True
                 self._changes.skip()  # Before the listing: moves from now on are news after it.
-                self._told.clear()
+                self._changes_since_listing.clear()
                 if listings >= LISTINGS:
                     self._list()
                     self._catch_up()
@@ -175,10 +175,10 @@ class Sharing:
         """List the folders. Without the lock other processes go on: a name that moves meanwhile may be
         seen twice, or nowhere, and the log tells where it is. Raise `Overtaken`."""
         self._is_whole = False
-        self._sent = list_root(self._moves, self._follow)
-        for change in self._told:
+        self._known_sends = list_root(self._moves, self._follow)
+        for change in self._changes_since_listing:
             self._replay(change)
-        self._told.clear()
+        self._changes_since_listing.clear()
         self._is_listed = True
 
     def _follow(self) -> None:
@@ -189,14 +189,14 @@ class Sharing:
         try:
             self._changes.read_header()
             self._decide()
-            self._told += self._changes.news()
+            self._changes_since_listing += self._changes.news()
         finally:
             self._release()
 
     def _catch_up(self) -> bool:
         """Make the index exact; return False if the root must be listed. The lock is held."""
         if self._is_whole:
-            for path in list(self._moves.unread):
+            for path in list(self._moves.unread_files):
                 self._notify_parts(path)
         try:
             for change in self._changes.news():
@@ -213,13 +213,13 @@ class Sharing:
         moves, members = self._moves, frozenset(self._changes.members) - {self._moves.owner}
         is_start = not self.has_opened
         others = frozenset(filter(self._is_living, members)) if is_start else members
-        sent = list_sent(moves, others, self._sent)
+        sent = list_sent(moves, others, self._known_sends)
         if is_start:
             finish_listing(moves)
         for part in self._parts:
             part.recover()
         if is_start:
-            self.orphans.append((moves.commit, self._dead | (members - others), sent))
+            self.orphans.append((moves.commit, self._dead_owners | (members - others), sent))
         else:
             self._built_on_others()
         self._is_whole = self.has_opened = True
@@ -419,7 +419,7 @@ class Sharing:
         """Let its part look at a file; one that the disk refuses to show is looked at again."""
         if not self._is_whole:
             return  # All files of the parts are read once the listing is whole.
-        unread = self._moves.unread
+        unread = self._moves.unread_files
         for part in self._parts:
             if path.startswith(tuple(f"{folder}/" for folder in part.folders)):
                 try:

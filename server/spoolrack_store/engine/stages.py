@@ -20,9 +20,10 @@ and goes to quarantine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from enum import Enum
+from itertools import chain, islice
 from operator import attrgetter
 
 from ..files.disk import DiskRoom, FileKind, explained
@@ -38,6 +39,7 @@ from ..model.errors import (
     InvalidMessage,
     InvalidRequest,
     NameTaken,
+    SendingPaused,
     StageIncomplete,
     StageNotFound,
     StoreError,
@@ -78,10 +80,10 @@ from ..model.stage_requests import (
     StageInfo,
 )
 from ..model.transitions import State
-from .catalog import Catalog, QueueRecord
+from .catalog import Catalog, QueueRecord, QueueRoom
 from .index import SortedNames
 from .moves import Moves
-from .part import DUE_NOW, RETRY, Part
+from .part import DUE_NOW, RETRY, Part, postponing
 
 log = logging.getLogger(__name__)
 
@@ -110,22 +112,37 @@ class _OpenStage:
         return allowed is None or all(map(allowed, self.queues))
 
 
+class EndState(Enum):
+    """The state of a record by which stages end. Each is durable before the next begins."""
+
+    WRITTEN = "written"
+    """The record is there: its chunks become messages, or are unlinked."""
+    EMPTIED = "emptied"
+    """All its chunks have left `staged/`: it is unlinked once it isn't its writer's memory any more."""
+    UNLINKED = "unlinked"
+    """The record is gone: its lives may begin again."""
+
+
 @dataclass(slots=True, eq=False)
 class _End:
     """A record by which stages end."""
 
     path: str
     lives: Sequence[str]
-    commit: int
-    """The commit that makes it durable."""
+    since: int
+    """The commit that makes its state durable."""
     manifest: Manifest | None = None
     """None: the stage is dropped."""
     writer: str = ""
     epoch: int = 0
-    gone: int = 0
-    """The commit by which all its chunks have left `staged/`; 0: not yet."""
-    unlinked: int = 0
-    """The commit that makes durable that it is unlinked; 0: it is there."""
+    state: EndState = EndState.WRITTEN
+
+    def change(self, state: EndState, commit: int) -> None:
+        self.state, self.since = state, commit
+
+    def is_durable(self, synced: int) -> bool:
+        """Return whether the record, which is there, survives a power cut."""
+        return self.state is not EndState.WRITTEN or self.since <= synced
 
 
 class Stages(Part):
@@ -141,23 +158,23 @@ class Stages(Part):
         self._room = DiskRoom(moves.disk, moves.watermark)
         self._stages: dict[str, _OpenStage] = {}
         """By life, those that have ended, too."""
-        self._open: dict[str, _OpenStage] = {}
+        self._open_stages: dict[str, _OpenStage] = {}
         """By name, those that have not ended."""
         self._names = SortedNames()
         """Of those, in order."""
         self._deadlines = Deadlines[str]()
         """When each of them is dropped, by name. Monotonic: a step of the clock must not drop it."""
-        self._ends: dict[str, _End] = {}
+        self._ends_by_path: dict[str, _End] = {}
         """All records that are there, by path."""
-        self._ended: dict[str, _End] = {}
+        self._ends_by_life: dict[str, _End] = {}
         """By life: as long as a power cut may bring the record back, no stage begins this life."""
         self._writers: dict[str, list[_End]] = {}
         """The manifests of each writer, the latest epoch last."""
-        self._unfinished: dict[_End, None] = {}
+        self._unfinished_ends: dict[_End, None] = {}
         """The records with which something is to be done."""
         self._memories = Deadlines[str]()
         """When the memory of each manifest is over, in Unix time, by its path."""
-        self.pending = (self._unfinished, self._open)
+        self.pending = (self._unfinished_ends, self._open_stages)
         self._is_cut = False
         """Whether a commit has left chunks of a publication to the next one."""
 
@@ -168,14 +185,14 @@ class Stages(Part):
         _check_chunk(request)
         self._moves.require_read(self.folders)
         stage = self._find(request.stage, request.allowed, is_tick=request.is_tick)
-        there = None if stage is None else stage.chunks.get(request.chunk)
-        is_repeated = there is not None
-        if stage is None or there is None:
+        chunk = None if stage is None else stage.chunks.get(request.chunk)
+        is_repeated = chunk is not None
+        if stage is None or chunk is None:
             life = self._new_life(request) if stage is None else stage.life
-            stage, there = self._write(life, request)
-        elif not self._holds(there, request):
+            stage, chunk = self._write(life, request)
+        elif not self._holds(chunk, request):
             raise ChunkDiffers(stage=request.stage, chunk=request.chunk)
-        return Staged(messages=there.messages, is_repeated=is_repeated, expires_at=stage.life.due)
+        return Staged(messages=chunk.messages, is_repeated=is_repeated, expires_at=stage.life.due)
 
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
@@ -185,17 +202,17 @@ class Stages(Part):
         if not request.is_tick:
             self._refuse_scheduled("writer", request.writer, request.writer)
         last = self._last_of(request.writer)
-        before = None if last is None else last.manifest
-        if last is not None and before is not None:
-            if not _owns(request, before, last.epoch):
+        last_manifest = None if last is None else last.manifest
+        if last is not None and last_manifest is not None:
+            if not _owns(request, last_manifest, last.epoch):
                 raise NameTaken(kind="writer", name=request.writer)
             if request.epoch <= last.epoch:
-                known = before.digest
-                if request.epoch == last.epoch and known and request.digest not in ("", known):
+                digest = last_manifest.digest
+                if request.epoch == last.epoch and digest and request.digest not in ("", digest):
                     raise EpochDiffers(writer=request.writer, epoch=request.epoch)
                 if request.epoch < last.epoch and request.digest:
                     raise EpochPassed(writer=request.writer, epoch=request.epoch, last_epoch=last.epoch)
-                if self._has_newer_queue(request, before):
+                if self._has_newer_queue(request, last_manifest):
                     raise EpochDiffers(writer=request.writer, epoch=request.epoch)
                 return Published(messages=0, is_already=True, last_epoch=last.epoch)
         stages: list[_OpenStage] = []
@@ -205,19 +222,20 @@ class Stages(Part):
                 raise StageNotFound(stage=name)
             stages.append(stage)
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
-        held = sum(chunk.messages for chunk in chunks)
-        if request.messages and request.messages != held:
-            raise StageIncomplete(held=held, expected=request.messages)
+        messages = sum(chunk.messages for chunk in chunks)
+        if request.messages and request.messages != messages:
+            raise StageIncomplete(held=messages, expected=request.messages)
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
-            record.require_sending()
-            self._require_room(record, chunks)
+            if record.settings.sending == "paused":
+                raise SendingPaused(queue=record.name)
+            QueueRoom(self._moves.index, self._arrivals).take(record, *_sum_of(chunks, record.name))
         self._sync(stages)
         manifest = Manifest(
             stages={str(stage.life): stage.first for stage in stages},
             queues={queue: (record.created_at, 0) for queue, record in records.items()}
-            or (before.queues if before is not None else {}),
-            messages=held,
+            or (last_manifest.queues if last_manifest is not None else {}),
+            messages=messages,
             digest=request.digest,
             published_at=self._clock.wall(),
             epoch_retention=request.epoch_retention,
@@ -231,7 +249,7 @@ class Stages(Part):
     def _has_newer_queue(self, request: Publish, before: Manifest) -> bool:
         """Return whether a stage of the request is for a queue that was deleted and created again since
         the writer's publication: that has appeared in the former queue alone."""
-        stages = filter(None, map(self._open.get, request.stages))
+        stages = filter(None, map(self._open_stages.get, request.stages))
         queues = {
             queue for stage in stages if stage.is_within(request.allowed) for queue in stage.queues
         }
@@ -259,13 +277,13 @@ class Stages(Part):
         self._catalog.require_named(queue)
         above = (name for name in self._names.since(after) if name != after)
         if queue:
-            above = (name for name in above if queue in self._open[name].queues)
+            above = (name for name in above if queue in self._open_stages[name].queues)
         return [self.shown(name) for name in islice(above, limit)]
 
     def shown(self, name: str, queue: str = "") -> StageInfo:
         """Return an open stage; raise `StageNotFound`, or `WrongShard` for a `queue` elsewhere."""
         self._catalog.require_named(queue)
-        stage = self._open.get(name)
+        stage = self._open_stages.get(name)
         if stage is None:
             raise StageNotFound(stage=name)
         messages: dict[str, int] = {}
@@ -283,7 +301,7 @@ class Stages(Part):
     @property
     def count(self) -> int:
         """How many stages there are."""
-        return len(self._open)
+        return len(self._open_stages)
 
     # Requests.
 
@@ -291,7 +309,7 @@ class Stages(Part):
         """Return the open stage of this name; raise `NameTaken` if it is another caller's."""
         if not is_tick:
             self._refuse_scheduled("stage", name, name.rpartition("-")[0])
-        stage = self._open.get(name)
+        stage = self._open_stages.get(name)
         if stage is not None and not stage.is_within(allowed):
             raise NameTaken(kind="stage", name=name)
         return stage
@@ -323,7 +341,7 @@ class Stages(Part):
         due = self._clock.wall() + request.time_to_live
         while True:
             life = StageLife(stage=request.stage, due=Millis(due))
-            if str(life) not in self._stages and str(life) not in self._ended:
+            if str(life) not in self._stages and str(life) not in self._ends_by_life:
                 return life
             due += 1
 
@@ -351,25 +369,15 @@ class Stages(Part):
         self._moves.create_file(chunk.path, content)
         return self._add_chunk(chunk), chunk
 
-    def _require_room(self, record: QueueRecord, chunks: Sequence[Chunk]) -> None:
-        """Raise `QueueFull` if the chunks don't fit beside what the queue has, and what is on its way
-        there."""
-        settings, queue = record.settings, self._moves.index.queue(record.name)
-        if not settings.max_messages and not settings.max_bytes:
-            return
-        coming, coming_bytes = _sum_of(self._published(), record.name)
-        held = queue.total + coming, queue.bytes + coming_bytes
-        record.require_room(held, _sum_of(chunks, record.name))
-
-    def _published(self) -> Iterator[Chunk]:
-        """Yield what is on its way to its queue."""
-        for end in self._unfinished:
-            if end.manifest is not None and not end.unlinked:
-                yield from self._chunks_of(end)
+    def _arrivals(self, queue: str) -> tuple[int, int]:
+        """Return the messages and bytes of what is published, and not in its queue yet."""
+        unlinked = EndState.UNLINKED
+        ends = [end for end in self._unfinished_ends if end.manifest and end.state is not unlinked]
+        return _sum_of(chain.from_iterable(map(self._chunks_of, ends)), queue)
 
     def make_durable(self, names: Sequence[str]) -> None:
         """Sync stages that are to be published in this commit, all at once."""
-        self._sync([self._open[name] for name in names])
+        self._sync([self._open_stages[name] for name in names])
 
     def _sync(self, stages: Sequence[_OpenStage]) -> None:
         """Sync chunks that may not be durable: a power cut must not keep a manifest without them."""
@@ -395,7 +403,7 @@ class Stages(Part):
         stage.chunks[chunk.number] = chunk
         stage.queues.add(chunk.queue)
         stage.changed = self._moves.commit
-        if life not in self._ended:
+        if life not in self._ends_by_life:
             # In place of a former life, of which another process may have unlinked the end already.
             self._reopen(stage)
         self._ids.rise_above(chunk.stem.message_id(chunk.messages - 1))
@@ -415,19 +423,19 @@ class Stages(Part):
     def _reopen(self, stage: _OpenStage) -> None:
         """Let a stage be the open one of its name."""
         name, due = stage.life.stage, stage.life.due
-        if self._open.get(name) is stage:
+        if self._open_stages.get(name) is stage:
             return
-        if name not in self._open:
+        if name not in self._open_stages:
             self._names.add(name)
-        self._open[name] = stage
+        self._open_stages[name] = stage
         left = max(0, min(due - self._clock.wall(), MAX_TIME_TO_LIVE))
         self._deadlines.set(name, Millis(self._clock.monotonic() + left))
 
     def _close(self, stage: _OpenStage) -> None:
         """Let a stage be open no more."""
         name = stage.life.stage
-        if self._open.get(name) is stage:
-            del self._open[name]
+        if self._open_stages.get(name) is stage:
+            del self._open_stages[name]
             self._names.remove(name)
             self._deadlines.discard(name)
 
@@ -438,23 +446,23 @@ class Stages(Part):
         ends = self._writers.setdefault(by.writer, [])
         ends.append(end)
         ends.sort(key=attrgetter("epoch"))
-        self._unfinished.update(dict.fromkeys(ends))
+        self._unfinished_ends.update(dict.fromkeys(ends))
         self._memories.set(end.path, manifest.expires_at)
 
     def _add_end(self, end: _End) -> None:
-        self._ends[end.path] = end
-        self._unfinished[end] = None
+        self._ends_by_path[end.path] = end
+        self._unfinished_ends[end] = None
         for life in end.lives:
-            self._ended[life] = end
+            self._ends_by_life[life] = end
             stage = self._stages.get(life)
             if stage is not None:
                 self._close(stage)
 
     def _leave_end(self, end: _End) -> None:
         """Drop a record that is there no more; no stage begins its lives before that is durable."""
-        del self._ends[end.path]
-        end.gone = end.unlinked = self._moves.commit
-        self._unfinished[end] = None
+        del self._ends_by_path[end.path]
+        end.change(EndState.UNLINKED, self._moves.commit)
+        self._unfinished_ends[end] = None
         if end.manifest is not None:
             self._memories.discard(end.path)
             self._writers[end.writer].remove(end)
@@ -474,23 +482,23 @@ class Stages(Part):
         ]
 
     def recover(self) -> None:
-        found = {
+        paths = {
             f"{folder}/{each.name}"
             for folder in self.folders
             for each in self._moves.scan(folder)
             if each.kind is FileKind.FILE
         }
-        for path in self._ends.keys() - found:
-            self._leave_end(self._ends[path])
+        for path in self._ends_by_path.keys() - paths:
+            self._leave_end(self._ends_by_path[path])
         for stage in list(self._stages.values()):
             for chunk in list(stage.chunks.values()):
-                if chunk.path not in found:
+                if chunk.path not in paths:
                     self._leave_chunk(chunk)
         # The end of a stage must be known before its chunks.
-        for path in sorted(found, key=lambda path: (_is_chunk(path), path)):
+        for path in sorted(paths, key=lambda path: (_is_chunk(path), path)):
             self._load(path, is_start=True)
         self._drop_doubles()
-        for end in self._ends.values():
+        for end in self._ends_by_path.values():
             for chunk in self._chunks_of(end):
                 if end.manifest is not None and self._moves.index.file(chunk.stem.text) is not None:
                     # Some of it was moved on, and a power cut has undone only its rename.
@@ -505,31 +513,22 @@ class Stages(Part):
         """Take in a file that may be there."""
         folder, _, text = path.partition("/")
         try:
-            if folder == PUBLISHED:
-                self._load_manifest(path, parse_published(text))
+            if path in self._ends_by_path:
+                if not self._moves.is_there(path):
+                    self._leave_end(self._ends_by_path[path])
+            elif folder == PUBLISHED:
+                by = parse_published(text)
+                manifest = self._moves.read_record(path, manifests.decode, "manifest")
+                if manifest is not None:
+                    self._add_manifest(by, manifest)
             elif _is_chunk(path):
                 self._load_chunk(parse_chunk(text), is_start=is_start)
             else:
-                self._load_drop(path, parse_stage_life(text))
+                life = replace(parse_stage_life(text), is_dropped=False)
+                if self._moves.is_there(path):
+                    self._add_end(_End(path, [str(life)], self._moves.commit))
         except NotAName:
             log.warning("%a is none of ours", path)
-
-    def _load_manifest(self, path: str, by: Publication) -> None:
-        if path in self._ends:
-            if not self._moves.is_there(path):
-                self._leave_end(self._ends[path])
-            return
-        manifest = self._moves.read_record(path, manifests.decode, "manifest")
-        if manifest is not None:
-            self._add_manifest(by, manifest)
-
-    def _load_drop(self, path: str, dropped: StageLife) -> None:
-        is_there = self._moves.is_there(path)
-        if is_there and path not in self._ends:
-            life = replace(dropped, is_dropped=False)
-            self._add_end(_End(path, [str(life)], self._moves.commit))
-        elif not is_there and path in self._ends:
-            self._leave_end(self._ends[path])
 
     def _load_chunk(self, chunk: Chunk, *, is_start: bool) -> None:
         size = self._moves.size_of(chunk.path)
@@ -537,15 +536,15 @@ class Stages(Part):
             self._leave_chunk(chunk)
             return
         life = str(chunk.life)
-        there = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
-        if there == chunk:
+        other = self._stages[life].chunks.get(chunk.number) if life in self._stages else None
+        if other == chunk:
             return
-        if life in self._ended and self._ended[life].unlinked:
+        if life in self._ends_by_life and self._ends_by_life[life].state is EndState.UNLINKED:
             # Another process has begun this life anew: for that one the end of the former is durable.
-            del self._ended[life]
-        is_ended = life in self._ended
+            del self._ends_by_life[life]
+        is_ended = life in self._ends_by_life
         # A torn one of the same number may be back, whose unlinking wasn't durable.
-        if there is not None or (not is_ended and _is_short(chunk, size)):
+        if other is not None or (not is_ended and _is_short(chunk, size)):
             log.info("%s was never written whole", chunk.path)
             self._moves.unlink_file(chunk.path)
             return
@@ -573,11 +572,11 @@ class Stages(Part):
     def _drop_doubles(self) -> None:
         """Of two stages of one name keep the older: a power cut has undone its end, and so nothing of
         the younger was acknowledged."""
-        open = [stage for life, stage in self._stages.items() if life not in self._ended]
+        open = [stage for life, stage in self._stages.items() if life not in self._ends_by_life]
         for stage in sorted(open, key=lambda stage: stage.first, reverse=True):
             self._reopen(stage)
         for stage in open:
-            if self._open[stage.life.stage] is not stage:
+            if self._open_stages[stage.life.stage] is not stage:
                 for chunk in list(stage.chunks.values()):
                     self._moves.unlink_file(chunk.path)
                     self._leave_chunk(chunk)
@@ -587,23 +586,21 @@ class Stages(Part):
     @property
     def has_durable(self) -> bool:
         return any(
-            end.manifest is not None and not end.gone and end.commit <= self._moves.synced
-            for end in self._unfinished
+            end.manifest and end.state is EndState.WRITTEN and end.since <= self._moves.synced
+            for end in self._unfinished_ends
         )
 
     def advance(self) -> None:
         self._drop_expired()
         left, self._is_cut = self._moves.effort.share(), False
-        for end in list(islice(self._unfinished, left)):
-            try:
-                if end.commit <= self._moves.synced:
+        for end in list(islice(self._unfinished_ends, left)):
+            with postponing(log, "the order in %s", end.path):
+                if end.since <= self._moves.synced:
                     left -= self._finish(end, left)
-            except StoreError as error:
-                log.warning("the order in %s has to wait: %s", end.path, error)
             if self._is_cut:
                 return
-            if end in self._unfinished:
-                self._unfinished[end] = self._unfinished.pop(end)  # Behind the others.
+            if end in self._unfinished_ends:
+                self._unfinished_ends[end] = self._unfinished_ends.pop(end)  # Behind the others.
 
     @property
     def is_in_slices(self) -> bool:
@@ -613,12 +610,11 @@ class Stages(Part):
     def _finish(self, end: _End, most: int) -> int:
         """Do what a durable record says, as far as it isn't done, with up to `most` chunks; return how
         many."""
-        if end.unlinked:
-            if end.unlinked <= self._moves.synced:
-                del self._unfinished[end]
-                # Another record may end the same life, or the life may have begun anew.
-                for life in [life for life in end.lives if self._ended.get(life) is end]:
-                    del self._ended[life]
+        if end.state is EndState.UNLINKED:
+            del self._unfinished_ends[end]
+            # Another record may end the same life, or the life may have begun anew.
+            for life in [life for life in end.lives if self._ends_by_life.get(life) is end]:
+                del self._ends_by_life[life]
             return 0
         chunks = self._chunks_of(end)
         for chunk in chunks[:most]:
@@ -627,14 +623,13 @@ class Stages(Part):
         if len(chunks) > most:
             self._is_cut = True
             return most
-        if not end.gone:
-            end.gone = self._moves.commit
-        if end.gone > self._moves.synced:
+        if end.state is EndState.WRITTEN:
+            end.change(EndState.EMPTIED, self._moves.commit)
             return len(chunks)
         last, is_old = self._last_of(end.writer), self._is_to_be_forgotten(end)
         if last is end and not is_old:
-            del self._unfinished[end]
-        elif last is None or is_old or last.commit <= self._moves.synced:
+            del self._unfinished_ends[end]
+        elif last is None or is_old or last.is_durable(self._moves.synced):
             self._moves.unlink_file(end.path)
             self._leave_end(end)
         return len(chunks)
@@ -679,29 +674,29 @@ class Stages(Part):
             path = self._memories.pop(wall)
             if path is None:
                 return
-            end = self._ends[path]
+            end = self._ends_by_path[path]
             if self._is_to_be_forgotten(end):
-                self._unfinished[end] = None
+                self._unfinished_ends[end] = None
             self._memories.set(path, Millis(wall + SECOND))
 
     def _drop_expired(self) -> None:
         """Drop the stages that were not published in time, as many as the commit may beside those that
         are being dropped."""
         now = self._clock.monotonic()
-        for _ in range(self._moves.effort.share() - len(self._unfinished)):
+        for _ in range(self._moves.effort.share() - len(self._unfinished_ends)):
             name = self._deadlines.pop(now)
             if name is None:
                 return
             self._moves.effort.spend()
             log.info("the stage %s has expired", name)
             try:
-                self._drop(self._open[name])
+                self._drop(self._open_stages[name])
             except StoreError as error:
                 log.warning("the stage %s stays for now: %s", name, error)
                 self._deadlines.set(name, Millis(now + RETRY))
 
     def next_due(self) -> Millis | None:
-        return DUE_NOW if self._unfinished else self._deadlines.next()
+        return DUE_NOW if self._unfinished_ends else self._deadlines.next()
 
 
 def _owns(request: Publish, last: Manifest, last_epoch: int) -> bool:

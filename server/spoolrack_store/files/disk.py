@@ -31,6 +31,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -234,6 +235,15 @@ def explained(error: OSError) -> StoreError:
     return DiskFull(detail=detail) if error.errno in NO_ROOM else DiskError(detail=detail)
 
 
+@contextmanager
+def explaining() -> Iterator[None]:
+    """Raise the store's error in place of one of the system: see `explained`."""
+    try:
+        yield
+    except OSError as error:
+        raise explained(error) from error
+
+
 @dataclass(slots=True)
 class _SyncOrder:
     """Whether the syncs of a kind of commit run at once."""
@@ -407,7 +417,7 @@ log = logging.getLogger(__name__)
 
 RESERVE_BYTES: Final = 4 * 1024 * 1024
 """Room for the names of more than 10,000 messages. Each delete makes more."""
-BIT: Final = 256 * 1024
+STEP_BYTES: Final = 256 * 1024
 """Released at a time: the program that fills the disk goes on doing so, and must not get all of it."""
 _LEFT_FREE: Final = 1024 * 1024
 """Not taken for the reserve, so that it isn't filled up just to be given up again."""
@@ -447,14 +457,16 @@ class ReservedRoom:
         size = self._size()
         try:
             if size > 0:
-                self._disk.set_aside(layout.RESERVE, max(0, size - BIT))
+                self._disk.set_aside(layout.RESERVE, max(0, size - STEP_BYTES))
             else:
                 self._disk.unlink(layout.RESERVE)
         except OSError as error:
             if error.errno != errno.ENOENT:
                 log.warning("the reserve for a full disk can't be released: %s", error)
             return False
-        log.warning("the disk is full: %d bytes of %s are given up", min(size, BIT), layout.RESERVE)
+        log.warning(
+            "the disk is full: %d bytes of %s are given up", min(size, STEP_BYTES), layout.RESERVE
+        )
         try:
             if size > 0:
                 self._disk.sync_file(layout.RESERVE)

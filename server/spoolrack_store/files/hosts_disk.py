@@ -16,14 +16,13 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import weakref
 from pathlib import Path
 from typing import Final
 
 from ..model.errors import RootUnusable
 from . import layout
 from .disk import SyncFailed
-from .local_disk import LocalDisk, TouchWatch
+from .local_disk import LocalDisk, TouchWatch, closer
 from .mounts import is_written_by_other_hosts, kind_of
 
 FENCES: Final = frozenset({"fuse.ceph-fuse"})
@@ -122,8 +121,7 @@ class UncachedBytes:
         except BaseException:
             os.close(self._written)
             raise
-        self._close = weakref.finalize(self, _close, self._read, self._written)
-        self._close.atexit = False  # A thread may still commit: the system closes it then.
+        self._close = closer(self, self._read, self._written)
 
     def read(self, offset: int, length: int) -> bytes:
         try:
@@ -149,8 +147,3 @@ class UncachedBytes:
 
     def close(self) -> None:
         self._close()
-
-
-def _close(*files: int) -> None:
-    for file in files:
-        os.close(file)

@@ -54,6 +54,21 @@ _STATX_LENGTH: Final = struct.Struct("=Q")
 _STATX_LENGTH_AT: Final = 40
 
 
+def closer(owner: object, *files: int) -> Callable[[], object]:
+    """Return what closes these descriptors, once; it happens by itself with the owner's last reference.
+
+    Not at the interpreter's end, where a thread may still use them: the system does it then.
+    """
+    close = weakref.finalize(owner, _close, *files)
+    close.atexit = False
+    return close
+
+
+def _close(*files: int) -> None:
+    for file in files:
+        os.close(file)
+
+
 class SystemCalls:
     """The C library's system calls in one open folder, from which paths are resolved.
 
@@ -202,8 +217,7 @@ class SharedBytes:
         self._bytes = mmap.mmap(file, size, access=mmap.ACCESS_READ)
         self._file = file
         self._pwrite = calls.pwrite
-        self._close = weakref.finalize(self, os.close, file)
-        self._close.atexit = False  # A thread may still commit: the system closes it then.
+        self._close = closer(self, file)
 
     def read(self, offset: int, length: int) -> bytes:
         return self._bytes[offset : offset + length]
@@ -228,8 +242,7 @@ class _FileLock:
         self._flock = calls.flock
         self._stays_open = stays_open
         self._is_locked = False
-        self._close = weakref.finalize(self, os.close, file)
-        self._close.atexit = False  # A thread may still commit: the system closes it then.
+        self._close = closer(self, file)
         _open_locks.add(self)
 
     def acquire(self, how: int = fcntl.LOCK_EX) -> bool:
@@ -282,13 +295,11 @@ class TouchWatch:
         self._kernel = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._kernel < 0:
             raise _failure(path)
-        self._close = weakref.finalize(self, os.close, self._kernel)
-        self._close.atexit = False
+        self._close_kernel = closer(self, self._kernel)
         if libc.inotify_add_watch(self._kernel, os.fsencode(path), _IN_ATTRIB) < 0:
             raise _failure(path)
         self._woken = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._close_woken = weakref.finalize(self, os.close, self._woken)
-        self._close_woken.atexit = False
+        self._close_woken = closer(self, self._woken)
         self._poll = select.poll()
         for descriptor in (self._kernel, self._woken):
             self._poll.register(descriptor, select.POLLIN)
@@ -306,7 +317,7 @@ class TouchWatch:
 
     def close(self) -> None:
         """Close the watch; no thread is in another call."""
-        self._close()
+        self._close_kernel()
         self._close_woken()
 
 
@@ -344,9 +355,7 @@ class LocalDisk:
         """`root` must exist. It may be renamed while we work, and removed only to our harm."""
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         # Not when a store closes: a thread may still be reading.
-        self._close = weakref.finalize(self, os.close, self._root)
-        # Nor at the interpreter's end, where a thread may still use it: the system does it then.
-        self._close.atexit = False
+        self._close = closer(self, self._root)
         self._for_group = is_for_group(os.fstat(self._root).st_mode)
         self.kind = kind_of(root)
         self._calls = SystemCalls(self._root, keeps_lock=not is_written_by_other_hosts(self.kind))

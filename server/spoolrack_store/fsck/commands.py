@@ -40,7 +40,7 @@ def check(
 
     Raise `RootUnusable` or `UnknownFormat` if it isn't a root that can be looked at.
     """
-    with _opened(root) as disk:
+    with _open(root) as disk:
         return inspect(disk, clock or SystemClock(), deep=deep, progress=progress)
 
 
@@ -58,7 +58,7 @@ def repair(
     was mended can't be made durable.
     """
     clock = clock or SystemClock()
-    with _opened(root) as disk, _alone(disk, root):
+    with _open(root) as disk, _lock(disk, root):
         report = inspect(disk, clock, progress=progress)
         mended, unsolved = Mender(disk, clock, random or SystemRandom()).mend(report.problems)
         return report, mended, unsolved
@@ -78,7 +78,7 @@ def restore(
     them, if not to the queue that their name says. Raise `NotRestorable`, else what `repair` does.
     """
     clock = clock or SystemClock()
-    with _opened(root) as disk, _alone(disk, root):
+    with _open(root) as disk, _lock(disk, root):
         return Mender(disk, clock, random or SystemRandom()).restore(id, queue)
 
 
@@ -89,7 +89,7 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
     Reads names only, and changes nothing. Raise `RootUnusable` or `UnknownFormat`.
     """
     receipt_of: dict[str, str] = {}
-    with _opened(root) as disk:
+    with _open(root) as disk:
         paths = Lister(Findings(disk)).list()
     for batch in resolve(parse(path) for of_stem in paths.values() for path in of_stem).values():
         for entry in batch.entries:
@@ -103,7 +103,7 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
 
 
 @contextmanager
-def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
+def _open(root: str | os.PathLike[str]) -> Iterator[Disk]:
     name = os.fspath(root)
     try:
         disk = disk_of(root)
@@ -128,7 +128,7 @@ def _opened(root: str | os.PathLike[str]) -> Iterator[Disk]:
 
 
 @contextmanager
-def _alone(disk: Disk, root: str | os.PathLike[str]) -> Iterator[None]:
+def _lock(disk: Disk, root: str | os.PathLike[str]) -> Iterator[None]:
     """Keep other processes out: a start takes its owner's lock, then `LOCK`, then lists the root."""
     if not any(found.name == LOCK for found in disk.scan(".")):
         disk.create(LOCK, [], sync=False)

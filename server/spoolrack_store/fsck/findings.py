@@ -144,19 +144,19 @@ class Findings:
         self._problems: dict[tuple[str, int], Problem] = {}
         self._leftovers: dict[str, Leftover] = {}
 
-    def problem(self, problem: Problem) -> None:
+    def add(self, problem: Problem) -> None:
         if problem.remedy in (Remedy.FOLDER, Remedy.SETTINGS) or self.exists(problem.path):
             self._problems.setdefault((problem.path, problem.members), problem)
 
-    def foreign(self, path: str, why: str = NOT_A_NAME) -> None:
+    def add_foreign(self, path: str, why: str = NOT_A_NAME) -> None:
         """Note a foreign file, which goes to quarantine unchanged."""
-        self.problem(Problem(path=path, why=why))
+        self.add(Problem(path=path, why=why))
 
-    def by_hand(self, path: str, why: str) -> None:
+    def add_unrepairable(self, path: str, why: str) -> None:
         """Note a problem that only an operator can solve."""
-        self.problem(Problem(path=path, why=why, remedy=Remedy.HAND))
+        self.add(Problem(path=path, why=why, remedy=Remedy.HAND))
 
-    def leave(self, path: str, why: str) -> None:
+    def add_leftover(self, path: str, why: str) -> None:
         """Note unfinished work."""
         if self.exists(path):
             self._leftovers.setdefault(path, Leftover(path=path, why=why))
@@ -168,7 +168,7 @@ class Findings:
         except (FileNotFoundError, NotADirectoryError):
             return []  # It was noted where the root was looked at.
         except OSError as error:
-            self.by_hand(folder, f"it can't be listed: {error.strerror}")
+            self.add_unrepairable(folder, f"it can't be listed: {error.strerror}")
             return []
 
     def finish(self) -> Report:

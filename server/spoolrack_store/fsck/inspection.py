@@ -12,6 +12,7 @@ from ..files.changes import LOCK
 from ..files.changes import PATH as CHANGES
 from ..files.disk import Disk, FileKind
 from ..files.layout import (
+    BODIES,
     DEAD_LETTERS,
     FOLDERS,
     FORMAT,
@@ -27,7 +28,7 @@ from ..model.clock import Clock
 from ..model.settings import settings_path
 from ..model.shards import shard_of
 from .findings import Findings, MessageCounts, Problem, Progress, Remedy, Report
-from .message_files import MessageInspector, bodies_there
+from .message_files import MessageInspector
 from .other_folders import INSPECTIONS
 from .quarantined_files import list_quarantined
 from .settings_files import Registry
@@ -49,12 +50,11 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
     _inspect_root(findings)
     registry = Registry(findings)
     owners = frozenset(found.name for found in findings.scan(OWNERS))
-    bodies = bodies_there(findings)
-    dead_letter_files = [f"{DEAD_LETTERS}/{found.name}" for found in findings.scan(DEAD_LETTERS)]
+    bodies = [found.name for found in findings.scan(BODIES)]
+    dead_letter_files = [found.name for found in findings.scan(DEAD_LETTERS)]
     messages = MessageInspector(findings, clock, owners, progress)
     messages.run()
-    messages.note_bodies_left(bodies)
-    messages.note_dead_letter_files(dead_letter_files)
+    messages.note_side_files(bodies, dead_letter_files)
     # After the messages: sets that are made meanwhile are found, and with a set that goes its leases
     # are gone, too.
     for inspect_folder in INSPECTIONS.values():
@@ -72,24 +72,26 @@ def _inspect_root(findings: Findings) -> None:
             continue
         if folder not in kinds:
             why = "this folder of every root is missing"
-            findings.problem(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
+            findings.add(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
         elif kinds[folder] is not FileKind.FOLDER:
-            findings.by_hand(folder, "this is a folder in every root, and it is none")
+            findings.add_unrepairable(folder, "this is a folder in every root, and it is none")
     for name, why in _MADE_BY_A_START.items():
         if name not in kinds:
-            findings.leave(FORMAT, f"{name} is missing: {why}")
+            findings.add_leftover(FORMAT, f"{name} is missing: {why}")
         elif kinds[name] is not FileKind.FILE:
-            findings.by_hand(name, "this is a file in every root, and it is none")
+            findings.add_unrepairable(name, "this is a file in every root, and it is none")
     if kinds.get(IDENTITY) is FileKind.FILE:
         findings.report.identity = read_identity(findings.disk) or ""
         if not findings.report.identity:
-            findings.leave(IDENTITY, "it is no identity: the next start draws another one")
+            findings.add_leftover(IDENTITY, "it is no identity: the next start draws another one")
     try:
         findings.report.shard = read_shard(findings.disk)
     except (OSError, ValueError) as error:
-        findings.by_hand(SHARD, f"{error}; start the server with --shard, which writes it anew")
+        findings.add_unrepairable(
+            SHARD, f"{error}; start the server with --shard, which writes it anew"
+        )
     for name in sorted(kinds.keys() - set(KNOWN) - _ALSO_ALLOWED):
-        findings.leave(name, "not ours; the store neither uses nor touches it")
+        findings.add_leftover(name, "not ours; the store neither uses nor touches it")
 
 
 def _note_queues(findings: Findings, registry: Registry, messages: MessageInspector) -> None:
@@ -102,7 +104,7 @@ def _note_queues(findings: Findings, registry: Registry, messages: MessageInspec
                 f"the queue {queue} belongs to shard {home}, and this root is shard {shard}: no client "
                 "that routes finds it; export it, delete it, and import it there"
             )
-            findings.by_hand(settings_path(queue, registry.versions[queue]), why)
+            findings.add_unrepairable(settings_path(queue, registry.versions[queue]), why)
     if (messages.queues.keys() | messages.folders) - registry.names:
         registry = Registry(findings)
     for queue in sorted((messages.queues.keys() | messages.folders) - registry.names):
@@ -110,9 +112,9 @@ def _note_queues(findings: Findings, registry: Registry, messages: MessageInspec
         if queue in messages.queues:
             count = report.queues.pop(queue, MessageCounts()).messages
             why = f"there are no settings of the queue {queue}, and {count} messages of it"
-            findings.problem(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
+            findings.add(Problem(path=folder, why=why, remedy=Remedy.SETTINGS, queue=queue))
         else:
-            findings.leave(folder, "a queue without settings and messages: it was never created")
+            findings.add_leftover(folder, "a queue without settings and messages: it was never created")
     living = registry.names - registry.being_deleted
     without = {queue for queue in living if not findings.exists(f"{QUEUES}/{queue}")}
     if without and findings.exists(QUEUES):
@@ -123,7 +125,7 @@ def _note_queues(findings: Findings, registry: Registry, messages: MessageInspec
                 f"the folder of the queue {queue} is missing: messages that were ready in it are lost, "
                 "and only a backup has them"
             )
-            findings.problem(Problem(path=f"{QUEUES}/{queue}", why=why, remedy=Remedy.FOLDER))
+            findings.add(Problem(path=f"{QUEUES}/{queue}", why=why, remedy=Remedy.FOLDER))
     for queue in registry.names:
         report.queues.setdefault(queue, MessageCounts()).is_being_deleted = (
             queue in registry.being_deleted

@@ -54,7 +54,7 @@ class Lister:
                 self.queues.add(found.name)
                 yield path
             else:
-                self._findings.foreign(path, "not a queue's folder")
+                self._findings.add_foreign(path, "not a queue's folder")
 
     def _name(self, folder: str, path: str, entry: FolderEntry) -> Name | None:
         name = name_at(path)
@@ -63,17 +63,19 @@ class Lister:
             if folder == QUARANTINE:
                 pass  # A foreign file, or the folder of one.
             elif folder == "new" and entry.name.endswith(COPY):
-                self._findings.leave(path, "a copy of a file, being made: the next start unlinks it")
+                self._findings.add_leftover(
+                    path, "a copy of a file, being made: the next start unlinks it"
+                )
             elif folder == "new" and body_owner(entry.name):
-                self._findings.leave(
+                self._findings.add_leftover(
                     path, "a body, being written: a start unlinks it if its process died"
                 )
             elif folder == "new" and entry.kind is FileKind.FILE and is_queue_name(queue) and is_id(id):
-                self._findings.leave(path, "put here by hand: it waits to be adopted")
+                self._findings.add_leftover(path, "put here by hand: it waits to be adopted")
             else:
-                self._findings.foreign(path)
+                self._findings.add_foreign(path)
             return None
         if entry.kind is not FileKind.FILE:
-            self._findings.foreign(path, "its name is a message file's, and it is none")
+            self._findings.add_foreign(path, "its name is a message file's, and it is none")
             return None
         return name

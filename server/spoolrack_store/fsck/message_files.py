@@ -6,7 +6,7 @@ listing shows them still. Names are never made twice, so a batch that changed in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -15,7 +15,7 @@ from ..engine.entries import BatchFile, Entry
 from ..engine.index import COUNTED
 from ..files.body_file import body_pieces
 from ..files.disk import Disk
-from ..files.layout import BODIES
+from ..files.layout import BODIES, DEAD_LETTERS
 from ..model.batch_file import Damaged, Line, body, decode
 from ..model.clock import DAY, SECOND, Clock, Millis, span_text
 from ..model.members import indexes, lowest, runs
@@ -95,24 +95,24 @@ class MessageInspector:
         if any(verdict.problems for verdict in self._verdicts.values()):
             now = self._lister.list()
             self._drop_changed(now)
-        self._unite(now)
+        self._report(now)
 
     def _drop_changed(self, now: Paths) -> None:
-        """Forget the verdict on a batch with a problem that has other names by now."""
+        """Drop the verdict on a batch with a problem that has other names by now."""
         for text, verdict in list(self._verdicts.items()):
             known = {entry.name.path for entry in verdict.batch.entries}
             if verdict.problems and known != set(now.get(text, ())):
                 del self._verdicts[text]
 
-    def _unite(self, now: Paths) -> None:
+    def _report(self, now: Paths) -> None:
         report = self._findings.report
         for text in now.keys() - self._verdicts.keys():
             report.unchecked += parse(now[text][0]).stem.count or 1
         for verdict in self._verdicts.values():
             for problem in verdict.problems:
-                self._findings.problem(problem)
+                self._findings.add(problem)
             for path, why in verdict.leftovers:
-                self._findings.leave(path, why)
+                self._findings.add_leftover(path, why)
             self._count(verdict)
 
     def _count(self, verdict: _Verdict) -> None:
@@ -142,37 +142,37 @@ class MessageInspector:
                     and token not in self._findings.set_tokens
                 ):
                     why = "leased for a reservation that was never made: the next start makes it ready"
-                    self._findings.leave(entry.name.path, why)
+                    self._findings.add_leftover(entry.name.path, why)
 
-    def note_bodies_left(self, bodies: Iterable[str]) -> None:
-        """Note bodies of no message: `bodies` were there before the messages were listed."""
-        known = {parse(paths[0]).stem.id for paths in self._lister.list().values()}
-        known |= {verdict.batch.stem.id for verdict in self._verdicts.values()}
-        for name in sorted(set(bodies).intersection(bodies_there(self._findings)) - known):
+    def note_side_files(self, bodies: Collection[str], dead_letter_files: Collection[str]) -> None:
+        """Note bodies and dead-letter files of no message, and dead-letter files that are missing.
+
+        Those that are given, by their names, were there before the messages were listed.
+        """
+        listed = list(map(parse, chain.from_iterable(self._lister.list().values())))
+        batches = [verdict.batch for verdict in self._verdicts.values()]
+        ids = {name.stem.id for name in listed} | {batch.stem.id for batch in batches}
+        for name in sorted(set(bodies) - ids):
             if is_id(name):
                 why = "the body of no message: the next start unlinks it"
-                self._findings.leave(f"{BODIES}/{name}", why)
+                self._findings.add_leftover(f"{BODIES}/{name}", why)
             else:
-                self._findings.foreign(f"{BODIES}/{name}", "not a body")
-
-    def note_dead_letter_files(self, paths: Collection[str]) -> None:
-        """Note dead-letter files of no message, and those that are missing: `paths` were there before
-        the messages were listed."""
+                self._findings.add_foreign(f"{BODIES}/{name}", "not a body")
         of_messages = {
             entry.name.dead_letter_path: entry.name.path
-            for verdict in self._verdicts.values()
-            for entry in verdict.batch.entries
+            for batch in batches
+            for entry in batch.entries
             if entry.held
         }
-        listed = chain.from_iterable(self._lister.list().values())
-        still_named = {parse(path).dead_letter_path for path in listed} - {""}
-        for path in sorted(set(paths) - of_messages.keys() - still_named):
-            self._findings.leave(path, "it tells of no message: the next start unlinks it")
+        still_named = {name.dead_letter_path for name in listed} - {""}
+        paths = {f"{DEAD_LETTERS}/{name}" for name in dead_letter_files}
+        for path in sorted(paths - of_messages.keys() - still_named):
+            self._findings.add_leftover(path, "it tells of no message: the next start unlinks it")
         for path in sorted(of_messages.keys() & still_named):
             message = of_messages[path]
             if not self._findings.exists(path) and self._findings.exists(message):
                 why = f"{path}, which tells how its messages died, is not there: only a backup has it"
-                self._findings.by_hand(message, why)
+                self._findings.add_unrepairable(message, why)
 
     def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
         name, held = entry.name, entry.held
@@ -210,7 +210,7 @@ class MessageInspector:
         batch = verdict.batch
         why = ""
         if not batch.was_sent:
-            why = f"it was never sent: {_worded(batch, batch.unlisted)} not listed"
+            why = f"it was never sent: {_in_words(batch, batch.unlisted)} not listed"
         else:
             (_, verdict.damaged, damage), *_ = self._damages(batch, batch.entries[:1])
             why = f"it was never sent: {damage}" if verdict.damaged else ""
@@ -227,7 +227,7 @@ class MessageInspector:
         batch = verdict.batch
         if batch.unlisted and not batch.is_over:
             why = (
-                f"{_worded(batch, batch.unlisted)} listed by no name of this file: it was "
+                f"{_in_words(batch, batch.unlisted)} listed by no name of this file: it was "
                 "deleted and a name in remove/ was unlinked too early, or a name was lost"
             )
             verdict.blame(batch.entries[-1], batch.unlisted, why)
@@ -239,7 +239,7 @@ class MessageInspector:
                 members = damaged & entry.held
                 verdict.damaged |= members
                 if members != batch.stem.full:
-                    why = f"{_worded(batch, members)} damaged: {why}"
+                    why = f"{_in_words(batch, members)} damaged: {why}"
                 verdict.blame(entry, members, why)
 
     def _judge_times(self, verdict: _Verdict) -> None:
@@ -297,7 +297,7 @@ class MessageInspector:
         except FileNotFoundError:
             raise
         except OSError as error:
-            self._findings.by_hand(name.path, f"it can't be read: {error.strerror}")
+            self._findings.add_unrepairable(name.path, f"it can't be read: {error.strerror}")
             return 0, ""
         self._findings.report.bytes += len(content)
         try:
@@ -333,7 +333,7 @@ class MessageInspector:
         except Damaged as error:
             return stem.full, str(error)
         except OSError as error:
-            self._findings.by_hand(path, f"it can't be read: {error.strerror}")
+            self._findings.add_unrepairable(path, f"it can't be read: {error.strerror}")
         return 0, ""
 
     # Two files of one message.
@@ -366,11 +366,6 @@ class MessageInspector:
             other.blame(entry, members, f"message {id} is in another file, too: {first}")
 
 
-def bodies_there(findings: Findings) -> set[str]:
-    """Return the names of the bodies in files of their own."""
-    return {found.name for found in findings.scan(BODIES)}
-
-
 def entry_in_queue(batch: BatchFile, id: str) -> Entry | None:
     """Return the entry that holds the message `id`, if it is in a queue."""
     members = batch.stem.mask_of(id)
@@ -383,7 +378,7 @@ def _counts(verdict: _Verdict) -> tuple[bool, str]:
     return not verdict.damaged, verdict.batch.stem.text
 
 
-def _worded(batch: BatchFile, members: int) -> str:
+def _in_words(batch: BatchFile, members: int) -> str:
     """Return members of a batch in words, with the verb that they go with."""
     if not batch.stem.count:
         return "its message is"

@@ -29,7 +29,7 @@ def inspect_owners(findings: Findings) -> None:
     """Note the processes that have the root open by their files; they may be dead."""
     for name, path in _files(findings, OWNERS):
         if not is_owner(name):
-            findings.foreign(path, "not an owner's file")
+            findings.add_foreign(path, "not an owner's file")
             continue
         content = _read(findings, path)
         if content is not None:
@@ -43,11 +43,11 @@ def inspect_staged(findings: Findings) -> None:
         try:
             if name.endswith(DROPPED):
                 parse_stage_life(name)
-                findings.leave(path, "a stage that is dropped: its chunks are being unlinked")
+                findings.add_leftover(path, "a stage that is dropped: its chunks are being unlinked")
                 continue
             chunk = parse_chunk(name)
         except NotAName:
-            findings.foreign(path)
+            findings.add_foreign(path)
             continue
         lives.add(str(chunk.life))
         _inspect_chunk(findings, path, chunk.stem)
@@ -75,14 +75,14 @@ def inspect_redrives(findings: Findings) -> None:
     for name, path, order in found:
         if name.ended is None:
             why = f"a redrive of {order.queue}: any process that has the root open goes on with it"
-            findings.leave(path, why)
+            findings.add_leftover(path, why)
 
 
 def inspect_dead_letters(findings: Findings) -> None:
     """Note dead-letter files that can't be read."""
     for _, path in _files(findings, DEAD_LETTERS):
         if not is_dead_letter_path(path):
-            findings.foreign(path, "not a dead-letter file")
+            findings.add_foreign(path, "not a dead-letter file")
             continue
         content = _read(findings, path)
         if content is None:
@@ -90,7 +90,7 @@ def inspect_dead_letters(findings: Findings) -> None:
         try:
             decode_records(content)
         except NotAHistory as error:
-            findings.foreign(path, f"this dead-letter file is damaged: {error}")
+            findings.add_foreign(path, f"this dead-letter file is damaged: {error}")
 
 
 INSPECTIONS: Final[Mapping[str, Callable[[Findings], None]]] = {
@@ -111,7 +111,7 @@ def _files(findings: Findings, folder: str) -> Iterator[tuple[str, str]]:
         if found.kind is FileKind.FILE:
             yield found.name, path
         else:
-            findings.foreign(path, "it is no file")
+            findings.add_foreign(path, "it is no file")
 
 
 def _records(
@@ -126,7 +126,7 @@ def _records(
         try:
             parts = parsed(name)
         except NotAName:
-            findings.foreign(path)
+            findings.add_foreign(path)
             continue
         content = _read(findings, path)
         if content is None:
@@ -135,9 +135,9 @@ def _records(
             yield parts, path, decoded(content)
         except Torn:  # It was never answered.
             why = "it is being written, or was never written whole: the next start unlinks it"
-            findings.leave(path, why)
+            findings.add_leftover(path, why)
         except NotWhole as error:
-            findings.foreign(path, f"{damaged}: {error}")
+            findings.add_foreign(path, f"{damaged}: {error}")
 
 
 def _read(findings: Findings, path: str) -> bytes | None:
@@ -146,7 +146,7 @@ def _read(findings: Findings, path: str) -> bytes | None:
     except FileNotFoundError:
         return None  # It was renamed, or is over.
     except OSError as error:
-        findings.by_hand(path, f"it can't be read: {error.strerror}")
+        findings.add_unrepairable(path, f"it can't be read: {error.strerror}")
         return None
 
 
@@ -158,7 +158,7 @@ def _inspect_chunk(findings: Findings, path: str, stem: Stem) -> None:
     except FileNotFoundError:
         return
     if size != stem.length:
-        findings.leave(path, f"it has {size} bytes instead of {stem.length}: {torn}")
+        findings.add_leftover(path, f"it has {size} bytes instead of {stem.length}: {torn}")
         return
     content = _read(findings, path) if findings.deep else None
     if content is None:
@@ -168,6 +168,6 @@ def _inspect_chunk(findings: Findings, path: str, stem: Stem) -> None:
         decode_whole(stem, content)
     except Damaged as error:
         if is_torn(content):
-            findings.leave(path, f"{error}: {torn}")
+            findings.add_leftover(path, f"{error}: {torn}")
         else:
-            findings.foreign(path, f"this chunk of a stage is damaged: {error}")
+            findings.add_foreign(path, f"this chunk of a stage is damaged: {error}")

@@ -25,7 +25,7 @@ class Registry:
             path = f"{CONFIG}/{file.name}"
             parsed = parse_settings_path(path)
             if parsed is None or file.kind is not FileKind.FILE:
-                findings.foreign(path, "not a settings file")
+                findings.add_foreign(path, "not a settings file")
                 continue
             queue, version = parsed
             self.versions[queue] = max(version, self.versions.get(queue, 0))
@@ -34,17 +34,17 @@ class Registry:
                 if not content:
                     # It is being written, or was when the power failed: no answer rests on it.
                     why = f"empty: these settings of the queue {queue} were never written"
-                    findings.leave(path, why)
+                    findings.add_leftover(path, why)
                     continue
                 record = decode(content, file.name)
             except FileNotFoundError:
                 continue  # A newer version has taken its place.
             except OSError as error:
-                findings.by_hand(path, f"it can't be read: {error.strerror}")
+                findings.add_unrepairable(path, f"it can't be read: {error.strerror}")
                 self.names.add(queue)
                 continue
             except DamagedSettings as error:
-                findings.foreign(path, str(error))
+                findings.add_foreign(path, str(error))
                 continue
             if queue not in newest or newest[queue][0] < version:
                 newest[queue] = version, record
@@ -52,4 +52,6 @@ class Registry:
             self.names.add(queue)
             if record.settings is None:
                 self.being_deleted.add(queue)
-                findings.leave(settings_path(queue, version), f"the queue {queue} is being deleted")
+                findings.add_leftover(
+                    settings_path(queue, version), f"the queue {queue} is being deleted"
+                )

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from .clock import Millis
 
-Key = TypeVar("Key", str, tuple[str, int])
+Key = TypeVar("Key", str, tuple[str, int], tuple[int, str])
 
 _FEW: Final = 64
 
@@ -44,6 +44,12 @@ class Deadlines(Generic[Key]):
         """Remove all keys."""
         self.times.clear()
         self._heap.clear()
+
+    @property
+    def earliest(self) -> Millis | None:
+        """A time before or at that of the next key; None if there are no keys. In any thread."""
+        first = self._heap[:1]
+        return first[0][0] if first else None
 
     def next(self) -> Millis | None:
         """Return the time of the next key; None if there are no keys."""

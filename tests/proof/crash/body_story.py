@@ -81,7 +81,7 @@ class BodyStory(Story):
                 raise Broken(f"{name} stays after its process has died")
         known = {parse(path).stem.id for path in self._paths()}
         being_unlinked = {
-            path for each in self.engines.values() for path, _ in each.moves.removed._paths
+            path for each in self.engines.values() for path, _ in each.moves.removed_files._paths
         }
         for body in self.disk.scan(BODIES) if not engine.sharing.orphans else ():
             if body.name not in known and f"{BODIES}/{body.name}" not in being_unlinked:

@@ -644,7 +644,7 @@ class EverythingStory(History):
                 raise Broken(
                     f"{self._unfinished(engine)} never rests: {engine.wants_commit}, due "
                     f"{[(type(part).__name__, part.next_due()) for part in engine._parts]}, "
-                    f"{engine.index.next_due()}, now {now}"
+                    f"{engine.index.dues.next()}, now {now}"
                 )
             if work.commit is not None:
                 work.commit.sync()
@@ -660,7 +660,7 @@ class EverythingStory(History):
     def _unfinished(self, engine: Engine) -> list[str]:
         return (
             [type(part).__name__ for part in engine._parts if part.next_due() is not None]
-            + ["loose"] * bool(engine.index.loose)
+            + ["loose"] * bool(engine.index.loose_files)
             + ["orphans"] * bool(engine.sharing.orphans)
         )
 
@@ -676,7 +676,7 @@ class EverythingStory(History):
         if left:
             raise Broken(f"deleted queues have folders: {left}")
         for path in self._message_files():
-            if path.startswith("remove/") and engine.index.loose:
+            if path.startswith("remove/") and engine.index.loose_files:
                 raise Broken(f"left is {path}")
             if path.startswith(("queues/", "delay/")):
                 name = parse(path)

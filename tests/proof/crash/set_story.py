@@ -19,7 +19,7 @@ from typing import Any, Final
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.part import FILES, Effort
-from spoolrack_store.engine.reservation_index import HeldSet, SetState
+from spoolrack_store.engine.reservation_index import ReservedSet, SetState
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     NameTaken,
@@ -166,8 +166,8 @@ class SetStory(Story):
                     raise Broken(f"{fate.key} is committed, and {id} is {seen}")
                 if fate.now in (LOST, ABSENT) and seen[0] == "held" and seen[2] == token:
                     raise Broken(f"{fate.key} is {fate.now}, and {id} is {seen}")
-        if engine.reservations.index.stale:
-            raise Broken(f"old files stay: {engine.reservations.index.stale}")
+        if engine.reservations.index.stale_files:
+            raise Broken(f"old files stay: {engine.reservations.index.stale_files}")
 
     # Time, and what processes do by themselves.
 
@@ -268,7 +268,7 @@ class SetStory(Story):
     def _check(self, engine: Engine) -> None:
         super()._check(engine)
         self.last, mine = engine, engine.reservations.index
-        known = {held.path for held in mine.sets.values()} | mine.stale.keys()
+        known = {held.path for held in mine.sets.values()} | mine.stale_files.keys()
         known |= {f"reserved/{stream}.{mine.committed(stream)}" for stream in mine.markers}
         there = {f"reserved/{each.name}" for each in self.disk.scan("reserved")}
         if known != there:
@@ -351,7 +351,11 @@ class SetStory(Story):
         super()._adopt(maybe)
         self.is_lenient = False
         self.maybe_sets, self.maybe_marked = {}, {}
-        unnamed = [token for each in self.engines.values() for token in each.reservations._unnamed]
+        unnamed = [
+            token
+            for each in self.engines.values()
+            for token in each.reservations._tokens_without_record
+        ]
         marks = [mark_of(owner) for owner in self.engines]
         for token, state in states.items():
             fate = self.sets[token]
@@ -384,7 +388,7 @@ class SetStory(Story):
             elif now != history[-1][1]:
                 history.append((self.at, now))
 
-    def _adopt_new(self, held: HeldSet, maybe: dict[str, list[Seen]] | None) -> None:
+    def _adopt_new(self, held: ReservedSet, maybe: dict[str, list[Seen]] | None) -> None:
         """Adopt a set of a process that died before it could answer."""
         if maybe is None:
             raise Broken(f"{held.key} was never reserved")
@@ -643,7 +647,7 @@ class SetStory(Story):
         if outcome is UNFINISHED:
             self.unfinished.setdefault(owner, []).append(request)
             self.most[key] = max(request.max_messages, self.most.get(key, 0))
-            partial = engine.reservations._partial.get(key)
+            partial = engine.reservations._partial_sets.get(key)
             if partial is not None:
                 ids = _ids_in((text, members) for text, members, _ in partial.runs)
                 fate = Fate(key, [], [(self.at, ABSENT)], queue=partial.queue)
@@ -783,7 +787,7 @@ def _is_in_a_set(engine: Engine, id: str) -> bool:
     return found is not None and found[0].name.token >= "g"
 
 
-def ids_of(held: HeldSet) -> list[str]:
+def ids_of(held: ReservedSet) -> list[str]:
     """Return the ids of a set's messages, in its order."""
     return _ids_in(held.record.files)
 
@@ -797,7 +801,7 @@ def _ids_in(files: Iterable[tuple[str, int]]) -> list[str]:
     return ids
 
 
-def _receives_of(held: HeldSet) -> dict[str, int]:
+def _receives_of(held: ReservedSet) -> dict[str, int]:
     counts = [
         received
         for (_, members), received in zip(held.record.files, held.record.receives, strict=True)

@@ -37,7 +37,7 @@ class SnapshotStory(BodyStory):
         super().__init__(seed, model, **rest)
 
     def _step(self) -> None:
-        is_reaping = any(engine.moves.removed._paths for engine in self.engines.values())
+        is_reaping = any(engine.moves.removed_files._paths for engine in self.engines.values())
         if self.snapshots.random() < (1 / 2 if is_reaping else 1 / 12):
             self._take_snapshot()
         super()._step()
@@ -61,9 +61,9 @@ class SnapshotStory(BodyStory):
             lock.release()
             self.told.append("while a snapshot is taken:")
             self._commit(owner)
-        before = self.engines[owner].moves.removed.unlinked
+        before = self.engines[owner].moves.removed_files.unlinked
         reap(self.engines[owner], self.snapshots.randint(1, 3))
-        self.meanwhile += self.engines[owner].moves.removed.unlinked - before
+        self.meanwhile += self.engines[owner].moves.removed_files.unlinked - before
 
     def _restored(self, disk: LinkedDisk) -> SnapshotStory:
         """Return this story as it goes on on the snapshot."""

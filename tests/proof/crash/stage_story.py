@@ -277,7 +277,7 @@ class StageStory(Story):
         super()._check(engine)
         stages = engine.stages
         known = {chunk.path for stage in stages._stages.values() for chunk in stage.chunks.values()}
-        known |= set(stages._ends)
+        known |= set(stages._ends_by_path)
         folders = ("staged", "published")
         there = {f"{folder}/{each.name}" for folder in folders for each in self.disk.scan(folder)}
         if known != there:

@@ -30,7 +30,7 @@ def _doomed_at_once(self: Catalog, name: str, version: int, made: tuple[Millis, 
 
 
 def _superseded_at_once(self: Catalog) -> None:
-    self._old = dict.fromkeys(self._old, 0)
+    self._old_settings = dict.fromkeys(self._old_settings, 0)
     _advance(self)
 
 
@@ -68,7 +68,7 @@ PLANTED: Final[dict[str, Bug]] = {
         Catalog, "_advance_deletion", _buried_at_once, first=20
     ),
     "old settings unlinked before newer ones are durable": Bug(Catalog, "advance", _superseded_at_once),
-    "messages in new/ stay when their queue goes": Bug(Catalog, "_left", _only_its_own, first=20),
+    "messages in new/ stay when their queue goes": Bug(Catalog, "_entries_of", _only_its_own, first=20),
     "other processes' settings aren't read": Bug(Catalog, "path_changed", lambda self, path: None),
     "torn settings stay where they are": Bug(Moves, "quarantine", _damaged_counts),
     "a message without a queue is published": Bug(

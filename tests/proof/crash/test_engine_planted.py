@@ -3,13 +3,13 @@ badly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import pytest
 from spoolrack_store.engine import recovery, sharing
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.engine.leaser import Leaser
+from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.sender import Sender
 from spoolrack_store.engine.sharing import Sharing
@@ -41,11 +41,15 @@ def _synced_too_early(self: Moves) -> object:
 
 
 def _published_unsynced(self: Sender) -> None:
-    self.in_new = [(0, entry) for _, entry in self.in_new]
+    self.in_new = dict.fromkeys(self.in_new, 0)
     _publish(self)
 
 
-_publish = Sender.advance
+def _leases_left_in_new(self: Sender, entries: Iterable[Entry]) -> object:
+    return _publish_all(self, [entry for entry in entries if not entry.name.token])
+
+
+_publish, _publish_all = Sender.advance, Sender.publish
 
 
 PLANTED: Final[dict[str, Bug]] = {
@@ -64,9 +68,7 @@ PLANTED: Final[dict[str, Bug]] = {
     "a commit taken for synced when its sync begins": Bug(
         Moves, "begin_sync", _synced_too_early, first=8
     ),
-    "a lease answered before other processes can find it": Bug(
-        Leaser, "hand_out", lambda self, leased: None
-    ),
+    "a lease answered before other processes can find it": Bug(Sender, "publish", _leases_left_in_new),
     "the dead's sends left in new/": Bug(sharing, "listed_orphans", lambda moves, dead: []),
 }
 

@@ -3,13 +3,11 @@ is what the folders are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import pytest
 from spoolrack_store.engine import recovery
-from spoolrack_store.engine.entries import Entry
-from spoolrack_store.engine.leaser import Leaser
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.sharing import Sharing
 
@@ -38,13 +36,6 @@ def test_a_request_that_the_disk_refuses_has_no_effect_and_stops_no_other(
 # Each condition is needed.
 
 
-def _untold(self: Leaser, leased: Sequence[Entry]) -> list[Entry]:
-    _hand_out(self, leased)
-    return []
-
-
-_hand_out = Leaser.hand_out
-
 PLANTED: Final[dict[str, Bug]] = {
     "a refused move that other processes take for made": Bug(Moves, "_give_up", lambda self: None),
     "a name listed and replayed taken for two": Bug(
@@ -59,7 +50,9 @@ PLANTED: Final[dict[str, Bug]] = {
         ),
         first=307,
     ),
-    "a lease delivered that was not handed out": Bug(Leaser, "hand_out", _untold, first=33),
+    "a lease delivered that was not handed out": Bug(
+        Engine, "_leave_unpublished", lambda self, outcomes, refused: None, first=33
+    ),
     "a move in doubt marked as made, as the lock can't be kept": Bug(
         Sharing, "_release", lambda self: (self._changes.finish(), _release(self)), first=307
     ),

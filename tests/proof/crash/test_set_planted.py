@@ -9,7 +9,12 @@ import pytest
 from spoolrack_store.engine import leaser, reserver, sharing
 from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.engine.reservation_index import HeldSet, ReservationIndex, SetState, StreamCommit
+from spoolrack_store.engine.reservation_index import (
+    ReservationIndex,
+    ReservedSet,
+    SetState,
+    StreamCommit,
+)
 from spoolrack_store.engine.reserver import Reserver
 from spoolrack_store.files import changes
 from spoolrack_store.model.reservation_names import ReservationName
@@ -34,13 +39,13 @@ def _as_if_synced(self: Reserver, step: Callable[[], None]) -> None:
     self._moves.synced = synced
 
 
-def _back_before_the_loss_is_durable(self: Reserver, held: HeldSet) -> None:
+def _back_before_the_loss_is_durable(self: Reserver, held: ReservedSet) -> None:
     if held.state is not SetState.COMMITTED:
         held.changed = 0
     _finish(self, held)
 
 
-def _deleted_before_the_marker_is_durable(self: Reserver, held: HeldSet) -> None:
+def _deleted_before_the_marker_is_durable(self: Reserver, held: ReservedSet) -> None:
     leases = list(self._moves.index.leases_of.get(held.record.token, ()))
     if held.state is not SetState.COMMITTED or not leases:
         _finish(self, held)
@@ -49,7 +54,7 @@ def _deleted_before_the_marker_is_durable(self: Reserver, held: HeldSet) -> None
         self._moves.delete(entry, entry.held)
 
 
-def _record_unlinked_with_the_deletes(self: Reserver, held: HeldSet) -> None:
+def _record_unlinked_with_the_deletes(self: Reserver, held: ReservedSet) -> None:
     if held.state is not SetState.COMMITTED:
         _finish(self, held)
         return
@@ -57,7 +62,7 @@ def _record_unlinked_with_the_deletes(self: Reserver, held: HeldSet) -> None:
         _as_if_synced(self, lambda: _finish(self, held))
 
 
-def _record_unlinked_after_the_first_slice(self: Reserver, held: HeldSet) -> None:
+def _record_unlinked_after_the_first_slice(self: Reserver, held: ReservedSet) -> None:
     _finish(self, held)
     if held.state is SetState.COMMITTED and self._is_durable(held):
         self._moves.unlink_file(held.path)
@@ -68,12 +73,12 @@ def _markers_unlinked_too_early(self: Reserver) -> None:
     _as_if_synced(self, lambda: _unlink_stale(self))
 
 
-def _leased_again_but_not_after_a_cut(self: Reserver, held: HeldSet) -> None:
+def _leased_again_but_not_after_a_cut(self: Reserver, held: ReservedSet) -> None:
     if held.state is not SetState.COMMITTED:
         _lease_again(self, held)
 
 
-def _renamed_before_it_is_durable(self: Reserver, held: HeldSet, name: ReservationName) -> None:
+def _renamed_before_it_is_durable(self: Reserver, held: ReservedSet, name: ReservationName) -> None:
     held.changed = 0
     _rename(self, held, name)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 from spoolrack_store.engine import stages
-from spoolrack_store.engine.stages import Stages, _End, _OpenStage
+from spoolrack_store.engine.stages import EndState, Stages, _End, _OpenStage
 from spoolrack_store.files import changes
 from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.stage_requests import Publish, Published
@@ -71,33 +71,30 @@ _owns = stages._owns
 
 
 def _not_waiting_for_the_record(self: Stages) -> None:
-    for end in self._unfinished:
-        end.commit = 0
+    for end in self._unfinished_ends:
+        if end.state is EndState.WRITTEN:
+            end.since = 0
     _advance(self)
 
 
 _advance = Stages.advance
 
 
-def _not_waiting_for_the_moves(self: Stages, end: _End) -> None:
-    if end.gone:
-        end.gone = self._moves.synced
-    _finish(self, end)
-    if end.gone and end.path in self._ends:
-        end.gone = self._moves.synced
-        _finish(self, end)
+def _not_waiting_for_the_moves(self: Stages, end: _End, most: int) -> int:
+    count = _finish(self, end, most)
+    return count + _finish(self, end, most) if end.state is EndState.EMPTIED else count
 
 
 def _taken_at_once(self: Stages, end: _End) -> None:
     _leave_end(self, end)
     for life in end.lives:
-        self._ended.pop(life, None)
+        self._ends_by_life.pop(life, None)
 
 
 def _older_first(self: Stages, request: Publish) -> Published:
     published = _publish(self, request)
     for older in self._writers[request.writer][:-1]:
-        if older.gone and older.gone <= self._moves.synced:
+        if older.state is EndState.EMPTIED and older.since <= self._moves.synced:
             self._moves.unlink_file(older.path)
             self._leave_end(older)
     return published

@@ -130,7 +130,7 @@ class OpenStore:
 
     def reap(self, most: int) -> None:
         """Unlink up to so many names in `remove/`."""
-        self.store._engine.moves.removed.unlink(most)
+        self.store._engine.moves.removed_files.unlink(most)
 
     def do(self, request: Request[Any]) -> Any:
         """Return the answer to a request, or raise its error, after one commit."""

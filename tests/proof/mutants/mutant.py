@@ -1,5 +1,15 @@
 """Planted bugs, and their application to a copy of the store, or of Spark's side. It never touches the
-checkout. A bug names a function and a text in it, so that other code may change."""
+checkout. A bug names a function and a text in it, so that other code may change.
+
+`store.txt`, `cost.txt`, `steps.txt` and `spark.txt` hold the bugs, each in this form:
+
+    name: the promise that it breaks
+        module.py:Class.method
+        - lines that the method holds exactly once
+        + lines in their place; none deletes them
+        by a test that is expected to fail, and runs first
+        fault of the ancestor that has this fault
+"""
 
 from __future__ import annotations
 
@@ -93,6 +103,38 @@ class Mutant:
         return texts
 
 
-def edit(at: str, old: str, new: str, *, package: Path = STORE) -> tuple[Edit, ...]:
-    """Return the edits of a mutant that has one."""
-    return (Edit(at=at, old=old, new=new, package=package),)
+def read_mutants(name: str, package: Path = STORE) -> tuple[Mutant, ...]:
+    """Return the mutants that `name`.txt beside this module holds."""
+    lines = (Path(__file__).parent / f"{name}.txt").read_text().splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.startswith("#"))
+    return tuple(_parse(record, package) for record in re.split(r"\n(?=\S)", text))
+
+
+def _parse(record: str, package: Path) -> Mutant:
+    title, *lines = record.splitlines()
+    edits: list[tuple[str, list[str], list[str]]] = []
+    caught_by, ancestor = [], None
+    for line in lines:
+        word, _, rest = line.removeprefix("    ").partition(" ")
+        match word:
+            case "-":
+                edits[-1][1].append(rest)
+            case "+":
+                edits[-1][2].append(rest)
+            case "by":
+                caught_by.append(rest)
+            case "fault":
+                ancestor = rest.removeprefix("of ")
+            case _:
+                edits.append((word, [], []))
+    name, _, breaks = title.partition(": ")
+    return Mutant(
+        name=name,
+        breaks=breaks,
+        edits=tuple(
+            Edit(at=at, old="\n".join(old), new="\n".join(new), package=package)
+            for at, old, new in edits
+        ),
+        caught_by=tuple(caught_by),
+        ancestor=ancestor,
+    )

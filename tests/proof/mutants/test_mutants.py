@@ -8,7 +8,7 @@ import pytest
 
 from tests import CHECKOUT
 from tests.proof.mutants import MUTANTS, plant
-from tests.proof.mutants.mutant import STORE, DoesNotApply, Mutant, edit
+from tests.proof.mutants.mutant import STORE, DoesNotApply, Edit, Mutant
 from tests.proof.mutants.plant import Verdict, table
 
 
@@ -42,7 +42,7 @@ def test_the_tests_that_should_catch_a_bug_exist() -> None:
     ],
 )
 def test_a_bug_whose_text_is_not_in_its_function_exactly_once_is_refused(at: str, old: str) -> None:
-    mutant = Mutant(name="m", breaks="it", edits=edit(at, old, ""), caught_by=("tests",))
+    mutant = Mutant(name="m", breaks="it", edits=(Edit(at=at, old=old, new=""),), caught_by=("tests",))
 
     with pytest.raises(DoesNotApply, match=at):
         mutant.mutated(CHECKOUT)

@@ -5,6 +5,10 @@ const TOKEN = "spoolrack.token";
 let token = null;
 try { token = sessionStorage.getItem(TOKEN); } catch { /* for this page only */ }
 
+// The shard that the page shows, such as 2/8: "?shard=" of its address. A proxy takes requests with this header to that shard.
+export const [shard] = /^\d+\/\d+$/.exec(new URLSearchParams(location.search).get("shard") ?? "") ?? [];
+export const ofShard = (named) => (named ? { "x-spoolrack-shard": named } : {});
+
 export class Refusal extends Error {
   constructor(status, reason, message) {
     super(message);
@@ -28,7 +32,7 @@ export function setToken(given) {
 }
 
 async function ask(path, options) {
-  const headers = { Accept: "application/json", ...options.headers };
+  const headers = { Accept: "application/json", ...ofShard(shard), ...options.headers };
   const mine = token;
   if (mine !== null) headers.Authorization = `Bearer ${mine}`;
   let response;
@@ -43,7 +47,7 @@ async function ask(path, options) {
   }
   let content = null;
   try { content = await response.json(); } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError" || error.name === "TimeoutError") throw error;
   }
   if (response.ok) return content || { id: response.headers.get("X-Message-Id") };
   const told = content && content.message ? content.message : `The server answered ${response.status} and said nothing else.`;
@@ -53,10 +57,10 @@ async function ask(path, options) {
   throw refusal;
 }
 
-export function get(path, query = {}, signal = undefined) {
+export function get(path, query = {}, signal = undefined, headers = {}) {
   const wanted = Object.entries(query).filter(([, value]) => value !== "" && value != null);
   const asked = new URLSearchParams(wanted).toString();
-  return ask(asked ? `${path}?${asked}` : path, { method: "GET", signal });
+  return ask(asked ? `${path}?${asked}` : path, { method: "GET", signal, headers });
 }
 
 // A change: of JSON, if it has a `content`.

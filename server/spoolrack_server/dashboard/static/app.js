@@ -1,7 +1,7 @@
 // The frame around the pages: which one is shown, who asks, whether the server serves, and the keys.
 
 import { html, render, useEffect, useState } from "./vendor/htm/standalone.module.js";
-import { getServer, hasToken, setToken, whenStranger } from "./api.js";
+import { getServer, hasToken, setToken, shard, whenStranger } from "./api.js";
 import { Dialog, Failed, Notices, moveIn } from "./parts.js";
 import { usePoll } from "./poll.js";
 import { place, usePlace } from "./address.js";
@@ -145,10 +145,12 @@ function App() {
   const known = PAGES.find(([page]) => page === at.page);
   const title = at.page === "queue" ? at.name : known ? known[1] : "Nothing here";
   useEffect(() => { document.title = `${title} · Spoolrack`; }, [title]);
+  const own = server.found === null ? shard : server.found.shard;
   const isOut = server.found !== null && server.found.status !== "SERVING";
   return html`
     <header>
       <a class="brand" href="#/queues"><img src="dashboard/icon.svg" alt="" width="16" height="16" /> Spoolrack</a>
+      ${own && html`<a href="#/server" title=${`the queues of shard ${own} are shown`}>Shard ${own.split("/")[0]}</a>`}
       <nav aria-label="Pages">
         ${PAGES.map(([page, name]) => html`<a key=${page} href="#/${page}" aria-current=${page === at.page || (page === "queues" && at.page === "queue") ? "page" : undefined}>${name}</a>`)}
       </nav>

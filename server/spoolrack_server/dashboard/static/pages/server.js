@@ -2,10 +2,11 @@
 // the identity of this page.
 
 import { html } from "../vendor/htm/standalone.module.js";
-import { get, hasToken, setToken } from "../api.js";
+import { get, hasToken, setToken, shard } from "../api.js";
 import * as format from "../format.js";
 import { Told } from "../parts.js";
 import { usePoll } from "../poll.js";
+import { Shards } from "./shards.js";
 
 const percent = (part, all) => (all > 0 ? `${Math.round((part / all) * 100)} %` : "–");
 
@@ -77,12 +78,15 @@ function Owners({ found }) {
 
 export function Server({ server }) {
   const found = server.found;
+  // Also while the shard that the address names doesn't answer.
+  const own = found === null ? shard : found.shard;
   function forget() {
     setToken(null);
     dispatchEvent(new Event("spoolrack-token"));
   }
   return html`
     <div class="bar"><h1>Server</h1></div>
+    ${own && html`<${Shards} own=${own} />`}
     <${Told} poll=${server}>
       ${found !== null && html`
         <section class="card" aria-labelledby="health">
