@@ -15,7 +15,6 @@ import pytest
 import spoolrack.aio
 import trustme
 from google.protobuf.duration_pb2 import Duration
-from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
 from spoolrack_server.http.request_bodies import HttpLimits
@@ -29,7 +28,6 @@ from tests.support.access_rig import Files, serving
 from tests.support.raw_http2 import PREFACE, SETTINGS, call, frame
 from tests.support.server_rig import Client, connected, refused
 from tests.support.sqs_rig import serving_sqs
-from tests.support.statuses import reason_of
 
 pytestmark = pytest.mark.timeout(300)  # It opens hundreds of connections.
 
@@ -265,19 +263,6 @@ async def test_metadata_is_bounded(client: Client) -> None:
         await get(request, metadata=(("x-some", "x" * METADATA),))
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     await get(request)
-
-
-async def test_a_message_has_a_thousand_attributes_at_most(client: Client) -> None:
-    await client.create()
-
-    async def sent(count: int) -> str:
-        message = pb.OutgoingMessage(body=b"x")
-        for number in range(count):
-            message.attributes[f"a{number}"].string_value = "x"
-        answer = await client.stub.Send(rpc.SendRequest(queue="q", messages=[message]))
-        return str(reason_of(answer.results[0].error))
-
-    assert (await sent(1_000), await sent(1_001)) == ("", "INVALID_MESSAGE")
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
-import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,36 +15,11 @@ import trustme
 from spoolrack.errors import SpoolrackError
 from spoolrack_server.access.tokens import Tokens
 
-from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.access_rig import Files, looks
+from tests.support.serving import ANY_PORTS, PROGRAM, serving
 
 pytestmark = pytest.mark.timeout(300)  # It starts processes.
-
-PROGRAM = (sys.executable, "-m", "spoolrack_server")
-DOCS = CHECKOUT / "docs" / "how-to" / "security.md"
-
-
-@contextmanager
-def serve(root: Path, *options: str, **environment: str) -> Iterator[tuple[str, str]]:
-    """Serve; yield the gRPC address and the HTTP URL, then end the server by SIGTERM."""
-    process = subprocess.Popen(
-        [*PROGRAM, "serve", "--root", str(root), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        address = process.stdout.readline().split()[-1]
-        url = process.stdout.readline().split()[-1]
-        yield address, url
-    finally:
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=STUCK)
-    assert process.returncode == 0, err
 
 
 def spoolrack_says(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -95,19 +65,11 @@ def test_the_commands_that_serve_suggests_work(
         started += ["--tls-certificate", tls.certificate, "--tls-key", tls.key]
     if "client_ca" in options:
         started += ["--tls-client-ca", files.write_ca(ca, "clients.pem")]
-    ports = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
-    process = subprocess.Popen(
-        [*PROGRAM, "serve", "--root", str(tmp_path / "root"), *ports, *started],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        said = [process.stdout.readline() for _ in range(5)]
-        typed = said[4]
+    with serving("--root", tmp_path / "root", *ANY_PORTS, *started) as server:
+        typed = server.said[-1]
         count = (" CA" in typed) + ("TOKEN" in typed or "KEY" in typed)
-        hints = [process.stdout.readline() for _ in range(count)]
+        assert server.process.stdout is not None
+        hints = [server.process.stdout.readline() for _ in range(count)]
 
         def type_in(line: str) -> subprocess.CompletedProcess[str]:
             for name, path in named.items():
@@ -133,17 +95,14 @@ def test_the_commands_that_serve_suggests_work(
                 break  # The new token is known within a moment.
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.splitlines()[1] == "Hello, world"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=STUCK)
 
 
 def test_insecure_serves_other_machines_without_tls(tmp_path: Path) -> None:
     ports = ("--grpc", "0.0.0.0:0", "--http", "0.0.0.0:0", "--insecure")
-    with serve(tmp_path / "root", *ports) as (address, url):
-        assert address.startswith("0.0.0.0:")
-        assert url.startswith("http://0.0.0.0:")
-        port = address.rpartition(":")[2]
+    with serving("--root", tmp_path / "root", *ports) as server:
+        assert server.grpc.startswith("0.0.0.0:")
+        assert server.at("HTTP").startswith("http://0.0.0.0:")
+        port = server.grpc.rpartition(":")[2]
         with spoolrack.connect(f"127.0.0.1:{port}") as client:
             client.create_queue("q")
 
@@ -159,9 +118,9 @@ def test_several_processes_share_certificates_and_tokens_and_read_both_again(
     tokens = files.write_tokens("alice")
     rules = files.write_permissions("alice all *")
     environment = {"SPOOLRACK_TOKENS": tokens, "SPOOLRACK_PERMISSIONS": rules}
-    with serve(tmp_path / "root", *options, **environment) as (address, url):
-        assert url.startswith("https://127.0.0.1:")
-        at = f"grpcs://127.0.0.1:{address.rpartition(':')[2]}"
+    with serving("--root", tmp_path / "root", *options, environment=environment) as server:
+        assert server.at("HTTP").startswith("https://127.0.0.1:")
+        at = f"grpcs://127.0.0.1:{server.grpc.rpartition(':')[2]}"
         alice = {"SPOOLRACK_URL": at, "SPOOLRACK_CA": trusted}
         said = spoolrack_says("queues", "create", "q", **alice, SPOOLRACK_TOKEN=files.tokens["alice"])
         assert said.returncode == 0, said.stderr
@@ -229,45 +188,3 @@ def test_a_new_token_and_its_line_go_where_they_belong(files: Files) -> None:
     said = spoolrack_says("tokens", "new", "no such name")
     assert (said.returncode, said.stdout) == (2, "")
     assert "can't be the name of an identity" in said.stderr
-
-
-def test_the_try_out_in_the_docs_works_as_it_stands(tmp_path: Path) -> None:
-    if shutil.which("openssl") is None or shutil.which("curl") is None:
-        pytest.skip("needs curl and openssl: make system-tools")
-    page = DOCS.read_text()
-    prepare = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    (use,) = re.findall(r"^```\n(spoolrack serve .*?)^```$", page, re.MULTILINE | re.DOTALL)
-    serve_line, commands = use.replace("\\\n", " ").split("\n", 1)
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    program = folder / "spoolrack"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m spoolrack_server "$@"\n')
-    program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
-
-    def shell(script: str) -> str:
-        done = subprocess.run(
-            ["sh", "-ec", script],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=STUCK,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert len(prepare) == 2
-    shell("".join(prepare))
-    options = [
-        str(tmp_path / word) if (tmp_path / word).is_file() else word
-        for word in serve_line.replace(":50051", ":0").replace(":8080", ":0").split()[2:]
-    ]
-    with serve(tmp_path / "root", *options) as (address, url):
-        ports = {"50051": address.rpartition(":")[2], "8080": url.split(":")[2].partition("/")[0]}
-        for written, port in ports.items():
-            commands = commands.replace(f"localhost:{written}", f"localhost:{port}")
-        said = shell(commands)
-    assert "hello" in said
-    assert json.loads(said[said.index("{") :])["name"] == "jobs"

@@ -15,9 +15,10 @@ import spoolrack
 from spoolrack import aio
 from spoolrack.errors import PermissionDenied, Unauthenticated
 
-from tests.access.test_access_processes import PROGRAM, serve, spoolrack_says
+from tests.access.test_access_processes import spoolrack_says
 from tests.support import STUCK
 from tests.support.access_rig import Files, looks
+from tests.support.serving import ANY_PORTS, PROGRAM, serving
 
 pytestmark = pytest.mark.timeout(300)  # It starts programs.
 
@@ -33,15 +34,14 @@ class Served(NamedTuple):
 def served(tmp_path: Path, files: Files) -> Iterator[Served]:
     tokens = files.write_tokens("owner", "alice")
     rules = files.write_permissions("owner all *", "alice receive jobs")
-    options = ("--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0")
     said = {"SPOOLRACK_TOKENS": tokens, "SPOOLRACK_PERMISSIONS": rules}
     with (
-        serve(tmp_path / "root", *options, **said) as (address, _),
-        spoolrack.connect(address, token=files.tokens["owner"]) as owner,
-        spoolrack.connect(address, token=files.tokens["alice"]) as receiver,
+        serving("--root", tmp_path / "root", *ANY_PORTS, environment=said) as server,
+        spoolrack.connect(server.grpc, token=files.tokens["owner"]) as owner,
+        spoolrack.connect(server.grpc, token=files.tokens["alice"]) as receiver,
     ):
         owner.create_queue("jobs", visibility_timeout=5)
-        environment = {"SPOOLRACK_URL": address, "SPOOLRACK_TOKEN": files.tokens["alice"]}
+        environment = {"SPOOLRACK_URL": server.grpc, "SPOOLRACK_TOKEN": files.tokens["alice"]}
         yield Served(owner, receiver, environment)
 
 

@@ -23,8 +23,7 @@ from spoolrack.errors import InvalidCredentials, PermissionDenied, Unauthenticat
 from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._options import queue_address
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.access.security import Insecure, Security
-from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.access.security import Security
 from spoolrack_server.process.server import Server
 
 from tests.support.access_rig import ClientFiles, Files, bearer, looks, reads_again, serving
@@ -358,18 +357,6 @@ async def test_a_call_of_each_kind_is_logged_with_its_caller(tmp_path: Path, fil
             sending = asyncio.to_thread(lambda: stranger.queue("q").send("x"))
             with pytest.raises(Unauthenticated, match="send a token"):
                 await sending
-
-
-async def test_a_port_that_needs_tls_is_not_opened_without_it(tmp_path: Path) -> None:
-    settings = ServeSettings(root=str(tmp_path / "root"))
-    for open_to_all in (
-        dataclasses.replace(settings, grpc=("0.0.0.0", 0)),
-        dataclasses.replace(settings, http=("0.0.0.0", 0)),
-        dataclasses.replace(settings, http=("::", 0)),
-    ):
-        with pytest.raises(Insecure, match="--insecure"):
-            await Server(open_to_all).start()
-    assert not (tmp_path / "root").exists()
 
 
 def no_sleep(seconds: float) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +13,7 @@ from benchmarks.file_system_loads import WORKLOADS
 from benchmarks.file_systems import BEGIN, END, VARIANTS, FileSystemResults, FileSystemRound, text_of
 from tests import CHECKOUT
 from tests.support.loop_disk import why_not
+from tests.support.serving import output_of
 
 PAGE = CHECKOUT / "docs" / "reference" / "file-systems.md"
 
@@ -62,26 +61,12 @@ def test_each_workload_runs_on_each_and_nothing_is_left(tmp_path: Path) -> None:
     folder, found, page = tmp_path / "here", tmp_path / "found.json", tmp_path / "page.md"
     folder.mkdir()
     page.write_text("# Mine\n\nKept.\n")
-    done = subprocess.run(
-        [
-            *(
-                sys.executable,
-                "-m",
-                "benchmarks.file_systems",
-                "--variants",
-                "ext4,ext4-journal,ext4-1k",
-            ),
-            *("--rounds", "1", "--seconds", "0.01", "--mebibytes", "64"),
-            *("--folder", str(folder), "--json", str(found), "--page", str(page)),
-        ],
-        cwd=CHECKOUT,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    output_of(
+        *(sys.executable, "-m", "benchmarks.file_systems", "--variants", "ext4,ext4-journal,ext4-1k"),
+        *("--rounds", "1", "--seconds", "0.01", "--mebibytes", "64"),
+        *("--folder", folder, "--json", found, "--page", page),
+        folder=CHECKOUT,
     )
-    assert done.returncode == 0, done.stderr
     told = json.loads(found.read_text())
     assert {(each["variant"], each["workload"]) for each in told["rounds"]} == {
         (variant, workload.name) for variant in ("ext4", "ext4-1k") for workload in WORKLOADS

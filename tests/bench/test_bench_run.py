@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +16,7 @@ from benchmarks.systems.base import Received, Shape
 from benchmarks.systems.spoolrack import Spoolrack, SpoolrackDriver
 from benchmarks.workloads import WORKLOADS, jobs_for, measure, new_queue
 from tests import CHECKOUT
+from tests.support.serving import output_of
 
 
 class Loser(SpoolrackDriver):
@@ -85,21 +84,13 @@ def test_a_message_leased_by_another_consumer_is_told_apart_from_a_lost_one(
 def test_the_program_writes_what_it_found_and_leaves_nothing(tmp_path: Path) -> None:
     folder, found = tmp_path / "here", tmp_path / "found.json"
     folder.mkdir()
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.compare", "--systems", "limit,spoolrack"),
-            *("--workloads", "hundreds", "--rounds", "1", "--pace", "0.05", "--no-own-disk"),
-            *("--folder", str(folder), "--json", str(found)),
-        ],
-        cwd=CHECKOUT,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    printed = output_of(
+        *(sys.executable, "-m", "benchmarks.compare", "--systems", "limit,spoolrack"),
+        *("--workloads", "hundreds", "--rounds", "1", "--pace", "0.05", "--no-own-disk"),
+        *("--folder", folder, "--json", found),
+        folder=CHECKOUT,
     )
-    assert done.returncode == 0, done.stderr
-    assert "durable sends in hundreds" in done.stdout
+    assert "durable sends in hundreds" in printed
     rounds = json.loads(found.read_text())["rounds"]
     assert {each["system"] for each in rounds} == {"limit", "spoolrack"}
     assert not any(folder.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spoolrack_server.cli.program import run
+
+from tests.support import STUCK
 
 PROGRAM = (sys.executable, "-m", "spoolrack_server")
 
@@ -32,6 +35,34 @@ def started(url: str, *arguments: str, **more: object) -> subprocess.Popen[bytes
     )
 
 
+def at_a_terminal(
+    url: str, *arguments: str, typed: bytes = b"", until: bytes | None = None
+) -> tuple[int, bytes]:
+    """Return the exit code of a command with a terminal, and all that it wrote there.
+
+    Ctrl-C ends it once it has written `until`.
+    """
+    screen, terminal = os.openpty()
+    environment = {**os.environ, "SPOOLRACK_URL": url, "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments], stdin=terminal, stdout=terminal, stderr=terminal, env=environment
+    )
+    os.close(terminal)
+    os.write(screen, typed)
+    seen = b""
+    try:
+        while part := os.read(screen, 65_536):
+            seen += part
+            if until is not None and until in seen:
+                process.send_signal(signal.SIGINT)
+                until = None
+    except OSError:
+        pass  # So Linux says that no process has the terminal open any more.
+    finally:
+        os.close(screen)
+    return process.wait(STUCK), seen
+
+
 def files_under(root: Path) -> dict[str, bytes | None]:
     """Return every path under a folder, with the content of those that are files."""
     return {
@@ -42,4 +73,4 @@ def files_under(root: Path) -> dict[str, bytes | None]:
     }
 
 
-__all__ = ["PROGRAM", "Result", "Spoolrack", "files_under", "run", "started"]
+__all__ = ["PROGRAM", "Result", "Spoolrack", "at_a_terminal", "files_under", "run", "started"]

@@ -45,7 +45,8 @@ def there(tmp_path: Path) -> str:
             Outgoing(body=body, attributes={"n": str(n), "ö": b"\xff\x00"}, delay=0)
             for n, body in enumerate(BODIES)
         ]
-        jobs.send_many([*first, Outgoing(body=LARGE, delay=0), Outgoing(body="later", delay=3600)])
+        more = Outgoing(body="later", delay=3600, group="ä g", priority=9)
+        jobs.send_many([*first, Outgoing(body=LARGE, delay=0), more])
         client.queue("dead").send("dead")
     return root
 
@@ -84,7 +85,8 @@ def test_messages_and_queues_come_back_as_they_were(
     assert "imported 8 messages into jobs" in done.err
     before, after = held(f"file://{there}", "jobs"), held(f"file://{root}", "jobs")
     assert [m.body for m in after] == [m.body for m in before] == [*BODIES, LARGE, b"later"]
-    assert [m.state for m in after] == [m.state for m in before]
+    for name in ("state", "group", "priority"):
+        assert [getattr(m, name) for m in after] == [getattr(m, name) for m in before]
     assert [{k: v for k, v in m.attributes.items() if k != ORIGIN} for m in after] == [
         dict(m.attributes) for m in before
     ]
@@ -318,25 +320,3 @@ def test_an_invalid_archive_is_refused(bring: Spoolrack, tmp_path: Path, root: s
     assert bring(str(tmp_path / "absent")).code == 66
     assert not Path(root).exists()
     assert list(tmp_path.glob("*.import")) == []
-
-
-def test_groups_come_back(offline: Spoolrack, root: str, tmp_path: Path) -> None:
-    origin, archive = str(tmp_path / "groups"), str(tmp_path / "groups.archive")
-    with connect(f"file://{origin}") as client:
-        client.create_queue("jobs")
-        client.queue("jobs").send_many([Outgoing(body="a", group="ä g"), Outgoing(body="b")])
-    assert offline("export", "jobs", "--root", origin, "--output", archive).code == 0
-    assert offline("import", archive, "--root", root, *FAST).code == 0
-    with connect(f"file://{root}") as client:
-        assert [message.group for message in client.queue("jobs").peek()] == ["ä g", ""]
-
-
-def test_priorities_come_back(offline: Spoolrack, root: str, tmp_path: Path) -> None:
-    origin, archive = str(tmp_path / "priorities"), str(tmp_path / "priorities.archive")
-    with connect(f"file://{origin}") as client:
-        client.create_queue("jobs")
-        client.queue("jobs").send_many([Outgoing(body="low"), Outgoing(body="high", priority=9)])
-    assert offline("export", "jobs", "--root", origin, "--output", archive).code == 0
-    assert offline("import", archive, "--root", root, *FAST).code == 0
-    with connect(f"file://{root}") as client:
-        assert [message.text for message in client.queue("jobs").receive(2)] == ["high", "low"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -18,7 +17,8 @@ from hypothesis import strategies as st
 from spoolrack_server.cli.program import spoolrack as program
 from spoolrack_server.cli.units import Address, Size, Span, size_text, span_text
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
+from tests.support.serving import ANY_PORTS, output_of, serving
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -153,56 +153,13 @@ def test_the_version_is_told(offline: Spoolrack) -> None:
 # serve
 
 
-def serve(root: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*PROGRAM, "serve", "--data", str(root), "--grpc", "127.0.0.1:0", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_serve_says_what_it_serves_where_and_what_to_type_next(tmp_path: Path) -> None:
-    process = serve(tmp_path / "root", "--http", "127.0.0.1:0")
-    try:
-        assert process.stdout is not None
-        said = [process.stdout.readline().strip() for _ in range(5)]
-        assert said[0] == f"Spoolrack serves the queues in {tmp_path}/root"
-        assert said[1].startswith("gRPC  127.0.0.1:")
-        assert said[2].startswith("HTTP  http://127.0.0.1:")
-        typed = re.sub(r"python[0-9.]*(?= -m)", sys.executable, said[4])
-        ended = subprocess.run(typed, shell=True, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stderr
-        assert ended.stdout.splitlines()[1] == "Hello, world"
-        process.send_signal(signal.SIGTERM)
-        out, log = process.communicate()
-        assert (process.returncode, out) == (0, "")
-        assert "Traceback" not in log
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def test_serve_can_do_without_http(tmp_path: Path) -> None:
-    process = serve(tmp_path / "root", "--http", "off")
-    try:
-        assert process.stdout is not None
-        said = [process.stdout.readline() for _ in range(4)]
-        assert not any("HTTP" in line for line in said)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate()
-    assert process.returncode == 0
-
-
-def test_serve_tells_in_one_line_why_it_cannot(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with serve(tmp_path / "file", "--http", "off") as process:
-        out, err = process.communicate()
-    assert (process.returncode, out) == (os.EX_CANTCREAT, "")
-    (line,) = err.splitlines()
-    assert line.startswith("spoolrack: ")
+    with serving("--data", tmp_path / "root", *ANY_PORTS) as server:
+        assert server.said[0] == f"Spoolrack serves the queues in {tmp_path}/root"
+        assert server.said[1].startswith("gRPC  127.0.0.1:")
+        assert server.said[2].startswith("HTTP  http://127.0.0.1:")
+        typed = re.sub(r"python[0-9.]*(?= -m)", sys.executable, server.said[4])
+        assert output_of("sh", "-c", typed).splitlines()[1] == "Hello, world"
 
 
 # units

@@ -62,12 +62,15 @@ def test_a_failed_message_comes_again_later_while_it_follows(
 
 def test_the_command_knows_its_message(spoolrack: Spoolrack, client: Client) -> None:
     id = client.queue("jobs").send(
-        "x", attributes={"kind": "new order", "x-id.1": "7", "nul": "a\0b", "raw": b"\xff"}
+        "x",
+        group="g 1",
+        attributes={"kind": "new order", "x-id.1": "7", "nul": "a\0b", "raw": b"\xff"},
     )
     result = spoolrack("receive", "jobs", "--exec", "env -0")
     found = dict(line.split("=", 1) for line in result.out.split("\0") if line)
     assert found["SPOOLRACK_MESSAGE_ID"] == id
     assert found["SPOOLRACK_MESSAGE_QUEUE"] == "jobs"
+    assert found["SPOOLRACK_MESSAGE_GROUP"] == "g 1"
     assert found["SPOOLRACK_MESSAGE_RECEIVE_COUNT"] == "1"
     assert datetime.fromisoformat(found["SPOOLRACK_MESSAGE_SEND_TIME"])
     assert found["SPOOLRACK_ATTRIBUTE_KIND"] == "new order"
@@ -177,9 +180,3 @@ def test_a_following_receive_can_be_stopped_quietly(
     process.send_signal(number)
     out, err = process.communicate()
     assert (process.returncode, out, err) == (code, b"", b"")
-
-
-def test_a_command_is_told_the_group(spoolrack: Spoolrack, client: Client) -> None:
-    client.queue("jobs").send("x", group="g 1")
-    told = spoolrack("receive", "jobs", "--exec", "printenv SPOOLRACK_MESSAGE_GROUP")
-    assert (told.code, told.out) == (0, "g 1\n")

@@ -103,6 +103,14 @@ def test_a_file_that_no_grpc_message_holds_needs_the_http_url(
     assert "--http-url" in refused.err
 
 
+def test_a_message_with_a_deduplication_id_is_sent_once(spoolrack: Spoolrack, client: Client) -> None:
+    first = spoolrack("send", "jobs", "a", "--deduplication-id", "order-1")
+    again = spoolrack("send", "jobs", "a", "--deduplication-id", "order-1")
+    assert (first.code, again.code) == (0, 0)
+    assert first.out == again.out
+    assert client.queue("jobs").info().counts.ready_count == 1
+
+
 # receive
 
 

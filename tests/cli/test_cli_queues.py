@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import pty
-import signal
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,7 +15,7 @@ from spoolrack import Client, QueueCounts, QueueInfo
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.top_command import _screen, rates_of
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack, at_a_terminal
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -30,7 +28,7 @@ def test_a_queue_is_created_with_the_settings_that_are_named(
         *("queues", "create", "jobs", "--visibility-timeout", "5m", "--delivery-delay", "250ms"),
         *("--max-receives", "3", "--dead-letter-queue", "dead", "--retention", "2d"),
         *("--max-messages", "1000", "--max-bytes", "1.5G", "--max-message-size", "64k"),
-        *("--lease-durability", "relaxed"),
+        *("--lease-durability", "relaxed", "--deduplication-window", "2h"),
     )
     assert (created.code, created.out, created.err) == (0, "", "")
     settings = client.queue("jobs").info().settings
@@ -39,6 +37,7 @@ def test_a_queue_is_created_with_the_settings_that_are_named(
     assert settings.retention == 172_800.0
     assert (settings.max_messages, settings.max_bytes) == (1000, 3 << 29)
     assert (settings.max_message_size, settings.lease_durability) == (65536, "relaxed")
+    assert settings.deduplication_window == 7_200.0
 
 
 def test_a_queue_can_be_created_twice_alike_and_not_otherwise(spoolrack: Spoolrack) -> None:
@@ -56,8 +55,9 @@ def test_set_changes_what_is_named_and_resets_what_is_named(
     assert spoolrack("queues", "set", "jobs", "--max-messages", "7").code == 0
     assert client.queue("jobs").info().settings.max_messages == 7
     assert client.queue("jobs").info().settings.visibility_timeout == 60
-    assert spoolrack("queues", "set", "jobs", "--reset", "visibility_timeout").code == 0
-    assert client.queue("jobs").info().settings.visibility_timeout == 30
+    for name, value in (("visibility_timeout", 30), ("max-messages", 0)):
+        assert spoolrack("queues", "set", "jobs", "--reset", name).code == 0
+        assert getattr(client.queue("jobs").info().settings, name.replace("-", "_")) == value
     assert spoolrack("queues", "set", "jobs").code == 2
 
 
@@ -143,36 +143,13 @@ def test_purge_takes_only_messages_of_the_age_and_the_states_that_are_named(
     assert "deleted 1 message " in spoolrack("queues", "purge", "jobs", "--sent-before", "now").err
 
 
-def at_a_terminal(server: RunningServer, *arguments: str, typed: bytes = b"") -> tuple[int, bytes]:
-    """Return the exit code of a command with a terminal, and all that it wrote there."""
-    master, slave = pty.openpty()
-    environment = {**os.environ, "SPOOLRACK_URL": server.url, "TERM": "xterm", "COLUMNS": "120"}
-    process = subprocess.Popen(
-        [*PROGRAM, *arguments], stdin=slave, stdout=slave, stderr=slave, env=environment
-    )
-    os.close(slave)
-    os.write(master, typed)
-    seen = b""
-    interrupted = False
-    try:
-        while True:
-            seen += os.read(master, 65536)
-            if b"CHANGE/S" in seen and not interrupted:
-                process.send_signal(signal.SIGINT)
-                interrupted = True
-    except OSError:
-        pass  # The other end is closed: the process has ended.
-    os.close(master)
-    return process.wait(), seen
-
-
 @pytest.mark.parametrize(("typed", "code", "left"), [(b"n\n", 1, 1), (b"y\n", 0, 0)])
 def test_at_a_terminal_a_delete_asks_first(
     server: RunningServer, client: Client, typed: bytes, code: int, left: int
 ) -> None:
     client.create_queue("jobs")
     client.queue("jobs").send("x")
-    ended, seen = at_a_terminal(server, "queues", "delete", "jobs", typed=typed)
+    ended, seen = at_a_terminal(server.url, "queues", "delete", "jobs", typed=typed)
     assert b"Delete the queue jobs, with 1 message in it?" in seen
     assert ended == code
     assert len(list(client.list_queues())) == left
@@ -181,7 +158,7 @@ def test_at_a_terminal_a_delete_asks_first(
 def test_top_redraws_until_ctrl_c(server: RunningServer, client: Client) -> None:
     client.create_queue("jobs")
     client.queue("jobs").send("x")
-    code, seen = at_a_terminal(server, "top", "--interval", "100ms")
+    code, seen = at_a_terminal(server.url, "top", "--interval", "100ms", until=b"CHANGE/S")
     assert code == 0
     assert b"jobs" in seen
     assert b"1 queue, 1 message" in seen
@@ -195,7 +172,7 @@ def test_a_progress_bar_is_shown_at_a_terminal_only(
     path = f"{tmp_path}/lines"
     with open(path, "w") as file:
         file.write("line\n" * 2_000)
-    code, seen = at_a_terminal(server, "send", "jobs", "--lines", path)
+    code, seen = at_a_terminal(server.url, "send", "jobs", "--lines", path)
     assert code == 0
     assert b"Sending to jobs" in seen
     assert b"sent 2,000 messages to jobs" in seen
@@ -219,15 +196,6 @@ def test_rates_are_of_all_states_together() -> None:
     assert rates_of(before, after, 2.0) == {"a": 5.0}
 
 
-@pytest.mark.parametrize("name", ["visibility-timeout", "visibility_timeout"])
-def test_a_setting_is_reset_by_the_name_of_its_option_or_of_its_field(
-    spoolrack: Spoolrack, client: Client, name: str
-) -> None:
-    client.create_queue("jobs", visibility_timeout=5)
-    assert spoolrack("queues", "set", "jobs", "--reset", name).code == 0
-    assert client.queue("jobs").info().settings.visibility_timeout == 30.0
-
-
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [(["send", "jobs"], "the message"), (["send", "jobs", "--lines"], "a message for each line")],
@@ -236,7 +204,7 @@ def test_a_command_that_reads_a_terminal_says_so_and_how_to_end_it(
     server: RunningServer, client: Client, arguments: list[str], what: str
 ) -> None:
     client.create_queue("jobs")
-    code, seen = at_a_terminal(server, *arguments, typed=b"hello\n\x04")
+    code, seen = at_a_terminal(server.url, *arguments, typed=b"hello\n\x04")
     assert code == 0
     assert f"reading {what} from the terminal: Ctrl-D on a line of its own ends it".encode() in seen
     assert client.queue("jobs").info().counts.ready_count == 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import subprocess
 from collections.abc import Callable
@@ -15,7 +13,7 @@ import spoolrack as library
 from spoolrack import Client, RedriveState
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack, at_a_terminal
 from tests.support.waiting import until
 
 NOWHERE = "01890a5d-ac96-774b-bcce-b302099a8057"
@@ -151,22 +149,8 @@ def test_ctrl_c_ends_the_watching_and_not_the_redrive(
 
 
 def test_a_terminal_sees_how_far_it_is(server: RunningServer, dead: Client) -> None:
-    screen, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [*PROGRAM, "redrive", "dead", "--rate", "2"],
-        env={**os.environ, "SPOOLRACK_URL": server.url, "TERM": "xterm"},
-        stderr=terminal,
-    )
-    os.close(terminal)
-    seen = b""
-    try:
-        while piece := os.read(screen, 4096):
-            seen += piece
-    except OSError:
-        pass  # So Linux says that no process has the terminal open any more.
-    finally:
-        os.close(screen)
-    assert process.wait(60) == 0
+    code, seen = at_a_terminal(server.url, "redrive", "dead", "--rate", "2")
+    assert code == 0
     assert b"dead: moved" in seen
     assert b"/3" in seen
     assert b"moved 3 messages of dead" in seen

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from spoolrack import Client, Schedule
 from spoolrack.testing import RunningServer
-from spoolrack_store.read_only_root import open_read_only
 
 from tests.cli.cli_rig import Spoolrack
 
@@ -86,13 +85,3 @@ def test_a_root_is_exported_with_its_schedules_and_a_root_without_a_server_gets_
     refused = offline("import", archive, "--root", root, *FAST)
     assert refused.code == 0
     assert "the schedule a of jobs is not imported: Schedules need a server" in refused.err
-
-
-def test_a_snapshot_has_the_schedules(
-    server: RunningServer, offline: Spoolrack, made: list[tuple[object, ...]], tmp_path: Path
-) -> None:
-    copy = tmp_path / "copy"
-    assert offline("snapshot", str(copy), "--root", str(server.root)).code == 0
-    with open_read_only(copy) as store:
-        found = store.schedules(queue="jobs")
-    assert [(each.name, each.schedule.is_paused) for each in found] == [("a", False), ("b", True)]

@@ -14,6 +14,7 @@ from spoolrack_store.store import Store
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support import STUCK
+from tests.support.serving import output_of, serving
 
 
 @pytest.fixture
@@ -47,22 +48,10 @@ def test_another_shard_is_refused_with_the_commands_that_move_its_queues(root: s
 
 @pytest.mark.parametrize("options", [(), ("--shard", "3/8")])
 def test_what_serve_says_to_type_next_works_on_a_shard(root: str, options: tuple[str, ...]) -> None:
-    process = subprocess.Popen(
-        [*PROGRAM, "serve", "--root", root, "--grpc", "127.0.0.1:0", "--http", "off", *options],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        said = [process.stdout.readline().strip() for _ in range(5)]
-        assert said[2] == "Shard 3/8"
-        typed = re.sub(r"python[0-9.]*(?= -m)", sys.executable, said[4])
-        ended = subprocess.run(typed, shell=True, capture_output=True, text=True, timeout=STUCK)
-        assert ended.returncode == 0, ended.stderr
-        assert ended.stdout.splitlines()[1] == "Hello, world"
-    finally:
-        process.terminate()
-        process.communicate(timeout=STUCK)
+    with serving("--root", root, "--grpc", "127.0.0.1:0", "--http", "off", *options) as server:
+        assert server.at("Shard") == "3/8"
+        typed = re.sub(r"python[0-9.]*(?= -m)", sys.executable, server.said[-1])
+        assert output_of("sh", "-c", typed).splitlines()[1] == "Hello, world"
 
 
 def test_fsck_and_describe_show_the_shard(offline: Spoolrack, root: str) -> None:

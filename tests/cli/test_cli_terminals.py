@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import Popen
 
 import pytest
 import spoolrack_server.cli
 from spoolrack import Client
+from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import Spoolrack
+from tests.cli.cli_rig import Spoolrack, at_a_terminal, started
 
 RAW = "\x1b[2J\x9b31m\u202e\x7f"
 BODY = f"one\n\ttwo {RAW} Größe".encode()
-Start = Callable[..., "Popen[bytes]"]
 
 
 @pytest.fixture
@@ -27,25 +24,11 @@ def sent(client: Client) -> str:
     return client.queue("q").send(BODY, attributes={f"name{RAW}": RAW})
 
 
-def at_terminal(start: Start, *arguments: str) -> str:
-    """Output of a command at a terminal."""
-    ours, its = os.openpty()
-    try:
-        process = start(*arguments, stdout=its, stderr=its)
-        os.close(its)
-        heard = b""
-        while True:
-            try:
-                part = os.read(ours, 65_536)
-            except OSError:
-                break  # Linux says so at the end of a terminal.
-            if not part:
-                break
-            heard += part
-        assert process.wait() == 0, heard
-    finally:
-        os.close(ours)
-    return heard.decode().replace("\r\n", "\n")
+def at_terminal(server: RunningServer, *arguments: str) -> str:
+    """Return the output of a command that succeeds at a terminal."""
+    code, seen = at_a_terminal(server.url, *arguments)
+    assert code == 0, seen
+    return seen.decode().replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize(
@@ -54,22 +37,21 @@ def at_terminal(start: Start, *arguments: str) -> str:
     ids=" ".join,
 )
 def test_a_message_at_a_terminal_is_text_alone(
-    sent: str, start: Start, command: tuple[str, ...]
+    sent: str, server: RunningServer, command: tuple[str, ...]
 ) -> None:
-    seen = at_terminal(start, *command)
+    seen = at_terminal(server, *command)
     assert "Größe" in seen
     assert all(line.isprintable() for line in seen.replace("\t", "").split("\n"))
 
 
-def test_a_body_at_a_terminal_keeps_its_lines(sent: str, start: Start) -> None:
-    seen = at_terminal(start, "receive", "q").expandtabs()
+def test_a_body_at_a_terminal_keeps_its_lines(sent: str, server: RunningServer) -> None:
+    seen = at_terminal(server, "receive", "q").expandtabs()
     assert seen.split("\n") == ["one", "        two \\x1b[2J\\x9b31m\\u202e\\x7f Größe", ""]
 
 
-def test_a_body_anywhere_else_is_as_it_was_sent(sent: str, start: Start) -> None:
-    process = start("receive", "q")
-    out, _ = process.communicate()
-    assert out == BODY
+def test_a_body_anywhere_else_is_as_it_was_sent(sent: str, server: RunningServer) -> None:
+    with started(server.url, "receive", "q") as process:
+        assert process.communicate()[0] == BODY
 
 
 def test_json_holds_the_same_and_shows_nothing_raw(sent: str, spoolrack: Spoolrack) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,8 +14,8 @@ import spoolrack
 from spoolrack_store.model.shards import shard_of
 
 from tests import CHECKOUT
-from tests.support import STUCK
 from tests.support.real_server import RealServer
+from tests.support.serving import output_of
 
 PAGE = (CHECKOUT / "docs/how-to/another-number-of-shards.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
@@ -52,17 +51,7 @@ def typed(block: str, folder: Path, old: str, new: str) -> str:
         "new": new,
     }
     commands = re.sub(r"^(old|new)=.*\n", "", block, flags=re.MULTILINE)
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=folder,
-        env=told,
-        capture_output=True,
-        text=True,
-        timeout=STUCK,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of("bash", "-euo", "pipefail", "-c", commands, folder=folder, environment=told)
 
 
 def fill(client: spoolrack.Client) -> None:

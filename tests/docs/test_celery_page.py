@@ -15,7 +15,7 @@ import pytest
 from spoolrack.testing import RunningServer, running_server
 
 from tests import CHECKOUT
-from tests.support import STUCK
+from tests.support.serving import PROGRAM, output_of
 
 PAGE = (CHECKOUT / "docs/how-to/celery.md").read_text()
 
@@ -38,16 +38,7 @@ def snippets(server: RunningServer, folder: Path) -> list[str]:
 
 
 def printed(program: str, folder: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=STUCK,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return output_of(sys.executable, "-c", program, folder=folder).splitlines()
 
 
 def test_the_app_the_worker_and_the_program_of_the_page_work_together(
@@ -83,13 +74,7 @@ def test_the_commands_of_the_page_set_a_dead_letter_queue(server: RunningServer)
     assert len(commands) == 2
     with server.client() as client:
         for command in commands:
-            subprocess.run(
-                [sys.executable, "-m", "spoolrack_server", *shlex.split(command)],
-                env={**os.environ, "SPOOLRACK_URL": server.url.removeprefix("grpc://")},
-                timeout=STUCK,
-                check=True,
-                capture_output=True,
-            )
+            output_of(*PROGRAM, *shlex.split(command), SPOOLRACK_URL=server.url)
         assert client.queue("celery").info().settings.dead_letter_queue == "celery-dead"
 
 
@@ -99,12 +84,5 @@ def test_the_command_that_lists_delayed_tasks_is_one(server: RunningServer) -> N
     with server.client() as client:
         client.create_queue("celery")
         client.queue("celery").send(b"later", delay=3600)
-        done = subprocess.run(
-            [sys.executable, "-m", "spoolrack_server", command[1], "celery", "--state", "delayed"],
-            env={**os.environ, "SPOOLRACK_URL": server.url.removeprefix("grpc://")},
-            timeout=STUCK,
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    assert "later" in done.stdout
+        words = (command[1], "celery", "--state", "delayed")
+        assert "later" in output_of(*PROGRAM, *words, SPOOLRACK_URL=server.url)

@@ -1,13 +1,12 @@
 """The comparisons with other systems: each cell has a verdict, and each verdict its source.
 
-No test reads the sources. These tests check that a link is there, that it leads to a page of the makers
-of that system, and that a link into the project leads to a heading or a file.
+No test reads the sources. These tests check that a link is there, and that it leads to a page of the
+makers of that system; test_site.py checks where links into the project lead.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -52,25 +51,6 @@ def tables(page: str) -> list[list[list[str]]]:
     return found
 
 
-def anchors(path: Path) -> set[str]:
-    """Return the fragments that GitHub gives to the headings of a page."""
-    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
-
-
-def misleading(page: str, cell: str) -> list[str]:
-    """Return the cell's links into the project that lead nowhere."""
-    folder = (CHECKOUT / page).parent
-    wrong = []
-    for link in re.findall(r"\]\(([^)]+)\)", cell):
-        path, _, fragment = link.partition("#")
-        target = folder / path
-        if not target.exists() or (fragment and fragment not in anchors(target)):
-            wrong.append(link)
-    return wrong
-
-
 @pytest.mark.parametrize("name", PAGES)
 def test_every_cell_has_a_verdict(name: str) -> None:
     found = tables((CHECKOUT / name).read_text())
@@ -110,24 +90,15 @@ def test_every_claim_about_another_system_links_to_its_makers(name: str) -> None
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_claim_about_spoolrack_links_to_a_page_or_a_test_that_exists(name: str) -> None:
+def test_every_claim_about_spoolrack_has_a_link(name: str) -> None:
     page = (CHECKOUT / name).read_text()
     cells = [
         cell for table in tables(page) for row in table for cell in row[1:] if row[0] == "Spoolrack"
     ]
     assert not [cell for cell in cells if "](" not in cell]
-    assert not [(cell, wrong) for cell in [*cells, page] if (wrong := misleading(name, cell))]
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_every_source_is_used(name: str) -> None:
     page = (CHECKOUT / name).read_text()
     assert set(definitions(page)) == set(re.findall(r"\]\[([\w-]+)\]", page))
-
-
-def test_a_link_to_a_heading_that_is_not_there_is_found() -> None:
-    assert misleading(PAGES[0], "**has**: [x](../reference/http.md#sending)") == []
-    assert misleading(PAGES[0], "**has**: [x](../reference/http.md#sended) and [y](x.txt)") == [
-        "../reference/http.md#sended",
-        "x.txt",
-    ]

@@ -27,6 +27,7 @@ from spoolrack_server.process.server import Server
 from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.conversation import conversation, run
+from tests.support.serving import output_of
 
 HOW_TO: Final = CHECKOUT / "docs" / "how-to"
 PROGRAM: Final = f"{sys.executable} -m spoolrack_server"
@@ -365,14 +366,4 @@ async def test_a_server_with_tls_and_tokens_is_set_up_as_the_page_says(tmp_path:
             "localhost:8080": "localhost:$http",
         },
     )
-    done = await asyncio.to_thread(
-        subprocess.run,
-        ["bash", "-c", script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=STUCK,
-        check=False,
-    )
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    assert "hello" in done.stdout
+    assert "hello" in await asyncio.to_thread(output_of, "bash", "-c", script, folder=tmp_path)

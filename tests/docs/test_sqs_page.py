@@ -16,6 +16,7 @@ from spoolrack_server.sqs.sqs_operations import OPERATIONS
 
 from tests import CHECKOUT
 from tests.support import STUCK
+from tests.support.serving import output_of, serving
 
 PAGE = (CHECKOUT / "docs/how-to/sqs.md").read_text()
 ADDRESS = "127.0.0.1:9324"
@@ -32,36 +33,14 @@ def environment() -> dict[str, str]:
 @contextmanager
 def served(command: str, folder: Path) -> Iterator[str]:
     """Run the page's `spoolrack serve`, at a free port; yield the URL that it tells."""
-    words = command.replace(ADDRESS, "127.0.0.1:0").split()[1:]
-    program = [sys.executable, "-m", "spoolrack_server", *words]
-    serving = subprocess.Popen(
-        [*program, "--grpc", "127.0.0.1:0", "--http", "off"],
-        cwd=folder,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert serving.stdout is not None
-        yield next(line.split()[1] for line in serving.stdout if line.split()[:1] == ["SQS"])
-    finally:
-        serving.terminate()
-        serving.communicate(timeout=STUCK)
+    words = command.replace(ADDRESS, "127.0.0.1:0").split()[2:]
+    with serving(*words, "--grpc", "127.0.0.1:0", "--http", "off", folder=folder) as server:
+        yield server.at("SQS")
 
 
 def printed(program: str, folder: Path, exports: dict[str, str]) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={**environment(), **exports},
-        capture_output=True,
-        text=True,
-        timeout=STUCK,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    told = {**environment(), **exports}
+    return output_of(sys.executable, "-c", program, folder=folder, environment=told).splitlines()
 
 
 def exported(text: str, url: str) -> dict[str, str]:

@@ -1,11 +1,9 @@
-"""A program that sends: each line of a file as a message, or messages of its own without end.
+"""A program that sends messages without end, until SIGTERM.
 
-    sender.py URL QUEUE LEDGERS NAME --file LOG [--batch N]
     sender.py URL QUEUE LEDGERS NAME --seed N [--threads N] [--size BYTES] [--once]
 
 A message without an acknowledgement is sent again, as another copy. With `--once` each message has a
 deduplication id, and is sent again as the same copy; some acknowledged ones are sent again, too.
-It ends at the end of its file, or on SIGTERM.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -99,28 +97,11 @@ def tell(what: str) -> None:
     sys.stdout.flush()
 
 
-def lines_of(log: bytes) -> list[bytes]:
-    """Return the lines of a file as they are, without their line feeds."""
-    lines = log.split(b"\n")
-    return lines if lines[-1] else lines[:-1]
-
-
-def batches(numbered: Iterable[tuple[int, bytes]], size: int) -> Iterator[list[tuple[int, bytes]]]:
-    left = iter(numbered)
-    while batch := list(itertools.islice(left, size)):
-        yield batch
-
-
 def bodies(random: Random) -> Iterator[bytes]:
     """Bodies of all bytes: most of them short, some empty, some of many blocks."""
     while True:
         size = random.choice((0, 1, 20, 100, 100, 300, 1_000, 5_000))
         yield random.randbytes(size if random.random() < 0.98 else 100_000)
-
-
-def send_file(sender: Sender, path: Path, size: int) -> None:
-    for batch in batches(enumerate(lines_of(path.read_bytes())), size):
-        sender.send(batch)
 
 
 def bodies_of(size: int, random: Random) -> Iterator[bytes]:
@@ -198,8 +179,6 @@ def until_answered(
 
 def main() -> None:
     parser = arguments()
-    parser.add_argument("--file", type=Path)
-    parser.add_argument("--batch", type=int, default=500)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--size", type=int, help="of every body; without it, of all sizes")
     parser.add_argument("--once", action="store_true", help="each with a deduplication id")
@@ -208,10 +187,7 @@ def main() -> None:
     ledger = Ledger(asked.ledgers, asked.name)
     sender = Sender(asked.url, asked.queue, ledger, once=asked.once)
     tell("started")
-    if asked.file is not None:
-        send_file(sender, asked.file, asked.batch)
-    else:
-        send_on(sender, asked.seed, asked.threads, stopping, asked.size)
+    send_on(sender, asked.seed, asked.threads, stopping, asked.size)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,10 @@ def delivery(id: str, *, at: int = 100, receipt: str = "", **other: str) -> Deli
     return Delivery(id=id, receipt=receipt or f"{id} at {at}", began_ms=at, due_ms=at + LEASE, **facts)
 
 
+def received(id: str, *, at: int = 100, receipt: str = "", **other: str) -> Fact:
+    return Received([delivery(id, at=at, receipt=receipt, **other)])
+
+
 def sent(*ids: str) -> list[Fact]:
     return [
         Sending({f"copy of {id}": f"digest of {id}" for id in ids}),
@@ -39,185 +44,155 @@ def sent(*ids: str) -> list[Fact]:
     ]
 
 
-def deleted(*ids: str, at: int = 200, call: str = "call") -> list[Fact]:
-    return [Deleting(call, ids), Deleted(call, ids, at)]
-
-
-GOOD: list[Fact] = [*sent("a", "b"), Received([delivery("a"), delivery("b")]), *deleted("a", "b")]
-
-
-def faults(*facts: Fact, left: tuple[str, ...] = ()) -> dict[str, list[str]]:
-    return judge([*GOOD, *facts], left=left).faults
-
-
-def test_a_run_without_faults_has_none() -> None:
-    verdict = judge(GOOD)
-    assert verdict.faults == {}
-    assert set(verdict.acknowledged) == set(verdict.delivered) == set(verdict.deleted) == {"a", "b"}
-    assert not verdict.redelivered
-    assert not verdict.recovered
-
-
-# Losses.
-
-
-def test_an_acknowledged_message_that_was_never_received_is_lost() -> None:
-    assert faults(*sent("x")) == {"lost": ["x"]}
-
-
-def test_a_message_that_was_seen_once_and_then_never_again_is_lost() -> None:
-    assert faults(*sent("x"), Received([delivery("x")])) == {"lost": ["x"]}
-
-
-def test_a_message_that_is_left_is_not_lost() -> None:
-    assert faults(*sent("x", "y"), Received([delivery("y")]), left=("x", "y")) == {}
-
-
-def test_a_message_whose_deletion_was_answered_with_no_is_lost() -> None:
-    asked: list[Fact] = [
-        *sent("x"),
-        Received([delivery("x")]),
-        Deleting("one", ["x"]),
-        Kept("one", ["x"]),
-    ]
-    assert faults(*asked) == {"lost": ["x"]}
-    assert faults(*asked, Deleting("two", ["x"])) == {}, "the second answer was never seen"
-
-
-def test_an_unacknowledged_message_may_be_there_or_not() -> None:
-    attempt = Sending({"copy of x": "digest of x"})
-    assert faults(attempt) == {}
-    verdict = judge([*GOOD, attempt, Received([delivery("x")]), *deleted("x")])
-    assert verdict.faults == {}
-    assert set(verdict.recovered) == {"x"}
-
-
-def test_an_unacknowledged_message_that_was_delivered_must_not_vanish() -> None:
-    assert faults(Sending({"copy of x": "digest of x"}), Received([delivery("x")])) == {"lost": ["x"]}
-
-
-# Messages published, or sent under a deduplication id.
-
-
 def published(*ids: str) -> list[Fact]:
     copies = [f"copy of {id}" for id in ids]
     return [Sending({f"copy of {id}": f"digest of {id}" for id in ids}), Published(copies)]
 
 
-def test_a_published_message_is_known_by_its_copy_until_it_is_seen() -> None:
-    assert faults(*published("x")) == {"lost": ["copy of x"]}
-    seen = [*published("x"), Received([delivery("x")])]
-    assert faults(*seen) == {"lost": ["x"]}
-    assert faults(*seen, *deleted("x")) == {}
-    assert judge([*GOOD, *seen, *deleted("x")]).recovered == set()
+def deleted(*ids: str, at: int = 200, call: str = "call") -> list[Fact]:
+    return [Deleting(call, ids), Deleted(call, ids, at)]
 
 
-def test_a_published_message_that_was_deleted_by_its_id_alone_is_not_lost() -> None:
-    assert faults(*published("x"), Seen({"x": "copy of x"})) == {"lost": ["x"]}
-    assert faults(*published("x"), Seen({"x": "copy of x"}), *deleted("x")) == {}
+GOOD: list[Fact] = [*sent("a", "b"), Received([delivery("a"), delivery("b")]), *deleted("a", "b")]
+ATTEMPT = Sending({"copy of x": "digest of x"})
+DROPPED: list[Fact] = [ATTEMPT, Refused(["copy of x"])]
+KEPT: list[Fact] = [*sent("x"), received("x"), Deleting("one", ["x"]), Kept("one", ["x"])]
+AGAIN: list[Fact] = [*sent("x"), Sent({"copy of x": "x"}), *deleted("x")]
+
+FATES: dict[str, tuple[Sequence[Fact], dict[str, list[str]]]] = {
+    # Losses.
+    "an acknowledged message that was never received is lost": (sent("x"), {"lost": ["x"]}),
+    "a message that was seen once and never again is lost": (
+        [*sent("x"), received("x")],
+        {"lost": ["x"]},
+    ),
+    "a message whose deletion was answered with no is lost": (KEPT, {"lost": ["x"]}),
+    "a deletion without an answer may be done": ([*KEPT, Deleting("two", ["x"])], {}),
+    "an unacknowledged message may be absent": ([ATTEMPT], {}),
+    "an unacknowledged message may be there": ([ATTEMPT, received("x"), *deleted("x")], {}),
+    "an unacknowledged message that was delivered must not vanish": (
+        [ATTEMPT, received("x")],
+        {"lost": ["x"]},
+    ),
+    # Messages published, or sent under a deduplication id.
+    "a published message is known by its copy until it is seen": (
+        published("x"),
+        {"lost": ["copy of x"]},
+    ),
+    "a published message that was seen is known by its id": (
+        [*published("x"), received("x")],
+        {"lost": ["x"]},
+    ),
+    "a published message may be deleted": ([*published("x"), received("x"), *deleted("x")], {}),
+    "a look tells the id of a published message": (
+        [*published("x"), Seen({"x": "copy of x"})],
+        {"lost": ["x"]},
+    ),
+    "a published message may be deleted by its id alone": (
+        [*published("x"), Seen({"x": "copy of x"}), *deleted("x")],
+        {},
+    ),
+    "an aborted stage must not appear": (
+        [*DROPPED, received("x"), *deleted("x")],
+        {"invented": ["x"]},
+    ),
+    "a copy that was sent again under its deduplication id has one id": (AGAIN, {}),
+    "another id is a copy": (
+        [*AGAIN, Sent({"copy of x": "y"}), *deleted("y")],
+        {"copied": ["x", "y"]},
+    ),
+    # Deletions.
+    "a lease that began after the acknowledged deletion is a resurrection": (
+        [received("a", at=LEASE + 201)],
+        {"resurrected": ["a"]},
+    ),
+    "the first acknowledgement of a deletion counts": (
+        [*deleted("a", at=9_000, call="again"), received("a", at=LEASE + 201)],
+        {"resurrected": ["a"]},
+    ),
+    "a delivery that is written down after the deletion may have begun before": (
+        [*sent("x"), *deleted("x", at=500), received("x", at=499)],
+        {},
+    ),
+    # Leases.
+    "two leases that overlap are one too many": (
+        [*sent("x"), received("x", at=1_000), received("x", at=1_500), *deleted("x", at=1_600)],
+        {"doubled": ["x"]},
+    ),
+    "a lease may be doubled and resurrected": (
+        [received("a", at=98 + LEASE)],
+        {"doubled": ["a"], "resurrected": ["a"]},
+    ),
+    "one lease is delivered once": (
+        [*sent("x"), *[received("x", receipt="same")] * 2, *deleted("x")],
+        {"doubled": ["x"]},
+    ),
+    "a released message may come again at once": (
+        [
+            *(*sent("x"), received("x", at=1_000), Releasing(["x at 1000"])),
+            *(received("x", at=1_100), *deleted("x", at=1_200)),
+        ],
+        {},
+    ),
+    "a lease is as long as whole milliseconds can tell": (
+        [
+            *sent("x"),
+            Received([delivery("x", at=1_000), delivery("x", at=999 + LEASE)]),
+            *deleted("x", at=4_000),
+        ],
+        {},
+    ),
+    "a lease may begin when the one before it is due": (
+        [
+            *(*sent("x"), received("x", at=1_000)),
+            *(received("x", at=1_000 + LEASE), *deleted("x", at=9_000)),
+        ],
+        {},
+    ),
+    # Inventions.
+    "an unsent message is invented": ([received("x"), *deleted("x")], {"invented": ["x"]}),
+    "one attempt makes one message": (
+        [received("twin", copy="copy of a", digest="digest of a"), *deleted("twin")],
+        {"copied": ["a", "twin"]},
+    ),
+    "a second attempt makes a second message": (
+        [*sent("second"), received("second"), *deleted("second")],
+        {},
+    ),
+    "another body is an alteration": (
+        [*sent("x"), received("x", digest="of another body"), *deleted("x")],
+        {"altered": ["x"]},
+    ),
+    "one id is one message": (
+        [Sending({"other": "digest of a"}), Sent({"other": "a"})],
+        {"altered": ["a"]},
+    ),
+}
 
 
-def test_an_aborted_stage_must_not_appear() -> None:
-    dropped = [Sending({"copy of x": "digest of x"}), Refused(["copy of x"])]
-    assert faults(*dropped, Received([delivery("x")]), *deleted("x")) == {"invented": ["x"]}
+@pytest.mark.parametrize(("facts", "faults"), FATES.values(), ids=FATES)
+def test_the_checker_finds_this_and_nothing_else(
+    facts: Sequence[Fact], faults: dict[str, list[str]]
+) -> None:
+    assert judge([*GOOD, *facts]).faults == faults
 
 
-def test_a_copy_that_was_sent_again_under_its_deduplication_id_has_one_id() -> None:
-    again: list[Fact] = [*sent("x"), Sent({"copy of x": "x"}), *deleted("x")]
-    assert faults(*again) == {}
-    assert faults(*again, Sent({"copy of x": "y"}), *deleted("y")) == {"copied": ["x", "y"]}
+def test_what_is_left_is_neither_lost_nor_deleted() -> None:
+    assert judge([*GOOD, *sent("x", "y"), received("y")], left=("x", "y")).faults == {}
+    assert judge(GOOD, left=("a",)).faults == {"resurrected": ["a"]}
 
 
-# Deletions.
-
-
-def test_a_lease_that_began_after_the_acknowledged_deletion_is_a_resurrection() -> None:
-    assert faults(Received([delivery("a", at=LEASE + 201)])) == {"resurrected": ["a"]}
-
-
-def test_the_first_acknowledgement_of_a_deletion_counts() -> None:
-    again = deleted("a", at=9_000, call="again")
-    assert faults(*again, Received([delivery("a", at=LEASE + 201)])) == {"resurrected": ["a"]}
-
-
-def test_a_deleted_message_that_is_left_is_resurrected() -> None:
-    assert faults(left=("a",)) == {"resurrected": ["a"]}
-
-
-def test_a_delivery_that_is_written_down_after_the_deletion_may_have_begun_before() -> None:
-    assert faults(*sent("x"), *deleted("x", at=500), Received([delivery("x", at=499)])) == {}
-
-
-def test_a_message_may_come_back_while_its_deletion_is_not_acknowledged() -> None:
-    killed: list[Fact] = [*sent("x"), Received([delivery("x")]), Deleting("killed", ["x"])]
-    again: list[Fact] = [Received([delivery("x", at=LEASE + 200)]), *deleted("x", at=LEASE + 300)]
-    verdict = judge([*GOOD, *killed, *again])
+def test_a_verdict_counts_what_it_has_seen() -> None:
+    verdict = judge(GOOD)
     assert verdict.faults == {}
-    assert set(verdict.redelivered) == {"x"}
-
-
-# Leases.
-
-
-def test_two_leases_that_overlap_are_one_too_many() -> None:
-    assert faults(Received([delivery("a", at=98 + LEASE)])) == {"doubled": ["a"], "resurrected": ["a"]}
-    twice: list[Fact] = [Received([delivery("x", at=1_000)]), Received([delivery("x", at=1_500)])]
-    assert faults(*sent("x"), *twice, *deleted("x", at=1_600)) == {"doubled": ["x"]}
-
-
-def test_one_lease_is_delivered_once() -> None:
-    twice = [delivery("x", receipt="same"), delivery("x", receipt="same")]
-    assert faults(*sent("x"), Received(twice), *deleted("x")) == {"doubled": ["x"]}
-
-
-def test_a_released_message_may_come_again_at_once() -> None:
-    first, second = delivery("x", at=1_000), delivery("x", at=1_100)
-    released: list[Fact] = [Received([first]), Releasing([first.receipt]), Received([second])]
-    assert faults(*sent("x"), *released, *deleted("x", at=1_200)) == {}
-
-
-def test_a_lease_is_as_long_as_whole_milliseconds_can_tell() -> None:
-    leases: list[Fact] = [Received([delivery("x", at=1_000), delivery("x", at=999 + LEASE)])]
-    assert faults(*sent("x"), *leases, *deleted("x", at=4_000)) == {}
-
-
-def test_a_lease_may_begin_when_the_one_before_it_is_due() -> None:
-    leases: list[Fact] = [
-        Received([delivery("x", at=1_000)]),
-        Received([delivery("x", at=1_000 + LEASE)]),
-    ]
-    assert faults(*sent("x"), *leases, *deleted("x", at=9_000)) == {}
-
-
-# Inventions.
-
-
-def test_an_unsent_message_is_invented() -> None:
-    assert faults(Received([delivery("x")]), *deleted("x")) == {"invented": ["x"]}
-
-
-def test_a_refused_message_is_invented() -> None:
-    refused: list[Fact] = [Sending({"copy of x": "digest of x"}), Refused(["copy of x"])]
-    assert faults(*refused, Received([delivery("x")]), *deleted("x")) == {"invented": ["x"]}
-
-
-def test_one_attempt_makes_one_message() -> None:
-    twin = delivery("twin", copy="copy of a", digest="digest of a")
-    assert faults(Received([twin]), *deleted("twin")) == {"copied": ["a", "twin"]}
-
-
-def test_a_second_attempt_makes_a_second_message() -> None:
-    assert faults(*sent("second"), Received([delivery("second")]), *deleted("second")) == {}
-
-
-def test_another_body_is_an_alteration() -> None:
-    torn = delivery("x", digest="of another body")
-    assert faults(*sent("x"), Received([torn]), *deleted("x")) == {"altered": ["x"]}
-
-
-def test_one_id_is_one_message() -> None:
-    clash: list[Fact] = [Sending({"other": "digest of a"}), Sent({"other": "a"})]
-    assert faults(*clash) == {"altered": ["a"]}
+    assert set(verdict.acknowledged) == set(verdict.delivered) == set(verdict.deleted) == {"a", "b"}
+    assert not verdict.redelivered
+    assert not verdict.recovered
+    assert set(judge([*GOOD, ATTEMPT, received("x"), *deleted("x")]).recovered) == {"x"}
+    assert judge([*GOOD, *published("x"), received("x"), *deleted("x")]).recovered == set()
+    killed: list[Fact] = [*sent("x"), received("x"), Deleting("killed", ["x"])]
+    again = judge([*GOOD, *killed, received("x", at=LEASE + 200), *deleted("x", at=LEASE + 300)])
+    assert (again.faults, set(again.redelivered)) == ({}, {"x"})
 
 
 # Texts for people and ledgers.

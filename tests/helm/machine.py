@@ -223,6 +223,15 @@ class Pod:
         assert self.process is not None
         return self.process.wait(within)
 
+    def fails(self) -> str:
+        """Start it in vain; return what it said."""
+        self.start()
+        try:
+            assert self.ended(STUCK) != 0
+        finally:
+            self.kill()
+        return self.log
+
     def kill(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()

@@ -358,14 +358,6 @@ def test_hooks_run_when_they_should_and_can_run_again(release: Release) -> None:
     assert not release("insecure").all("Job"), "without queues there is nothing to do"
 
 
-def test_declared_queues_are_told_in_the_words_of_the_command(release: Release) -> None:
-    text = release("queues").one("ConfigMap", "-queues")["data"]["queues.json"]
-    declared = json.loads(text)
-    assert declared["jobs"]["dead_letter_queue"] == "jobs.failed"
-    assert declared["jobs"]["max_messages"] == 1_000_000
-    assert declared["jobs.failed"] == {}
-
-
 def test_the_watermarks_of_the_disk_are_flags_only_where_they_are_set(engine: Engine) -> None:
     values = {"insecure": True, "server": {"minFreeSpace": "2G", "minFreeInodes": 2_000_000}}
     flags = container(rendered(engine, values).pod)["args"]

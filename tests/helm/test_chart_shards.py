@@ -12,7 +12,7 @@ from spoolrack_store.model.shards import shard_of
 from tests import CHECKOUT
 from tests.helm.api_server import cluster_with
 from tests.helm.chart_cases import TOGETHER, Values
-from tests.helm.chart_rig import CASES, Rendered, container, rendered
+from tests.helm.chart_rig import CASES, Rendered, rendered
 from tests.helm.helm_engine import Engine, Refused
 
 Release = Callable[[str], Rendered]
@@ -24,18 +24,6 @@ VECTORS = [
 ]
 OF_SHARDS = [name for name in CASES if "shards" in CASES[name]]
 of_shards = pytest.mark.parametrize("case", OF_SHARDS)
-
-
-def addresses(found: Rendered) -> list[str]:
-    """Return the addresses that the clients of the release are told."""
-    told = {
-        each["value"]
-        for _, pod in found.pods()
-        for each in container(pod).get("env", ())
-        if each["name"] == "SPOOLRACK_URL"
-    }
-    (url,) = told
-    return str(url).partition("://")[2].split(",")
 
 
 @of_shards
@@ -51,15 +39,6 @@ def test_each_pod_serves_the_shard_of_its_number(release: Release, case: str) ->
 def test_a_release_of_one_server_is_no_shard(release: Release, case: str) -> None:
     assert "--shard" not in release(case).arguments
     assert release(case).one("Service", "-headless")["spec"].get("publishNotReadyAddresses") is None
-
-
-@of_shards
-def test_clients_are_told_the_pods_in_the_order_of_their_numbers(release: Release, case: str) -> None:
-    found, server = release(case), release(case).one("StatefulSet")
-    name, governing = server["metadata"]["name"], server["spec"]["serviceName"]
-    pods = [f"{name}-{n}.{governing}.queues.svc:50051" for n in range(CASES[case]["shards"])]
-    assert addresses(found) == pods
-    assert ",".join(pods) in found.notes
 
 
 @of_shards
@@ -117,45 +96,6 @@ def test_the_template_of_claims_is_the_same_whatever_the_values_of_the_claims(en
 
     # Kubernetes refuses a StatefulSet whose template has changed.
     assert templates() == templates(size="1Ti", keep=False, annotations={"a": "b"})
-
-
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
-        ({"shards": 0}, "'/shards': minimum"),
-        ({"shards": 1025}, "'/shards': maximum"),
-        ({"shards": 2, "persistence": {"existingClaim": "mine"}}, "'/persistence/existingClaim'"),
-        (
-            {"shards": 2, "persistence": {"dataSource": {"name": "x", "kind": "VolumeSnapshot"}}},
-            "'/persistence/dataSource': maxProperties",
-        ),
-        (
-            {"shards": 2, "service": {"type": "LoadBalancer"}},
-            "'/service/type': value must be 'ClusterIP'",
-        ),
-        ({"shards": 2, "ingress": {"enabled": True, "hosts": ["q"]}}, "'/ingress/enabled'"),
-        (ROUTER, "'/shards': minimum"),
-        (
-            {
-                **ROUTER,
-                "shards": 2,
-                "insecure": False,
-                "tls": {"secretName": "s", "clientCA": {"secretName": "c"}},
-            },
-            "'/tls/clientCA/secretName'",
-        ),
-        ({"extraArgs": ["--shard=1/2"]}, "a flag that no value of this chart sets"),
-        (
-            {"shards": 2, "queues": {"a.b": {"maxReceives": 1, "deadLetterQueue": "a.b.failed"}}},
-            "queues.a.b: its deadLetterQueue a.b.failed may be on another shard. Queues with one "
-            'beginning up to "--" are on one: call it a.b--failed',
-        ),
-    ],
-)
-def test_what_shards_can_not_have_is_refused(engine: Engine, values: Values, says: str) -> None:
-    with pytest.raises(Refused) as refused:
-        engine.render(OK | values)
-    assert says in str(refused.value)
 
 
 def test_dead_letter_queues_of_one_server_have_any_name(engine: Engine) -> None:

@@ -16,6 +16,7 @@ import yaml
 from spoolrack import QueueSettings
 
 from tests import CHECKOUT
+from tests.helm.chart_cases import HOSTS
 from tests.helm.chart_rig import Values
 from tests.helm.helm_engine import CHART, Engine, Refused
 
@@ -23,6 +24,67 @@ SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 DOCUMENT = CHECKOUT / "scripts" / "document-chart"
 OK: Values = {"insecure": True}
+ROUTER: Values = {"router": {"enabled": True}}
+NOT_OF_HOSTS: list[tuple[Values, str]] = [
+    ({"hosts": "one"}, "'/hosts': value must be 'several'"),
+    ({"hosts": "many"}, "'/hosts': value must be one of 'one', 'several'"),
+    ({"shards": 2}, "'/shards': value must be 1"),
+    ({"replicas": 101}, "'/replicas': maximum"),
+    ({"persistence": {}}, "'/persistence/accessMode': value must be 'ReadWriteMany'"),
+    (
+        {"persistence": {"accessMode": "ReadWriteOncePod"}},
+        "'/persistence/accessMode': value must be 'ReadWriteMany'",
+    ),
+    (
+        {"persistence": {"existingClaim": "mine"}},
+        "'/persistence/accessMode': value must be 'ReadWriteMany'",
+    ),
+    (
+        {"persistence": {"accessMode": "ReadWriteMany", "enabled": False}},
+        "'/persistence/enabled': value must be true",
+    ),
+    ({"extraArgs": ["--hosts=several"]}, "a flag that no value of this chart sets"),
+]
+"""What several hosts can't have."""
+NOT_OF_SHARDS: list[tuple[Values, str]] = [
+    ({"shards": 0}, "'/shards': minimum"),
+    ({"shards": 1025}, "'/shards': maximum"),
+    (
+        {"shards": 2, "persistence": {"existingClaim": "mine"}},
+        "'/persistence/existingClaim'",
+    ),
+    (
+        {
+            "shards": 2,
+            "persistence": {"dataSource": {"name": "x", "kind": "VolumeSnapshot"}},
+        },
+        "'/persistence/dataSource': maxProperties",
+    ),
+    (
+        {"shards": 2, "service": {"type": "LoadBalancer"}},
+        "'/service/type': value must be 'ClusterIP'",
+    ),
+    ({"shards": 2, "ingress": {"enabled": True, "hosts": ["q"]}}, "'/ingress/enabled'"),
+    (ROUTER, "'/shards': minimum"),
+    (
+        {
+            **ROUTER,
+            "shards": 2,
+            "insecure": False,
+            "tls": {"secretName": "s", "clientCA": {"secretName": "c"}},
+        },
+        "'/tls/clientCA/secretName'",
+    ),
+    ({"extraArgs": ["--shard=1/2"]}, "a flag that no value of this chart sets"),
+    (
+        {
+            "shards": 2,
+            "queues": {"a.b": {"maxReceives": 1, "deadLetterQueue": "a.b.failed"}},
+        },
+        "queues.a.b: its deadLetterQueue a.b.failed may be on another shard. Queues with one "
+        'beginning up to "--" are on one: call it a.b--failed',
+    ),
+]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +164,8 @@ OK: Values = {"insecure": True}
         (OK | {"queues": {"jobs": {"maxReceives": 3}}}, "'deadLetterQueue' required, if 'maxReceives'"),
         (OK | {"queues": {"jobs": {"visibilityTimeout": "soon"}}}, "'/queues/jobs/visibilityTimeout'"),
         (OK | {"queues": {"jobs": {"leaseDurability": "lax"}}}, "'strict', 'relaxed'"),
+        *((OK | HOSTS | values, says) for values, says in NOT_OF_HOSTS),
+        *((OK | values, says) for values, says in NOT_OF_SHARDS),
     ],
 )
 def test_wrong_values_are_refused_with_a_message_that_says_what_and_where(

@@ -129,29 +129,6 @@ async def test_a_header_names_an_attribute(
 
 
 @pytest.mark.parametrize(
-    ("headers", "reason"),
-    [
-        ([("X-Attribute-a", "1"), ("X-Binary-Attribute-a", "AAAA")], "INVALID_REQUEST"),
-        ([("X-Attribute-a", "%FF")], "INVALID_REQUEST"),
-        ([("X-Attribute-%FF", "1")], "INVALID_REQUEST"),
-        ([("X-Attribute-", "1")], "INVALID_MESSAGE"),
-        ([("X-Attribute-" + "a" * 257, "1")], "INVALID_MESSAGE"),
-        ([("X-Binary-Attribute-a", "!")], "INVALID_REQUEST"),
-        ([("X-Binary-Attribute-a", "grün")], "INVALID_REQUEST"),
-        ([(f"X-Attribute-{n}", "x" * 8_000) for n in range(9)], "ATTRIBUTES_TOO_LARGE"),
-    ],
-)
-async def test_attributes_that_can_not_be_are_refused(
-    http: Http, headers: list[tuple[str, str]], reason: str
-) -> None:
-    await http.create()
-    answer = await http.ask("POST", "/q/messages", b"x", headers)
-    assert answer.reason == reason
-    assert answer.status == (431 if reason == "ATTRIBUTES_TOO_LARGE" else 400)
-    assert (await http.counts())["ready_count"] == 0
-
-
-@pytest.mark.parametrize(
     "twice",
     [
         ("X-Attribute-A: 1", "x-attribute-a: 2"),

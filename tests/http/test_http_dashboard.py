@@ -149,7 +149,3 @@ def test_the_pages_read_no_field_of_a_dead_letter_record_that_is_not_there() -> 
     pages = [(STATIC / "pages" / name).read_text() for name in ("message.js", "messages.js")]
     read = {field for page in pages for field in re.findall(r"\b(?:record|last)\.(\w+)", page)}
     assert read <= set(DeadLetterRecord.DESCRIPTOR.fields_by_name)
-
-
-async def test_the_private_interface_of_older_pages_is_gone(http: Http) -> None:
-    assert (await get(http, "/-/api/queues")).reason == "NO_SUCH_PAGE"

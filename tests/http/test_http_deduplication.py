@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from spoolrack_server.process.server import Server
 
 from tests.support.http_rig import Http, raw_to
@@ -28,16 +27,6 @@ async def test_a_send_that_is_repeated_is_answered_with_the_first_one(http: Http
     assert (await http.receive()).status == 204
 
 
-async def test_a_send_with_another_id_or_with_none_is_one_of_its_own(http: Http) -> None:
-    await http.create()
-    sent = [
-        await http.ask("POST", "/q/messages", b"x", headers)
-        for headers in ({}, {}, {ID: "a"}, {ID: "A"}, {ID: "%61b"}, {ID: "\N{SNAKE}".encode().hex()})
-    ]
-    assert len({answer.id for answer in sent}) == len(sent)
-    assert not any(TWICE in answer.headers for answer in sent)
-
-
 async def test_an_id_is_the_same_however_it_is_encoded(http: Http) -> None:
     await http.create()
     first = await http.ask("POST", "/q/messages", b"x", {ID: "%C3%A4/%41"})
@@ -49,32 +38,6 @@ async def test_an_id_of_128_characters_is_the_longest(http: Http) -> None:
     await http.create()
     for id in ("x" * 128, "%F0%9F%90%8D" * 128):
         assert (await http.ask("POST", "/q/messages", b"x", {ID: id})).status == 201
-
-
-@pytest.mark.parametrize("value", ["", "x" * 129, "%F0%9F%90%8D" * 129])
-@pytest.mark.parametrize("header", [ID, "X-Message-Group"])
-async def test_an_id_and_a_group_of_another_length_are_refused_as_over_grpc(
-    http: Http, header: str, value: str
-) -> None:
-    await http.create()
-    no = await http.ask("POST", "/q/messages", b"x", {header: value})
-    assert (no.status, no.reason) == (400, "INVALID_MESSAGE")
-    assert "characters, not 1 to 128" in no.json["message"]
-    assert (await http.receive()).status == 204
-
-
-@pytest.mark.parametrize(
-    "values",
-    [["a", "a"], ["%ff"], ["%ED%A0%80"]],
-    ids=["two", "no UTF-8", "a surrogate"],
-)
-@pytest.mark.parametrize("header", [ID, "X-Message-Group"])
-async def test_a_header_that_is_no_text_is_refused(http: Http, header: str, values: list[str]) -> None:
-    await http.create()
-    no = await http.ask("POST", "/q/messages", b"x", [(header, value) for value in values])
-    assert (no.status, no.reason) == (400, "INVALID_REQUEST")
-    assert header in no.json["message"]
-    assert (await http.receive()).status == 204
 
 
 async def test_a_header_of_bytes_that_are_no_text_is_refused(http: Http, server: Server) -> None:

@@ -100,10 +100,3 @@ async def test_a_drain_ends_sends_that_wait(http: Http, server: Server) -> None:
     answer = await waiting
     assert (answer.status, answer.reason) == (503, "DRAINING")
     assert answer.headers["Retry-After"] == "1"
-
-
-@pytest.mark.parametrize("wait", ["-1", "3601", "soon", ""])
-async def test_an_invalid_wait_is_refused(http: Http, wait: str) -> None:
-    await http.create()
-    answer = await http.ask("POST", f"/q/messages?wait={wait}", described=False)
-    assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Any
 
-import pytest
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.support import MIB
@@ -94,21 +93,6 @@ async def test_the_beginning_of_bodies_is_shown_on_demand_but_for_large_ones_in_
     assert (missing.status, missing.reason) == (404, "MESSAGE_NOT_FOUND")
 
 
-async def test_pages_of_a_list_hold_each_message_once(http: Http) -> None:
-    await http.create()
-    ids = [await http.send() for _ in range(5)]
-    found, token = [], ""
-    while True:
-        path = f"/-/queues/q/messages?page_size=2&page_token={token}"
-        page = (await http.ask("GET", path)).json
-        assert len(page["messages"]) <= 2
-        found += [each["id"] for each in page["messages"]]
-        token = page["next_page_token"]
-        if not token:
-            break
-    assert found == ids
-
-
 async def test_a_page_of_long_attributes_is_shorter_than_was_asked(http: Http) -> None:
     await http.create()
     ids = [await http.send(**{"X-Attribute-Long": "x" * 8_000}) for _ in range(300)]
@@ -118,13 +102,3 @@ async def test_a_page_of_long_attributes_is_shorter_than_was_asked(http: Http) -
     path = f"/-/queues/q/messages?page_size=1000&page_token={page['next_page_token']}"
     rest = (await http.ask("GET", path)).json["messages"]
     assert [each["id"] for each in (*page["messages"], *rest)] == ids
-
-
-@pytest.mark.parametrize(
-    "query", ["page_size=-1", "page_token=x", "attribute=kind", "sent_since=now", "states=gone"]
-)
-async def test_a_list_that_cannot_be_read_is_refused(http: Http, query: str) -> None:
-    await http.create()
-    refused = await http.ask("GET", f"/-/queues/q/messages?{query}")
-    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
-    assert query.partition("=")[0] in refused.json["message"]

@@ -100,70 +100,9 @@ async def test_a_refused_head_is_answered_with_the_id_of_its_request(server: Ser
 # Unknown names.
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
-        ("GET", "/q/messages?vsibility=60", "visibility_timeout, wait"),
-        ("GET", "/q/messages?visibility_timeout=60&Wait=1", "visibility_timeout, wait"),
-        ("GET", "/q/messages?=", "visibility_timeout, wait"),
-        ("POST", "/q/messages?delay=60", "use wait"),
-        ("PUT", "/q?visibility_timeout=60", "none"),
-        ("DELETE", "/q?if-empty", "none"),
-        ("GET", "/q?x", "none"),
-        ("GET", "/-/metrics?name[]=x", "none"),
-        ("GET", "/-/openapi.json?x=1", "none"),
-    ],
-)
-async def test_a_parameter_that_is_unknown_is_refused_and_the_known_ones_are_named(
-    http: Http, method: str, path: str, allowed: str
-) -> None:
-    await http.create()
-    id = await http.send()
-    answer = await http.ask(method, path, b"x" if method == "POST" else None, described=False)
-    assert (answer.status, answer.reason) == (400, "UNKNOWN_PARAMETER")
-    assert allowed in answer.json["message"]
-    counts = await http.counts()
-    assert (counts["ready_count"], counts["leased_count"]) == (1, 0)
-    answer = await http.ask("GET", f"/q/messages/{id}?x=1")
-    assert answer.reason == "UNKNOWN_PARAMETER"
-
-
-@pytest.mark.parametrize("path", ["queues?cotnains=x", "queues/q/messages?limt=1", "stages?x=1"])
-async def test_an_unknown_parameter_of_a_list_is_refused(http: Http, path: str) -> None:
-    await http.create()
-    answer = await http.ask("GET", f"/-/{path}")
-    assert answer.reason == "UNKNOWN_PARAMETER"
-
-
 @pytest.mark.parametrize("path", ["/-/health?x=1", "/-/health/live?x=1", "/-/dashboard?v=2"])
 async def test_public_pages_take_any_parameter(http: Http, path: str) -> None:
     assert (await http.ask("GET", path, described=False)).status == 200
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "?visibility_timeout=1&visibility_timeout=2",
-        "?wait=0&wait=0",
-        "?visibility_timeout",
-        "?visibility_timeout=",
-        "?wait=-1",
-    ],
-)
-async def test_a_parameter_stands_once_and_says_something(http: Http, query: str) -> None:
-    await http.create()
-    await http.send()
-    assert (await http.receive(query)).reason == "INVALID_REQUEST"
-    assert (await http.counts())["leased_count"] == 0
-
-
-@pytest.mark.parametrize("header", ["X-Message-Dely", "x-message-deduplication-ID-", "X-Message-"])
-async def test_a_header_of_a_message_that_is_unknown_is_refused(http: Http, header: str) -> None:
-    await http.create()
-    answer = await http.ask("POST", "/q/messages", b"x", {header: "60"})
-    assert (answer.status, answer.reason) == (400, "INVALID_REQUEST")
-    assert header in answer.json["message"]
-    assert (await http.counts())["ready_count"] == 0
 
 
 async def test_the_headers_of_a_message_can_be_sent_again_with_it(http: Http) -> None:

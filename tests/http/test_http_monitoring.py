@@ -7,7 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pytest
 from spoolrack_server.app.health import Health
 from spoolrack_server.metrics.history import EVERY
 from spoolrack_server.process.server import Server
@@ -132,22 +131,3 @@ async def test_why_a_server_does_not_serve_is_said_and_its_queues_are_still_list
         found = await get(rig.http, "server")
         assert (found["status"], found["why"]) == ("NOT_SERVING", "A sync failed.")
         assert len((await get(rig.http, "queues"))["queues"]) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "status", "reason"),
-    [
-        ("ages?first=7", 400, "INVALID_REQUEST"),
-        ("queues/q/ages?first=x", 400, "INVALID_REQUEST"),
-        ("queues/nobody/ages", 404, "QUEUE_NOT_FOUND"),
-        ("queues/nobody/history", 404, "QUEUE_NOT_FOUND"),
-        ("queues/%2e%2e/history", 400, "INVALID_QUEUE_NAME"),
-        ("trends?first=1", 400, "UNKNOWN_PARAMETER"),
-    ],
-)
-async def test_a_measurement_of_nothing_is_refused(
-    http: Http, path: str, status: int, reason: str
-) -> None:
-    await http.create()
-    refused = await http.ask("GET", f"/-/{path}")
-    assert (refused.status, refused.reason) == (status, reason)

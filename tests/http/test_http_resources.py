@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from spoolrack_server.app.store_access import answer as outcome
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
@@ -122,79 +121,3 @@ async def test_dead_letters_go_back_and_a_redrive_is_seen_and_cancelled(
     newest = await listed(http, "redrives?queue=dead&last=1")
     assert [each["id"] for each in newest] == [chosen.json["id"]]
     assert [each["id"] for each in await listed(http, "redrives")] == [seen["id"], chosen.json["id"]]
-
-
-REFUSED: list[tuple[str, str, Any, str]] = [
-    ("POST", "queues/q/redrives", {"rate": 1}, "the field"),
-    ("POST", "queues/q/redrives", {"queue": "other"}, "queue"),
-    ("POST", "queues/q/redrives", {"message_ids": "x"}, "id"),
-    ("POST", "queues/q/redrives", {"message_ids": [1]}, "message_ids"),
-    ("POST", "queues/q/redrives", {"destination": ["x"]}, "destination"),
-    ("POST", "queues/q/redrives", {"max_messages_per_second": 2**40}, "max_messages_per_second"),
-    ("POST", "queues/q/redrives", {"max_messages_per_second": True}, "max_messages_per_second"),
-    ("POST", "queues/q/redrives", [], "the body"),
-    ("POST", "queues/q/redrives", "\ud800", "the body"),
-    ("POST", "queues/q/reservations", {"stream": "s", "sequence_number": 1.5}, "sequence_number"),
-    ("POST", "queues/q/reservations", {"stream": "s", "wait": "soon"}, "wait"),
-    ("POST", "queues/q/reservations", {"stream": "s", "wait": 1e300}, "wait"),
-    ("POST", "queues/q/reservations", {"stream": "s", "wait": 4_000}, "wait"),
-    ("POST", "queues/q/reservations", {"stream": "a/b"}, "stream"),
-    ("POST", "publish", {"writer": "w", "stages": None}, "stages"),
-    ("POST", "reservations/s/commit", {"only_read": "perhaps"}, "only_read"),
-    ("POST", "reservations/s/x/extend", {}, "sequence_number"),
-    ("GET", "reservations/s/0/messages?begin_index=-1", None, "begin_index"),
-    ("GET", "redrives?last=x", None, "last"),
-    ("GET", "redrives/x", None, "id"),
-    ("GET", "stages?page_size=-1", None, "page_size"),
-    ("GET", "queues/q/messages?max_body_bytes=65537", None, "max_body_bytes"),
-]
-
-
-@pytest.mark.parametrize(("method", "path", "content", "what"), REFUSED)
-async def test_a_request_that_cannot_be_read_is_refused_by_its_field(
-    http: Http, method: str, path: str, content: Any, what: str
-) -> None:
-    await http.create()
-    body = None if content is None else json.dumps(content)
-    refused = await http.ask(method, f"/-/{path}", body, JSON)
-    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
-    assert refused.json["metadata"]["what"] == what
-
-
-async def test_a_body_that_is_not_said_to_be_json_is_refused(http: Http) -> None:
-    await http.create()
-    refused = await http.ask("POST", "/-/queues/q/redrives", "{}", {"Content-Type": "text/plain"})
-    assert (refused.status, refused.json["metadata"]["what"]) == (400, "Content-Type")
-
-
-HOSTILE: list[Any] = [
-    *(None, -1, 2**70, 1.5, True, [], [None], {}, {"a": 1}, "", "..", "a/b", "\ud800", "\x00"),
-    *("x" * 5_000, "%00", "' OR 1=1"),
-]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "good", "fields"),
-    [
-        ("PATCH", "/q", {}, ("retention", "max_receives", "labels", "sending")),
-        ("PUT", "/-/queues/q/schedules/s", {"cron": "* * * * *"}, ("cron", "body", "attributes")),
-        ("POST", "/-/queues/q/redrives", {}, ("destination", "message_ids", "source_queue")),
-        (
-            "POST",
-            "/-/queues/q/reservations",
-            {"stream": "s"},
-            ("stream", "max_bytes", "visibility_timeout"),
-        ),
-        ("POST", "/-/publish", {"writer": "w"}, ("writer", "epoch", "stages", "digest")),
-        ("POST", "/-/reservations/s/commit", {}, ("last_sequence_number", "only_read")),
-    ],
-)
-async def test_no_nonsense_is_a_mistake_of_the_server(
-    http: Http, method: str, path: str, good: dict[str, Any], fields: tuple[str, ...]
-) -> None:
-    await http.create()
-    for field in fields:
-        for value in HOSTILE:
-            body = json.dumps({**good, field: value})
-            answer = await http.ask(method, path, body, JSON, described=False)
-            assert answer.status < 500, (path, field, value, answer)

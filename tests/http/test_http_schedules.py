@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.support.http_rig import Answer, Http
 
 SCHEDULES = "/-/queues/q/schedules"
@@ -58,52 +56,11 @@ async def test_a_patch_changes_the_fields_of_a_schedule_that_it_names(http: Http
     assert (await http.ask("GET", f"{SCHEDULES}/s")).json == texts.json
 
 
-@pytest.mark.parametrize(
-    "content", [{"cron": "soon"}, {"name": "t"}, {"queue": "r"}, {"paused": True}, {"when": "now"}]
-)
-async def test_a_patch_that_cannot_be_read_changes_nothing(http: Http, content: Any) -> None:
-    await http.create()
-    made = await put(http, "s", cron="* * * * *")
-    refused = await put(http, "s", method="PATCH", body="new", **content)
-    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
-    assert (await http.ask("GET", f"{SCHEDULES}/s")).json == made.json
-
-
 async def test_a_body_that_is_no_text_is_told_in_base64(http: Http) -> None:
     await http.create()
     made = await put(http, "s", cron="* * * * *", binary_body="gA==")
     assert made.json["binary_body"] == "gA=="
     assert "body" not in made.json
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {},
-        {"cron": "soon"},
-        {"cron": 7},
-        {"cron": "* * * * *", "time_zone": "Mars"},
-        {"cron": "* * * * *", "attributes": ["kind"]},
-        {"cron": "* * * * *", "binary_body": "?"},
-        {"cron": "* * * * *", "body": "a", "binary_body": "AAE="},
-        {"cron": "* * * * *", "when": "now"},
-        {"cron": "* * * * *", "name": "t"},
-    ],
-)
-async def test_a_schedule_that_cannot_be_read_is_refused(http: Http, content: Any) -> None:
-    await http.create()
-    refused = await put(http, "s", **content)
-    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
-    assert (await http.ask("GET", SCHEDULES)).json == {"schedules": []}
-
-
-async def test_an_unknown_field_of_a_schedule_is_refused_with_the_known_ones(http: Http) -> None:
-    await http.create()
-    refused = await put(http, "s", cron="* * * * *", priority=4)
-    assert (refused.status, refused.reason) == (400, "INVALID_REQUEST")
-    assert refused.json["metadata"]["rule"] == (
-        "must be one of attributes, binary_attributes, binary_body, body, cron, group, time_zone"
-    )
 
 
 async def test_a_missing_and_a_differing_schedule_are_reported(http: Http) -> None:

@@ -81,23 +81,6 @@ def test_a_stream_never_holds_more_than_its_credits_and_brings_all_in_order(
     assert end_of(driver, stream, name) == CANCELLED
 
 
-def test_a_release_gives_the_credit_back_and_the_message_comes_again(
-    driver: Driver, queue: spoolrack.Queue, name: str
-) -> None:
-    queue.send_many([b"1", b"2"])
-    stream = driver.stream(name, queue.name, max_in_flight=1)
-    (one,) = stream.take(1)
-
-    driver.change("release", queue.name, [one["receipt"]])
-
-    (again,) = stream.take(1)
-    assert (again["id"], again["receive_count"]) == (one["id"], 2)
-    driver.change("delete", queue.name, [again["receipt"]])
-    (two,) = stream.take(1)
-    assert raw(two["body"]) == b"2"
-    assert end_of(driver, stream, name) == CANCELLED
-
-
 def test_a_stream_brings_what_python_sends_while_it_waits(
     driver: Driver, queue: spoolrack.Queue, name: str
 ) -> None:
@@ -121,21 +104,6 @@ def test_a_message_sent_after_a_cancellation_is_not_leased_to_the_cancelled_stre
     # A message leased before the server noticed the cancellation returns at once.
     (message,) = queue.receive(wait=60)
     assert message.receive_count == 1
-
-
-def test_leases_that_are_released_at_a_cancellation_in_mid_stream_come_back_at_once(
-    driver: Driver, queue: spoolrack.Queue, name: str
-) -> None:
-    queue.send_many([b"%d" % n for n in range(10)])
-    stream = driver.stream(name, queue.name, max_in_flight=4, visibility_ms=LONG_MS)
-    held = stream.take(4)
-
-    assert end_of(driver, stream, name) == CANCELLED
-    driver.change("release", queue.name, [message["receipt"] for message in held])
-
-    received = queue.receive(10, wait=60)
-    assert [message.body for message in received] == [b"%d" % n for n in range(10)]
-    assert [message.receive_count for message in received] == [2] * 4 + [1] * 6
 
 
 def test_undelivered_messages_of_a_cancelled_stream_return_without_the_language(

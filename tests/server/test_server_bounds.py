@@ -1,5 +1,4 @@
-"""Bounds of requests about reservations, stages and redrives: anything else is refused, without an
-effect."""
+"""Bounds of what a request may say: anything else is refused, and has no effect."""
 
 from __future__ import annotations
 
@@ -8,12 +7,16 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as redrives
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack.v1 import staging_service_pb2 as staging
+from spoolrack_server.rpc.services import METHODS
 
-from tests.server.reservation_rig import BIG, asked, reading
+from tests.server.reservation_rig import BIG, asked
+from tests.support.method_requests import call, naming, outcome, requests
 from tests.support.server_rig import Client, refused
 
 DAY = 24 * 3600
@@ -21,6 +24,61 @@ NOWHERE = "01890a5d-ac96-774b-bcce-b302099a8057"
 """An id that nothing has."""
 CHUNK = {"stage": "s", "queue": "q", "messages": [pb.OutgoingMessage(body=b"x")]}
 BEYOND: list[tuple[str, Any]] = [
+    *(
+        ("Receive", queues.ReceiveRequest(queue="q", **wrong))
+        for wrong in (
+            {"max_messages": 1_001},
+            {"max_messages": -1},
+            {"max_bytes": -1},
+            {"wait": Duration(seconds=3601)},
+            {"wait": Duration(seconds=1, nanos=-1)},
+            {"visibility_timeout": Duration()},
+            {"visibility_timeout": Duration(seconds=43_201)},
+        )
+    ),
+    *(
+        ("StreamReceive", queues.StreamReceiveRequest(start={"queue": "q", **wrong}))
+        for wrong in (
+            *({"max_in_flight": number} for number in (-1, 10_001)),
+            *({"concurrency": number} for number in (-1, 10_001)),
+            {"max_bytes_in_flight": -1},
+        )
+    ),
+    *(
+        call
+        for count in (0, 1_001)
+        for call in (
+            ("Send", queues.SendRequest(queue="q", messages=[pb.OutgoingMessage()] * count)),
+            (
+                "Delete",
+                queues.DeleteRequest(queue="q", targets=[queues.DeleteTarget(receipt="x")] * count),
+            ),
+            (
+                "ExtendLeases",
+                queues.ExtendLeasesRequest(queue="q", extensions=[queues.LeaseExtension()] * count),
+            ),
+        )
+    ),
+    *(
+        ("ListMessages", queues.ListMessagesRequest(queue="q", **wrong))
+        for wrong in (
+            {"page_size": -1},
+            {"page_token": "x"},
+            {"states": [0]},
+            {"states": [99]},
+            {"max_body_bytes": 4},
+            {"view": queues.MESSAGE_VIEW_FULL, "max_body_bytes": -1},
+            {"view": 7},
+            {"skip": -1},
+            {"skip": 100_001},
+            {"sent_since": Timestamp(seconds=-1)},
+            {"sent_before": Timestamp(nanos=-1)},
+        )
+    ),
+    *(("GetMessage", queues.GetMessageRequest(queue="q", id=id)) for id in ("", "../x")),
+    ("DeleteQueue", queues.DeleteQueueRequest(name="q", version=-1)),
+    ("ListQueues", queues.ListQueuesRequest(page_size=-1)),
+    ("ListQueues", queues.ListQueuesRequest(page_token="a/b")),
     *(
         ("Reserve", asked(**wrong))
         for wrong in (
@@ -39,6 +97,15 @@ BEYOND: list[tuple[str, Any]] = [
             {"visibility_timeout": Duration(seconds=1, nanos=-1)},
             {"wait": Duration(seconds=-1)},
             {"wait": Duration(seconds=3601)},
+        )
+    ),
+    *(
+        ("ReadReservation", rpc.ReadReservationRequest(**{"stream": "r", **wrong}))
+        for wrong in (
+            {"stream": "a/b"},
+            {"begin_index": -1},
+            {"end_index": -1},
+            {"begin_index": 5, "end_index": 4},
         )
     ),
     ("ExtendReservation", rpc.ExtendReservationRequest(stream="a/b")),
@@ -117,42 +184,31 @@ async def test_a_value_beyond_its_bounds_is_refused(client: Client, method: str,
     await client.create()
     await client.create("dead")
     await client.send(b"x")
-    no = await refused(getattr(client.stub, method)(request_))
+    no = await refused(call(client, method, request_))
     assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
     assert (await client.counts()).ready_count == 1
     assert not (await client.stub.ListStages(staging.ListStagesRequest())).stages
     assert not (await client.stub.ListRedrives(redrives.ListRedrivesRequest())).redrives
 
 
-@pytest.mark.parametrize(
-    ("stream", "span"),
-    [
-        ("a/b", {}),
-        ("r", {"begin_index": -1}),
-        ("r", {"end_index": -1}),
-        ("r", {"begin_index": 5, "end_index": 4}),
-    ],
-)
-async def test_a_read_beyond_its_bounds_is_refused(
-    client: Client, stream: str, span: dict[str, int]
-) -> None:
-    no = await refused(reading(client, stream=stream, **span).read())
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        rpc.ListReservationsRequest(queue="../q"),
-        redrives.StartRedriveRequest(queue="dead", destination="../q"),
-        redrives.StartRedriveRequest(queue="dead", source_queue="a/b"),
-        redrives.ListRedrivesRequest(queue="../q"),
-    ],
-)
-async def test_a_bad_name_of_a_queue_that_may_be_left_out_is_refused(
-    client: Client, request_: Any
-) -> None:
+@pytest.mark.parametrize("name", ["../x", "a/b", "a\0b", "x" * 81])
+async def test_a_bad_name_of_a_queue_is_refused_by_every_method(client: Client, name: str) -> None:
     await client.create("dead")
-    method = type(request_).__name__.removesuffix("Request")
-    no = await refused(getattr(client.stub, method)(request_))
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_QUEUE_NAME")
+    asked = [(method, naming(name, method)) for method in requests(name) if method != "ListQueues"]
+    asked += [
+        *(("GetQueue", queues.GetQueueRequest(name=other)) for other in ("", name * 60_000)),
+        ("StartRedrive", redrives.StartRedriveRequest(queue="dead", destination=name)),
+        ("StartRedrive", redrives.StartRedriveRequest(queue="dead", source_queue=name)),
+    ]
+    for method, request in asked:
+        reason, _ = await outcome(client, method, request)
+        assert (method, reason) == (method, "INVALID_QUEUE_NAME")
+
+
+async def test_no_method_works_on_a_queue_that_is_not_there(client: Client) -> None:
+    asked = {name: each for name, each in requests("q").items() if METHODS[name].queue(each)}
+    assert len(asked) >= 25
+    for method in asked.keys() - {"CreateQueue"}:
+        reason, message = await outcome(client, method, asked[method])
+        assert (method, reason) == (method, "QUEUE_NOT_FOUND")
+        assert "no queue q" in message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from spoolrack.errors import QueueNotFound
 from spoolrack_server.process.server import Server
 
+from tests.support.serving import output_of
 from tests.support.trace_rig import exporter, named, provider, server
 from tests.support.waiting import until
 
@@ -178,10 +178,7 @@ assert "opentelemetry.metrics" not in sys.modules
 
 
 def test_a_program_that_configures_no_provider_measures_nothing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", UNCONFIGURED, str(tmp_path / "root")], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    output_of(sys.executable, "-c", UNCONFIGURED, tmp_path / "root")
 
 
 __all__ = ["exporter", "provider", "server"]

@@ -131,16 +131,6 @@ async def test_only_answered_requests_of_a_send_stream_are_stored(tmp_path: Path
         assert found == answered
 
 
-async def test_a_lease_outlives_a_restart(tmp_path: Path) -> None:
-    async with Server(tmp_path) as server, connected(server) as client:
-        await client.create()
-        await client.send(b"1", b"2")
-        (message,) = await client.receive()
-    async with Server(tmp_path) as server, connected(server) as client:
-        assert [message.body for message in await client.receive(10)] == [b"2"]
-        assert await client.delete(message.receipt) == []
-
-
 async def test_shutdown_waits_for_no_health_watch(server: Server, client: Client) -> None:
     stuck: Client = client
     await stuck.create()

@@ -7,6 +7,7 @@ import gc
 import threading
 from typing import Any
 
+import pytest
 from spoolrack_server.rpc.calls import Requests
 from spoolrack_server.rpc.flow_control import FlowControl
 
@@ -24,60 +25,47 @@ async def turns(count: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_stream_asks_at_once_while_a_quarter_of_its_credits_is_free() -> None:
-    flow_control = FlowControl(8, FOR_EVER)
-    flow_control.credits.charge(6)
+@pytest.mark.parametrize(("credits", "held"), [(8, 6), (7, 6)], ids=["a quarter is free", "few"])
+async def test_a_stream_asks_at_once_while_enough_of_its_credits_are_free(
+    credits: int, held: int
+) -> None:
+    flow_control = FlowControl(credits, FOR_EVER)
+    flow_control.credits.charge(held)
     await flow_control.wait()
 
 
-async def test_a_stream_waits_for_a_quarter_of_its_credits() -> None:
-    flow_control = FlowControl(8, FOR_EVER)
-    flow_control.credits.charge(8)
-    due = started(flow_control)
-    await turns()
-    flow_control.credits.give_back(1)
-    await turns()
-    assert not due.done()
-    threading.Thread(target=flow_control.credits.give_back, args=(1,)).start()
-    await due
+Back = tuple[int, int]
+"""Credits and bytes that come back."""
 
 
-async def test_a_stream_waits_for_a_quarter_of_its_bytes() -> None:
+@pytest.mark.parametrize(
+    ("held", "first", "rest"),
+    [((8, 0), (1, 0), (1, 0)), ((2, 100), (1, 24), (0, 1))],
+    ids=["credits", "bytes"],
+)
+async def test_a_stream_waits_for_a_quarter_of_its_credits_and_bytes(
+    held: Back, first: Back, rest: Back
+) -> None:
     flow_control = FlowControl(8, FOR_EVER, max_bytes=100)
-    flow_control.credits.charge(2, 100)
+    flow_control.credits.charge(*held)
     due = started(flow_control)
     await turns()
-    flow_control.credits.give_back(1, 24)
+    flow_control.credits.give_back(*first)
     await turns()
     assert not due.done()
-    threading.Thread(target=flow_control.credits.give_back, args=(0, 1)).start()
+    threading.Thread(target=flow_control.credits.give_back, args=rest).start()
     await due
 
 
-async def test_a_few_free_bytes_are_used_when_no_others_come_back() -> None:
+@pytest.mark.parametrize("held", [(8, 0), (2, 100)], ids=["credits", "bytes"])
+async def test_a_few_free_credits_and_bytes_are_used_when_no_others_come_back(held: Back) -> None:
     flow_control = FlowControl(8, 0.001, max_bytes=100)
-    flow_control.credits.charge(2, 100)
+    flow_control.credits.charge(*held)
     due = started(flow_control)
     await turns()
     flow_control.credits.give_back(1, 1)
     await due
-    assert flow_control.credits.free_bytes == 1
-
-
-async def test_a_single_credit_is_used_when_no_other_comes_back() -> None:
-    flow_control = FlowControl(8, 0.001)
-    flow_control.credits.charge(8)
-    due = started(flow_control)
-    await turns()
-    flow_control.credits.give_back(1)
-    await due
-    assert flow_control.credits.free == 1
-
-
-async def test_a_stream_of_few_credits_waits_for_no_second_one() -> None:
-    flow_control = FlowControl(7, FOR_EVER)
-    flow_control.credits.charge(6)
-    await flow_control.wait()
+    assert flow_control.credits.free == 9 - held[0]
 
 
 async def test_a_stream_that_waits_for_credits_ends_when_it_is_told() -> None:

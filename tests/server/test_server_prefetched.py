@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import grpc
-import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.manual_clock import ManualClock
 
-from tests.support.server_rig import Client, next_messages, refused
+from tests.support.server_rig import Client, next_messages
 
 LEASE = 5_000
 
@@ -81,10 +79,3 @@ async def test_a_report_holds_for_the_requests_that_follow(client: Client, clock
     clock.advance(LEASE)
     await client.until_ready(3)
     assert await receives(client) == [1, 1, 0]
-
-
-@pytest.mark.parametrize("wrong", [-1, 10_001])
-async def test_a_wrong_concurrency_is_refused(client: Client, wrong: int) -> None:
-    await client.create()
-    no = await refused(client.stream(concurrency=wrong).read())
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-import spoolrack
 from spoolrack._transports.grpc_stubs import Stubs
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -124,17 +123,6 @@ def test_a_taken_port_is_told_in_one_line(start: Start, door: str) -> None:
 
 def test_a_port_that_cannot_be_is_told_in_one_line(start: Start) -> None:
     assert "99999" in refused(start(port=99_999), os.EX_UNAVAILABLE)
-
-
-def test_two_servers_serve_one_root(start: Start) -> None:
-    first, second = address_of(start()), address_of(start())
-    with spoolrack.connect(first) as here, spoolrack.connect(second) as there:
-        here.create_queue("q")
-        there.queue("q").send(b"x")
-        (message,) = here.queue("q").receive(wait=60)
-        assert message.body == b"x"
-        there.queue("q").delete(message)
-        assert here.queue("q").receive() == []
 
 
 def test_a_root_that_is_a_file_is_told_in_one_line(start: Start, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app.store_access import READERS
@@ -18,7 +17,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests.support import MIB
-from tests.support.server_rig import LONG, Client, connected, next_messages, refused
+from tests.support.server_rig import LONG, Client, connected, next_messages
 
 from .served import served
 
@@ -57,19 +56,6 @@ async def test_receives_wait_for_no_look_at_files(server: Server, client: Client
     finally:
         looked.set()
         await asyncio.gather(*looks)
-
-
-@pytest.mark.parametrize("wrong", [-1, 10_001])
-async def test_a_stream_with_a_credit_beyond_bounds_is_refused(client: Client, wrong: int) -> None:
-    await client.create()
-    no = await refused(client.stream(wrong).read())
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
-
-
-async def test_a_stream_of_fewer_than_no_bytes_is_refused(client: Client) -> None:
-    await client.create()
-    no = await refused(client.stream(max_bytes_in_flight=-1).read())
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
 async def test_a_client_that_leaves_as_soon_as_it_has_its_message_can_still_delete_it(

@@ -85,19 +85,6 @@ async def test_a_server_looks_by_itself(client: Client, clock: ManualClock) -> N
     assert len(await ticks(client)) == 1
 
 
-async def test_each_tick_is_sent_once_by_many_that_look(
-    client: Client, server: Server, clock: ManualClock
-) -> None:
-    await client.create(visibility_timeout=None)
-    await create(client)
-    begin = minute(clock)
-    schedulers = [Scheduler(server.store, clock, make_log()) for _ in range(4)]
-    for _ in range(10):
-        clock.advance(MINUTE)
-        await asyncio.gather(*(each.fire_due() for each in schedulers))
-    assert await ticks(client) == [begin + 60 * number for number in range(1, 11)]
-
-
 async def test_of_the_ticks_that_were_missed_the_last_is_sent(
     tmp_path: Path, clock: ManualClock
 ) -> None:
@@ -167,23 +154,6 @@ async def got(client: Client, name: str = "s") -> rpc.Schedule:
     request = rpc.GetScheduleRequest(queue="q", name=name)
     found: rpc.Schedule = (await client.stub.GetSchedule(request)).schedule
     return found
-
-
-async def test_a_changed_time_has_ticks_from_the_change_on_and_the_old_time_none(
-    client: Client, clock: ManualClock, scheduler: Scheduler
-) -> None:
-    await client.create()
-    made = await create(client)
-    begin = minute(clock)
-    clock.advance(Millis(3 * MINUTE))
-    updated = await update(client, cron=" */2 * *  * *")
-    assert (updated.cron, updated.body, updated.time_zone) == ("*/2 * * * *", made.body, "UTC")
-    await scheduler.fire_due()
-    assert await ticks(client) == []
-    clock.advance(Millis(2 * MINUTE))
-    await scheduler.fire_due()
-    (tick,) = await ticks(client)
-    assert tick == updated.next_tick_time.seconds > begin + 180
 
 
 async def test_a_changed_content_leaves_the_time_and_what_no_mask_names(

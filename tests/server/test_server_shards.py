@@ -14,7 +14,6 @@ import spoolrack
 from google.protobuf.message import Message
 from spoolrack.errors import WrongShard
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack.v1 import redrive_service_pb2 as redrive
 from spoolrack_server.keda import externalscaler_pb2 as keda
 from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
 from spoolrack_server.process.server import Server
@@ -22,8 +21,8 @@ from spoolrack_server.wire import contract
 from spoolrack_store.model.shards import Shard
 from spoolrack_store.store import Store
 
-from tests.access.test_access_grpc import outcome, requests
 from tests.cli.cli_rig import run
+from tests.support.method_requests import ID, naming, outcome
 from tests.support.scaler_calls import scaler_calls
 from tests.support.server_rig import Client, connected, refused
 from tests.support.sqs_rig import Sqs
@@ -31,7 +30,6 @@ from tests.support.sqs_rig import refused as refused_by_sqs
 
 ELSEWHERE = "jobs-dead"
 """On shard 0 of 8; the queue `jobs` is on shard 3."""
-ID = "018bcfe5-6801-7000-8000-0000000000ff"
 UNNAMED = {"ListQueues"}
 """Methods whose requests can't name a queue."""
 
@@ -50,23 +48,9 @@ async def client(server: Server) -> AsyncIterator[Client]:
         yield client
 
 
-def named(method: str) -> Message:
-    """Return a valid request of a method that names the queue elsewhere."""
-    request = requests(ELSEWHERE)[method]
-    if method == "Delete":
-        request = rpc.DeleteRequest(queue=ELSEWHERE, targets=[rpc.DeleteTarget(id=ID)])
-    if method == "GetMessage":
-        request = rpc.GetMessageRequest(queue=ELSEWHERE, id=ID)
-    if isinstance(request, redrive.GetRedriveRequest | redrive.CancelRedriveRequest):
-        request.id = ID
-    if "queue" in request.DESCRIPTOR.fields_by_name and not request.queue:
-        request.queue = ELSEWHERE
-    return request
-
-
 @pytest.mark.parametrize("method", sorted(contract.METHODS.keys() - UNNAMED))
 async def test_each_method_tells_the_right_shard(client: Client, method: str) -> None:
-    reason, message = await outcome(client, method, named(method))
+    reason, message = await outcome(client, method, naming(ELSEWHERE, method))
     assert reason == "WRONG_SHARD", message
     assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in message
 

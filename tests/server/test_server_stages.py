@@ -11,7 +11,6 @@ from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import columns_pb2
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import staging_service_pb2 as rpc
-from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.server_rig import Client, refused
 
@@ -99,28 +98,6 @@ async def test_one_message_that_cannot_be_stored_fails_the_chunk_and_is_named(cl
     assert await listed(client) == {}
     # The number of the chunk is free for one that can be stored.
     assert not (await stage(client, b"good")).duplicate
-
-
-async def test_stages_are_listed_by_name_a_page_at_a_time(client: Client, clock: ManualClock) -> None:
-    await client.create()
-    await client.create("r")
-    for name in ("d", "B", "a-1", "_c", "9"):
-        await stage(client, b"1", b"2", name=name)
-    await stage(client, b"3", name="d", chunk=4, queue="r")
-    found: list[rpc.Stage] = []
-    sizes: list[int] = []
-    token = ""
-    for _ in range(10):
-        page = await client.stub.ListStages(rpc.ListStagesRequest(page_size=2, page_token=token))
-        found += page.stages
-        sizes.append(len(page.stages))
-        token = page.next_page_token
-        if not token:
-            break
-    assert sizes == [2, 2, 1]
-    assert [stage.name for stage in found] == ["9", "B", "_c", "a-1", "d"]
-    assert (found[-1].chunk_count, dict(found[-1].message_counts)) == (2, {"q": 2, "r": 1})
-    assert found[-1].expire_time.ToMilliseconds() == clock.wall() + DAY * 1_000
 
 
 async def test_a_publication_whose_client_leaves_publishes_all_or_nothing(client: Client) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from spoolrack_server.app.trace_context import context_in, inherit_context, is_t
 from spoolrack_server.process.server import Server
 
 from tests.support.server_rig import Client
+from tests.support.serving import output_of
 from tests.support.trace_rig import PARENT, SPAN, TRACE, exporter, named, provider, rpc_span, server
 
 # Trace contexts of messages.
@@ -226,10 +226,7 @@ assert not [name for name in sys.modules if name.startswith("opentelemetry")]
 
 
 def test_a_program_that_does_not_use_opentelemetry_never_imports_it(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, str(tmp_path / "root")], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    output_of(sys.executable, "-c", WITHOUT, tmp_path / "root")
 
 
 __all__ = ["exporter", "provider", "server"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -27,6 +25,7 @@ from spoolrack_server.system.request_ids import HEADER
 
 from tests.support import STUCK
 from tests.support.server_rig import Client, connected
+from tests.support.serving import serving
 from tests.support.trace_rig import (
     PARENT,
     SPAN,
@@ -187,24 +186,12 @@ def test_a_server_is_told_where_its_spans_go_on_the_command_line(
     tmp_path: Path, collector: tuple[Collector, str]
 ) -> None:
     collected, url = collector
-    at = "127.0.0.1:0"
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "spoolrack_server", "serve", "--data", str(tmp_path / "root")),
-            *("--grpc", at, "--http", "off", "--traces", url),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "OTEL_SERVICE_NAME": "named", "OTEL_BSP_SCHEDULE_DELAY": "50"},
-    )
-    assert process.stdout is not None
-    address = next(line for line in process.stdout if "gRPC" in line).split()[1]
-    with spoolrack.connect(f"grpc://{address}") as client:
-        client.create_queue("q")
-    assert collected.came.wait(STUCK)
-    process.terminate()
-    process.communicate(timeout=STUCK)
+    options = ("--grpc", "127.0.0.1:0", "--http", "off", "--traces", url)
+    environment = {"OTEL_SERVICE_NAME": "named", "OTEL_BSP_SCHEDULE_DELAY": "50"}
+    with serving("--data", tmp_path / "root", *options, environment=environment) as server:
+        with spoolrack.connect(f"grpc://{server.grpc}") as client:
+            client.create_queue("q")
+        assert collected.came.wait(STUCK)
 
     assert "spoolrack.v1.QueueService/CreateQueue" in {span.name for span in collected.spans}
     assert collected.resources[0]["service.name"] == "named"

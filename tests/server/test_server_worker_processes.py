@@ -6,11 +6,9 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +20,17 @@ from spoolrack_server.system.control_channel import ControlChannel
 
 from tests.support import STUCK
 from tests.support.scrape import Scrape, scrape_at
+from tests.support.serving import ANY_PORTS, Serving, serving
 
 pytestmark = pytest.mark.timeout(300)  # It starts processes.
 
 
-@dataclass
 class Running:
-    process: subprocess.Popen[str]
-    grpc: str
-    http: str
-    probes: str
+    """A server of several processes."""
+
+    def __init__(self, server: Serving) -> None:
+        self.process = server.process
+        self.grpc, self.http, self.probes = map(server.at, ("gRPC", "HTTP", "Probes"))
 
     def scrape(self) -> Scrape:
         return asyncio.run(scrape_at(self.http))
@@ -55,35 +54,14 @@ Serve = Callable[..., Running]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    started: list[subprocess.Popen[str]] = []
+    with ExitStack() as stack:
 
-    def serve(processes: int, *more: str) -> Running:
-        at = "127.0.0.1:0"
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "spoolrack_server", "serve"),
-                *("--data", str(tmp_path / "root"), "--processes", str(processes)),
-                *("--grpc", at, "--http", at, "--health", at, *more),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        started.append(process)
-        assert process.stdout is not None
-        found: dict[str, str] = {}
-        for line in process.stdout:
-            name, _, address = line.strip().partition("  ")
-            found[name] = address.strip().partition("/-/")[0]
-            if name == "Probes":
-                break
-        return Running(process, found["gRPC"], found["HTTP"], found["Probes"])
+        def serve(processes: int) -> Running:
+            options = ("--data", tmp_path / "root", "--processes", processes)
+            probes = ("--health", "127.0.0.1:0")
+            return Running(stack.enter_context(serving(*options, *ANY_PORTS, *probes)))
 
-    yield serve
-    for process in started:
-        if process.poll() is None:
-            process.terminate()
-        process.communicate(timeout=STUCK)
+        yield serve
 
 
 def send(running: Running, count: int) -> None:

@@ -124,25 +124,6 @@ async def test_a_parameter_of_a_wrong_type_is_refused_by_its_name_and_nothing_is
     assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
 
 
-@pytest.mark.parametrize("operation", ["SendMessage", "DeleteMessage", "ChangeMessageVisibility"])
-async def test_an_entry_without_an_id_makes_its_batch_invalid(
-    server: Server, sqs: Sqs, operation: str
-) -> None:
-    url = await sqs.create("q")
-    asked = {"QueueUrl": url, "Entries": [{"MessageBody": "x"}]}
-    answer = await raw(server, f"{operation}Batch", asked)
-    assert answer.headers["x-amzn-query-error"] == "MissingParameter;Sender"
-    assert answer.json["message"] == "The request must contain the parameter Id."
-
-
-async def test_bytes_that_are_not_base64_are_refused(server: Server, sqs: Sqs) -> None:
-    url = await sqs.create("q")
-    attributes = {"a": {"DataType": "Binary", "BinaryValue": "?"}}
-    asked = {"QueueUrl": url, "MessageBody": "x", "MessageAttributes": attributes}
-    answer = await raw(server, "SendMessage", asked)
-    assert (answer.status, answer.json["message"]) == (400, "The BinaryValue of 'a' is not base64.")
-
-
 async def test_a_receive_shows_the_system_attributes_that_it_names(sqs: Sqs) -> None:
     url = await sqs.create("q")
     await sqs.send(url, "x")
@@ -161,15 +142,3 @@ async def test_the_sources_of_a_dead_letter_queue_come_by_page(sqs: Sqs) -> None
     )
     assert [*first["queueUrls"], *rest["queueUrls"]] == urls
     assert "NextToken" not in rest
-
-
-async def test_a_receive_is_not_repeated_once_one_of_its_messages_is_deleted(sqs: Sqs) -> None:
-    url = await sqs.create("q.fifo", FifoQueue="true", ContentBasedDeduplication="true")
-    for body in "ab":
-        await sqs.send(url, body, MessageGroupId=body)
-    first = await sqs.receive(url, MaxNumberOfMessages=1, ReceiveRequestAttemptId="x")
-    again = await sqs.receive(url, MaxNumberOfMessages=1, ReceiveRequestAttemptId="x")
-    assert [each["MessageId"] for each in first] == [each["MessageId"] for each in again]
-    await sqs.delete(url, first[0])
-    other = await sqs.receive(url, MaxNumberOfMessages=1, ReceiveRequestAttemptId="x")
-    assert ([each["Body"] for each in first], [each["Body"] for each in other]) == (["a"], ["b"])

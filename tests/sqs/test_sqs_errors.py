@@ -6,7 +6,9 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from io import BytesIO
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import aiohttp
 import boto3
@@ -72,7 +74,11 @@ async def errors(
     code, _, side = answer.headers["x-amzn-query-error"].partition(";")
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{server.sqs_url}/", data=form_of(operation, parameters)) as response,
+        session.post(
+            f"{server.sqs_url}/",
+            data=BytesIO(urlencode(form_of(operation, parameters)).encode()),
+            headers={"Content-Type": "application/x-www-form-urlencoded"},
+        ) as response,
     ):
         text = await response.text()
     found = re.search("<Type>(.*)</Type><Code>(.*)</Code><Message>(.+)</Message>", text, re.DOTALL)
@@ -187,6 +193,24 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ("ListQueues", {"MaxResults": 1_001}, INVALID),
     ("ListQueues", {"MaxResults": 0}, INVALID),
     ("ListQueues", {"MaxResults": 1, "NextToken": "x"}, INVALID),
+    *(
+        ("CreateQueue", {"QueueName": "x", "Attributes": {"RedriveAllowPolicy": text}}, error)
+        for text, error in (
+            *((text, ATTRIBUTE) for text in ("x", "[]", "{}", '{"redrivePermission": "some"}')),
+            ('{"redrivePermission": "allowAll", "x": 1}', ATTRIBUTE),
+            ('{"redrivePermission": "byQueue", "sourceQueueArns": "arn"}', ATTRIBUTE),
+            ('{"redrivePermission": "byQueue", "sourceQueueArns": [1]}', ATTRIBUTE),
+            ('{"redrivePermission": "byQueue"}', INVALID),
+            ('{"redrivePermission": "byQueue", "sourceQueueArns": []}', INVALID),
+            ('{"redrivePermission": "denyAll", "sourceQueueArns": ["arn"]}', INVALID),
+            (json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": ["arn"] * 11}), INVALID),
+        )
+    ),
+    (
+        "CreateQueue",
+        {"QueueName": "x.fifo", "Attributes": {"FifoQueue": "true", **policy("q")}},
+        INVALID,
+    ),
     ("GetQueueAttributes", {**Q, "AttributeNames": ["Nope"]}, NAME),
     *(
         ("SetQueueAttributes", {**Q, "Attributes": {name: wrong}}, ATTRIBUTE)
@@ -231,6 +255,12 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ("SendMessage", {**Q, "MessageBody": "\ufffe"}, same("InvalidMessageContents")),
     ("SendMessage", {"QueueUrl": "/small", "MessageBody": "x" * 1_025}, INVALID),
     ("SendMessage", {**Q, "MessageBody": "x", "DelaySeconds": 901}, INVALID),
+    ("SendMessage", {**Q, "MessageBody": "x", "DelaySeconds": -1}, INVALID),
+    (
+        "SendMessage",
+        {**Q, "MessageBody": "x", "MessageAttributes": {f"x{n}": TEXT for n in range(11)}},
+        INVALID,
+    ),
     ("SendMessage", {**Q, "MessageBody": "x", "MessageDeduplicationId": "d"}, INVALID),
     ("SendMessage", {**Q, "MessageBody": "x", "MessageGroupId": "g" * 129}, INVALID),
     ("SendMessage", body_of("Nope", "x"), INVALID),
@@ -269,6 +299,14 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
         )
     ),
     *(
+        ("SendMessageBatch", {**Q, "Entries": entries}, prefixed("BatchRequestTooLong"))
+        for entries in (
+            [{"Id": f"{n}", "MessageBody": "x" * 600_000} for n in range(2)],
+            [{"Id": "a", "MessageBody": "x" * 1_048_577}, {"Id": "b", "MessageBody": "x"}],
+        )
+    ),
+    *((operation, {**Q, "Entries": [{"MessageBody": "x"}]}, MISSING) for operation in BATCHES),
+    *(
         ("ReceiveMessage", {**Q, name: wrong}, INVALID)
         for name, wrong in (
             ("MaxNumberOfMessages", 0),
@@ -280,7 +318,10 @@ ERRORS: Final[list[tuple[str, dict[str, Any], tuple[str, str, int]]]] = [
     ("ReceiveMessage", {**Q, "AttributeNames": ["Nope"]}, NAME),
     ("ReceiveMessage", {**Q, "MessageSystemAttributeNames": ["Nope"]}, NAME),
     ("ReceiveMessage", {**FIFO, "ReceiveRequestAttemptId": "a" * 129}, INVALID),
-    ("DeleteMessage", {**Q, "ReceiptHandle": HANDLE}, NO_HANDLE),
+    *(
+        ("DeleteMessage", {**Q, "ReceiptHandle": handle}, NO_HANDLE)
+        for handle in (HANDLE, "q:00000000-0000-7000-8000-000000000000~*1*1")
+    ),
     ("ChangeMessageVisibility", CALLS["ChangeMessageVisibility"], NO_HANDLE),
     ("StartMessageMoveTask", {"SourceArn": "q"}, INVALID),
     ("StartMessageMoveTask", {"SourceArn": f"{ARN}none"}, NOT_FOUND),
@@ -309,3 +350,102 @@ async def test_each_operation_has_the_errors_of_sqs_in_both_protocols(server: Se
     await sqs.create("small", MaximumMessageSize="1024")
     for operation, parameters, error in ERRORS:
         await require_error(server, operation, parameters, error)
+    assert len((await sqs.list_queues())["QueueUrls"]) == 4
+    shown = await sqs.attributes("/q")
+    assert (shown["ApproximateNumberOfMessages"], shown["DelaySeconds"]) == ("0", "0")
+
+
+def attribute(**value: str) -> dict[str, Any]:
+    return {**Q, "MessageBody": "x", "MessageAttributes": {"a": value}}
+
+
+NAMES: Final = "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
+BOUND: Final = "Value {} for parameter {} is invalid. Reason: {}"
+WORDS: Final[list[tuple[str, dict[str, Any], str]]] = [
+    *(("CreateQueue", {"QueueName": name}, NAMES) for name in ("a b", "a" * 81, "ø")),
+    ("ReceiveMessage", {"QueueUrl": "/none"}, "The specified queue does not exist."),
+    (
+        "ReceiveMessage",
+        {**Q, "WaitTimeSeconds": 21},
+        BOUND.format(21, "WaitTimeSeconds", "Must be >= 0 and <= 20, if provided."),
+    ),
+    (
+        "ReceiveMessage",
+        {**Q, "VisibilityTimeout": 43_201},
+        BOUND.format(43201, "VisibilityTimeout", "Must be >= 0 and <= 43200, if provided."),
+    ),
+    (
+        "ReceiveMessage",
+        {**Q, "MaxNumberOfMessages": 11},
+        BOUND.format(11, "MaxNumberOfMessages", "Must be between 1 and 10, if provided."),
+    ),
+    (
+        "SendMessage",
+        {**Q, "MessageBody": "x", "DelaySeconds": 901},
+        BOUND.format(901, "DelaySeconds", "DelaySeconds must be >= 0 and <= 900."),
+    ),
+    ("SendMessage", {**Q, "MessageBody": ""}, "The request must contain the parameter MessageBody."),
+    (
+        "SendMessage",
+        attribute(DataType="String", StringValue=""),
+        "Message (user) attribute 'a' must contain a non-empty value of type 'String'.",
+    ),
+    (
+        "SendMessage",
+        attribute(DataType="Binary", BinaryValue="?"),
+        "The BinaryValue of 'a' is not base64.",
+    ),
+    (
+        "SendMessage",
+        {**Q, "MessageBody": "x" * 1_048_577},
+        "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.",
+    ),
+    *(
+        (
+            operation,
+            {**Q, "Entries": [{"MessageBody": "x"}]},
+            "The request must contain the parameter Id.",
+        )
+        for operation in BATCHES
+    ),
+    (
+        "DeleteMessageBatch",
+        {**Q, "Entries": [{"Id": "a:b", "ReceiptHandle": "x"}]},
+        "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be "
+        "at most 80 letters long.",
+    ),
+    ("CancelMessageMoveTask", {"TaskHandle": "x"}, "Value for parameter TaskHandle is invalid."),
+    (
+        "ListMessageMoveTasks",
+        {"SourceArn": f"{ARN}none"},
+        "The resource that you specified for the SourceArn parameter doesn't exist.",
+    ),
+    (
+        "StartMessageMoveTask",
+        {"SourceArn": f"{ARN}q", "DestinationArn": f"{ARN}other"},
+        "Source queue must be configured as a Dead Letter Queue.",
+    ),
+]
+
+
+async def test_errors_have_the_words_of_sqs(server: Server, sqs: Sqs) -> None:
+    for name in ("q", "other"):
+        await sqs.create(name)
+    for operation, parameters, message in WORDS:
+        answer = await raw(server, operation, parameters)
+        assert (operation, answer.json["message"]) == (operation, message)
+
+
+@pytest.mark.parametrize(
+    ("operation", "parameters", "told"),
+    [
+        ("AddPermission", CALLS["AddPermission"], "permissions file"),
+        ("CreateQueue", {"QueueName": "x", "Attributes": policy("none")}, "does not exist"),
+        ("CreateQueue", {"QueueName": "-a"}, "a digit must be the first."),
+    ],
+)
+async def test_an_error_that_sqs_does_not_have_says_what_to_do(
+    server: Server, sqs: Sqs, operation: str, parameters: dict[str, Any], told: str
+) -> None:
+    await sqs.create("q")
+    assert told in (await raw(server, operation, parameters)).json["message"]

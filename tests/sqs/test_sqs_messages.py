@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from typing import Any
 
 import aiohttp
 import pytest
@@ -122,33 +121,6 @@ async def test_a_batch_of_ten_is_stored_whole_and_in_order(sqs: Sqs) -> None:
     assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
-@pytest.mark.parametrize(
-    ("entries", "shape"),
-    [
-        ([], "EmptyBatchRequest"),
-        ([{"Id": f"{n}", "MessageBody": "x"} for n in range(11)], "TooManyEntriesInBatchRequest"),
-        ([{"Id": "a", "MessageBody": "x"}] * 2, "BatchEntryIdsNotDistinct"),
-        ([{"Id": "a b", "MessageBody": "x"}], "InvalidBatchEntryId"),
-        (
-            [{"Id": f"{n}", "MessageBody": "x" * 600_000} for n in range(2)],
-            "BatchRequestTooLong",
-        ),
-        (
-            [{"Id": "a", "MessageBody": "x" * 1_048_577}, {"Id": "b", "MessageBody": "x"}],
-            "BatchRequestTooLong",
-        ),
-    ],
-)
-async def test_a_batch_that_is_wrong_as_a_whole_is_refused(
-    sqs: Sqs, entries: list[dict[str, str]], shape: str
-) -> None:
-    url = await sqs.create("q")
-    refusal = await refused(sqs.send_message_batch(QueueUrl=url, Entries=entries))
-    assert refusal.shape == shape
-    assert refusal.code == f"AWS.SimpleQueueService.{shape}"
-    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
-
-
 async def test_a_receive_that_names_no_number_gets_one_message(sqs: Sqs) -> None:
     url = await sqs.create("q")
     for body in ("a", "b"):
@@ -196,14 +168,6 @@ async def test_an_extended_lease_outlasts_the_queues_timeout(sqs: Sqs, clock: Ma
     assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
-async def test_a_second_delete_succeeds(sqs: Sqs) -> None:
-    url = await sqs.create("q")
-    await sqs.send(url, "x")
-    (message,) = await sqs.receive(url)
-    await sqs.delete(url, message)
-    await sqs.delete(url, message)
-
-
 async def test_the_receipt_of_an_earlier_receive_deletes_nothing(sqs: Sqs, clock: ManualClock) -> None:
     url = await sqs.create("q", VisibilityTimeout="5")
     await sqs.send(url, "x")
@@ -214,13 +178,6 @@ async def test_the_receipt_of_an_earlier_receive_deletes_nothing(sqs: Sqs, clock
     assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "1"
     await sqs.delete(url, second)
     assert (await sqs.attributes(url))["ApproximateNumberOfMessagesNotVisible"] == "0"
-
-
-async def test_a_handle_that_was_never_given_out_is_refused(sqs: Sqs) -> None:
-    url = await sqs.create("q")
-    for handle in ("garbage", "q:00000000-0000-7000-8000-000000000000~*1*1"):
-        refusal = await refused(sqs.delete_message(QueueUrl=url, ReceiptHandle=handle))
-        assert (refusal.shape, refusal.status) == ("ReceiptHandleIsInvalid", 404)
 
 
 async def test_a_change_of_a_deleted_message_is_refused(sqs: Sqs) -> None:
@@ -234,14 +191,6 @@ async def test_a_change_of_a_deleted_message_is_refused(sqs: Sqs) -> None:
         )
     )
     assert refusal.code == "InvalidParameterValue"
-
-
-async def test_a_long_poll_gets_a_message_that_is_sent_meanwhile(sqs: Sqs, server: Server) -> None:
-    url = await sqs.create("q", ReceiveMessageWaitTimeSeconds="20")
-    receiving = asyncio.create_task(sqs.receive(url, WaitTimeSeconds=20))
-    await until_waiting(server, 1)
-    await sqs.send(url, "x")
-    assert [message["Body"] for message in await receiving] == ["x"]
 
 
 async def test_a_long_poll_whose_client_has_gone_leases_nothing(sqs: Sqs, server: Server) -> None:
@@ -326,52 +275,6 @@ async def test_a_message_that_is_sent_over_sqs_is_the_same_over_grpc(sqs: Sqs, s
     (message,) = messages_of(leased)
     assert (message.id, message.body) == (sent["MessageId"], b"x")
     assert message.attributes == {"color": "red"}
-
-
-@pytest.mark.parametrize(
-    ("parameters", "code"),
-    [
-        ({"MessageBody": ""}, "MissingParameter"),
-        ({"MessageBody": "a\ufffe"}, "InvalidMessageContents"),
-        ({"MessageBody": "x" * (1024 * 1024 + 1)}, "InvalidParameterValue"),
-        ({"MessageBody": "x", "DelaySeconds": -1}, "InvalidParameterValue"),
-        ({"MessageBody": "x", "MessageDeduplicationId": "a"}, "InvalidParameterValue"),
-        (
-            {
-                "MessageBody": "x",
-                "MessageAttributes": {"AWS.x": {"DataType": "String", "StringValue": "x"}},
-            },
-            "InvalidParameterValue",
-        ),
-        (
-            {"MessageBody": "x", "MessageAttributes": {"x": {"DataType": "Float", "StringValue": "1"}}},
-            "InvalidParameterValue",
-        ),
-        (
-            {
-                "MessageBody": "x",
-                "MessageAttributes": {"x": {"DataType": "Number", "StringValue": "a"}},
-            },
-            "InvalidParameterValue",
-        ),
-        (
-            {
-                "MessageBody": "x",
-                "MessageAttributes": {
-                    f"x{n}": {"DataType": "String", "StringValue": "1"} for n in range(11)
-                },
-            },
-            "InvalidParameterValue",
-        ),
-    ],
-)
-async def test_a_message_that_sqs_would_refuse_is_refused_the_same(
-    sqs: Sqs, parameters: dict[str, Any], code: str
-) -> None:
-    url = await sqs.create("q")
-    refusal = await refused(sqs.send_message(QueueUrl=url, **parameters))
-    assert (refusal.code, refusal.status) == (code, 400)
-    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
 
 
 async def test_surrogates_and_wrong_types_are_the_clients_fault(server: Server, sqs: Sqs) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from spoolrack_server.process.server import Server
 from spoolrack_store.model.operations import Receive, messages_of
 
 from tests.support.server_rig import until_waiting
+from tests.support.serving import serving
 from tests.support.sqs_rig import Sqs, raw, refused, serving_sqs
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -71,18 +69,9 @@ async def test_each_queues_url_begins_with_what_the_server_was_told(tmp_path: Pa
 
 @pytest.mark.timeout(120)
 def test_worker_processes_share_the_port_of_sqs(tmp_path: Path) -> None:
-    serving = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "spoolrack_server", "serve", "--data", tmp_path / "root"),
-            *("--grpc", "127.0.0.1:0", "--http", "off", "--sqs", "127.0.0.1:0", "--processes", "2"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    try:
-        assert serving.stdout is not None
-        url = next(line.split()[1] for line in serving.stdout if line.split()[:1] == ["SQS"])
+    options = ("--grpc", "127.0.0.1:0", "--http", "off", "--sqs", "127.0.0.1:0", "--processes", 2)
+    with serving("--data", tmp_path / "root", *options) as server:
+        url = server.at("SQS")
         first = Sqs(url).client
         queue = first.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
         for number in range(20):
@@ -94,6 +83,3 @@ def test_worker_processes_share_the_port_of_sqs(tmp_path: Path) -> None:
                 found.append(json.loads(message["Body"]))
                 Sqs(url).client.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
         assert sorted(found) == list(range(20))
-    finally:
-        serving.send_signal(signal.SIGTERM)
-        serving.communicate(timeout=60)

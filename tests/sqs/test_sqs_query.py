@@ -112,30 +112,22 @@ async def test_lists_and_maps_are_flattened(server: Server, sqs: Sqs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "status", "code"),
+    ("form", "code"),
     [
-        ({}, 400, "MissingAction"),
-        ({"Action": "DeleteQueue", "QueueUrl": "a b"}, 400, "AWS.SimpleQueueService.NonExistentQueue"),
-        ({"Action": "Dance"}, 400, "InvalidAction"),
-        (
-            {"Action": "GetQueueUrl", "QueueName": "none"},
-            400,
-            "AWS.SimpleQueueService.NonExistentQueue",
-        ),
-        ({"Action": "CreateQueue"}, 400, "MissingParameter"),
+        ({}, "MissingAction"),
+        ({"Action": "Dance"}, "InvalidAction"),
         (
             {"Action": "ReceiveMessage", "QueueUrl": "/q", "MaxNumberOfMessages": "x"},
-            400,
             "SerializationException",
         ),
     ],
 )
 async def test_errors_are_those_of_the_query_years(
-    server: Server, form: dict[str, str], status: int, code: str
+    server: Server, form: dict[str, str], code: str
 ) -> None:
     answer = await ask(server, form)
     assert answer.root.tag == f"{NAMESPACE}ErrorResponse"
-    assert (answer.status, answer.text("Error/Code")) == (status, code)
+    assert (answer.status, answer.text("Error/Code")) == (400, code)
     assert answer.text("Error/Type") == "Sender"
     assert answer.text("Error/Message")
     assert answer.text("RequestId")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ async def raw(
     }
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{server.sqs_url}/", data=content, headers=sent) as response,
+        session.post(f"{server.sqs_url}/", data=BytesIO(content), headers=sent) as response,
     ):
         return RawAnswer(status=response.status, headers=response.headers, body=await response.read())
 

@@ -1,18 +1,16 @@
-"""`spoolrack fsck` knows reservations: it finds what is damaged in `reserved/`, and nothing else."""
+"""`spoolrack fsck` finds no fault in what reservations and deduplication ids leave."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import ReservationLost
-from spoolrack_store.model.operations import CreateQueue, Purge, Send
+from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Send
 from spoolrack_store.model.reservation_requests import (
     CommitReservations,
-    Committed,
     Release,
     Reservation,
     Reserve,
@@ -20,7 +18,7 @@ from spoolrack_store.model.reservation_requests import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
-from tests.cli.cli_rig import Spoolrack
+from tests.support.root_rig import make_root
 
 HOLD = Millis(12 * HOUR)
 
@@ -53,21 +51,6 @@ def reserve(store: Store, sequence_number: int, most: int = 100) -> Reservation 
     return store.submit(request).result()
 
 
-def test_sets_and_how_far_streams_are_committed_are_no_problem(root: Path) -> None:
-    report = fsck.check(root)
-    assert (report.problems, report.leftovers, report.reserved) == ([], [], 1)
-    before = sorted(path.name for path in (root / "reserved").iterdir())
-    fsck.repair(root)
-    assert sorted(path.name for path in (root / "reserved").iterdir()) == before
-    with Store.open(root) as store:
-        answer = store.submit(CommitReservations(stream="s", last_sequence_number=2)).result()
-    assert answer == Committed(messages=3, lost=[1])
-
-
-def test_the_report_says_how_many_sets_are_reserved(offline: Spoolrack, root: Path) -> None:
-    assert json.loads(offline("fsck", str(root), "--json").out)["reserved"] == 1
-
-
 def test_a_set_whose_messages_are_gone_is_no_problem(root: Path) -> None:
     with Store.open(root) as store:
         store.submit(Purge(queue="q")).result()
@@ -96,3 +79,18 @@ def test_a_set_of_which_messages_were_moved_out_by_hand_is_found_lost_by_the_nex
         assert made.messages == 7
         with pytest.raises(ReservationLost):
             reserve(store, 1)
+
+
+def test_deduplication_ids_of_deleted_messages_are_no_problem(tmp_path: Path) -> None:
+    root = make_root(tmp_path / "root")
+    with Store.open(root) as store:
+        ids = {0: "a", 1: "b", 2: "c"}
+        sent = store.submit(Send(queue="q", bodies=[b"x"] * 3, deduplication_ids=ids)).result()
+        store.submit(Delete(queue="q", ids=[str(each) for each in sent.results])).result()
+    report = fsck.check(root)
+    assert (report.problems, report.leftovers) == ([], [])
+    fsck.repair(root)
+    with Store.open(root) as store:
+        again = store.submit(Send(queue="q", bodies=[b"x"] * 3, deduplication_ids=ids)).result()
+    assert again.duplicates == {0, 1, 2}
+    assert again.results == sent.results
