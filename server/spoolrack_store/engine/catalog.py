@@ -135,6 +135,7 @@ class Catalog(Part):
         self._shard = shard
         self._random = random
         self.records: dict[str, QueueRecord] = {}
+        moves.queues = self.records
         self.expiring: dict[str, None] = {}
         """Those of the queues that expire."""
         self.newly_expiring: dict[str, None] = {}
