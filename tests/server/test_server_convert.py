@@ -222,7 +222,7 @@ def test_none_and_too_many_of_something_are_refused(count: int) -> None:
 
 
 def refusal(message: pb.OutgoingMessage) -> str:
-    (error,) = columns([message]).refused.values()
+    (error,) = columns([message]).refusals.values()
     return str(error)
 
 

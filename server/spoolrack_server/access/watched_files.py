@@ -54,7 +54,7 @@ class WatchedFiles(Generic[T]):
         self._paths = paths
         self._read = read
         self._log = log
-        self._stamps = self._seen()
+        self._stamps = self._current_stamps()
         try:
             self.current = self._loaded()
         except _PROBLEMS as error:
@@ -70,7 +70,7 @@ class WatchedFiles(Generic[T]):
 
     def reload(self) -> bool:
         """Load a new version, if there is one; return whether there was."""
-        stamps = self._seen()
+        stamps = self._current_stamps()
         if stamps == self._stamps:
             return False
         # Also for a version that is refused: it is said once.
@@ -87,7 +87,7 @@ class WatchedFiles(Generic[T]):
         self._log.info(f"{self._what}: read again")
         return True
 
-    def _seen(self) -> list[Stamp | None]:
+    def _current_stamps(self) -> list[Stamp | None]:
         return [_stamp(path) for path, _ in self._paths]
 
     def _loaded(self) -> T:

@@ -85,7 +85,7 @@ class BoundedReceives:
         """Lease ready messages in room that is taken before; None if none is. Raise `MemoryLimit`."""
         with self._budget.share(peer, size):
             deliveries = await self._leases.receive(caller, replace(request, wait=Millis(0)))
-        return self._counted(peer, request.queue, deliveries) if deliveries else None
+        return self._count(peer, request.queue, deliveries) if deliveries else None
 
     async def _lease_then_count(
         self, peer: str, caller: Caller, request: Receive
@@ -93,11 +93,11 @@ class BoundedReceives:
         """Lease messages that are ready, or come; None if there is no room, and they go back."""
         deliveries = await self._leases.receive(caller, request)
         try:
-            return self._counted(peer, request.queue, deliveries)
+            return self._count(peer, request.queue, deliveries)
         except MemoryLimit:
             return None
 
-    def _counted(self, peer: str, queue: str, deliveries: list[Delivery]) -> LeasedMessages:
+    def _count(self, peer: str, queue: str, deliveries: list[Delivery]) -> LeasedMessages:
         """Take room for what was leased. Raise `MemoryLimit`, and then the messages go back."""
         size = _size_of(deliveries)
         try:

@@ -147,10 +147,10 @@ def _value(where: str, name: str, value: Any) -> Any:
         written = int(value) if is_whole and is_count else value
         with suppress(click.BadParameter):
             return kind.convert(str(written) if is_count else written, None, None)
-    raise Failed(f"{where} is {_shown(value)}, and should be {_wanted(kind)}", BAD_CONTENT)
+    raise Failed(f"{where} is {_value_text(value)}, and should be {_type_text(kind)}", BAD_CONTENT)
 
 
-def _wanted(kind: object) -> str:
+def _type_text(kind: object) -> str:
     match kind:
         case Span():
             bounds = f"from {span_text(kind.least)} to {span_text(kind.most)}"
@@ -164,7 +164,7 @@ def _wanted(kind: object) -> str:
     return "text"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[: _LONGEST_SHOWN - 1]}…"
 

@@ -16,20 +16,18 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
-from spoolrack import Client, Queue, SpoolrackError
+from spoolrack import Queue
 
-from . import signals
 from .command_base import option
-from .connection_options import Connection, connects_to_queues
-from .exit_codes import OK, TRY_AGAIN, Failed, line_of
+from .connection_options import Connection, connects_to_queues, temporary_queue
+from .exit_codes import OK, TRY_AGAIN, Failed
 from .output import columns, print_results, print_status
 from .units import Size, Span
 
@@ -82,7 +80,11 @@ def command(connection: Connection, disk: str | None, seconds: float, size: int,
     """
     body = os.urandom(size)
     rows: list[Row] = []
-    with connection.client() as client, _queue(client) as queue:
+    name = f"bench-{secrets.token_hex(8)}"
+    with (
+        connection.client() as client,
+        temporary_queue(client, name, visibility_timeout=_LONGEST_LEASE) as queue,
+    ):
         folder = disk if disk is not None else connection.root
         loads = _loads_on_queue(queue, body)
         disk_loads = 0 if folder is None else 2
@@ -108,20 +110,6 @@ def _loads_on_queue(queue: Queue, body: bytes) -> Sequence[tuple[str, int, Step]
         ("sends in hundreds, 4 callers", 4, hundred),
         ("lives in tens, 8 callers", 8, partial(_live, queue, [body] * _TEN)),
     )
-
-
-@contextmanager
-def _queue(client: Client) -> Iterator[Queue]:
-    name = f"bench-{secrets.token_hex(8)}"
-    client.create_queue(name, visibility_timeout=_LONGEST_LEASE)
-    try:
-        yield client.queue(name)
-    finally:
-        with signals.deferred():
-            try:
-                client.delete_queue(name)
-            except SpoolrackError as error:
-                print_status(f"the queue {name} is not deleted: {line_of(error)}")
 
 
 def _send(queue: Queue, body: bytes) -> int:

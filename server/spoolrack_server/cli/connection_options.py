@@ -7,23 +7,33 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import islice
 from os.path import abspath
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 from urllib.parse import quote
 
 import click
 from click.core import ParameterSource
-from spoolrack import Client, CredentialOptions, QueueInfo, RetryPolicy, SpoolrackError, connect
+from spoolrack import (
+    Client,
+    CredentialOptions,
+    Queue,
+    QueueInfo,
+    RetryPolicy,
+    Settings,
+    SpoolrackError,
+    connect,
+)
 from spoolrack.errors import InvalidUrl, QueueFull, QueueNotFound
 
+from . import signals
 from .command_base import shared_option
-from .exit_codes import NOTHING, TRY_AGAIN, USAGE, Failed
+from .exit_codes import NOTHING, TRY_AGAIN, USAGE, Failed, line_of
 from .output import print_status
 from .units import FolderPath, Span
 
@@ -101,6 +111,20 @@ class Connection:
         """Check that the queue exists, before long work on it begins."""
         with self.client() as client:
             return client.queue(queue).info()
+
+
+@contextmanager
+def temporary_queue(client: Client, name: str, **settings: Unpack[Settings]) -> Iterator[Queue]:
+    """Create a queue for the time of this block, and delete it at the end, also after an interrupt."""
+    client.create_queue(name, **settings)
+    try:
+        yield client.queue(name)
+    finally:
+        with signals.deferred():
+            try:
+                client.delete_queue(name)
+            except SpoolrackError as error:
+                print_status(f"the queue {name} is not deleted: {line_of(error)}")
 
 
 http_url = shared_option(

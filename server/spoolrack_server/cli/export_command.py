@@ -59,7 +59,7 @@ def command(connection: Connection, queues: tuple[str, ...], output: str, quiet:
     with connection.patient_client() as client:
         found = [client.queue(name).info() for name in names]
         length = sum(info.counts.byte_count for info in found)
-        with _opened(output) as write, progress_bar("Exporting", length, quiet) as advance:
+        with _open_output(output) as write, progress_bar("Exporting", length, quiet) as advance:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
             schedules = {name: _schedules(connection, client, name) for name in names}
             for line in archive_format.beginning(str(uuid.uuid4()), now, found, schedules):
@@ -138,7 +138,7 @@ def _queue_summary(queue: str, states: Counter[MessageState]) -> str:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[Write]:
+def _open_output(name: str) -> Iterator[Write]:
     """Open a file that gets its name once it is whole and on stable media."""
     if name == "-":
         yield Output().write

@@ -84,7 +84,7 @@ def command(
     """
     if kind == MQ and queue is not None:
         raise click.UsageError("mq has queues of its own: leave --queue out.")
-    with _opened(kind, source, queue, mover_delay) as origin:
+    with _open_source(kind, source, queue, mover_delay) as origin:
         default = origin.name.partition(":")[2] if source == "-" else os.path.abspath(source)
         with (
             Journal(state or default + STATE_ENDING, origin.name, numbered=kind == ARCHIVE) as journal,
@@ -115,11 +115,11 @@ def command(
         print_status(
             f"left alone: {plural(unfinished, 'file')} in {source} whose writing was never finished"
         )
-    return BAD_CONTENT if importer.refused else OK
+    return BAD_CONTENT if importer.refusals else OK
 
 
 def _print_report(importer: Importer, quiet: bool) -> None:
-    for key, reason in importer.refused:
+    for key, reason in importer.refusals:
         print_status(f"message {key} is not imported: {reason}")
     if importer.taken_count:
         print_status(
@@ -137,7 +137,7 @@ def _print_report(importer: Importer, quiet: bool) -> None:
 
 
 @contextmanager
-def _opened(kind: str, name: str, queue: str | None, mover_delay: float) -> Iterator[Source]:
+def _open_source(kind: str, name: str, queue: str | None, mover_delay: float) -> Iterator[Source]:
     if kind == VSQS:
         yield vsqs_source(name, queue)
     elif kind == MQ:

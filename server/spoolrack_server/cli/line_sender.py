@@ -92,7 +92,7 @@ class LineSender:
         """Messages that are on stable media."""
         self.done_lines = Ranges()
         """The lines that are acknowledged, and those that are among the refused."""
-        self.refused: Refusals = []
+        self.refusals: Refusals = []
         """Lines that can never be sent, with the reason."""
 
     def send(self, lines: Lines) -> None:
@@ -173,5 +173,5 @@ class LineSender:
         """Take down at once what has become of some lines of a call, whatever becomes of the others."""
         with self._noting:
             self.acknowledged += len(stored)
-            self.refused += refusals
+            self.refusals += refusals
             self.done_lines.add(sorted([*stored, *(number for number, _ in refusals)]))

@@ -215,7 +215,7 @@ def print_list(
 ) -> int:
     """Print a line of JSON for each item, or a table of all; nothing if there are none. Return the exit
     code: with shards, what could be listed is printed first, and then a line for each that is away."""
-    found, away = listed(items)
+    found, away = read_list(items)
     if to_json is not None:
         print_results(*map(to_json, found))
     elif found:
@@ -225,7 +225,7 @@ def print_list(
     return UNAVAILABLE if away else OK
 
 
-def listed(items: Iterable[T]) -> tuple[list[T], list[str]]:
+def read_list(items: Iterable[T]) -> tuple[list[T], list[str]]:
     """Return the items of a list, and a line for each shard that is away."""
     listing: list[T] = []
     try:

@@ -98,7 +98,7 @@ _if_version = option(
 )
 
 
-def _given(settings: dict[str, Any]) -> dict[str, Any]:
+def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -112,7 +112,7 @@ def create(
 ) -> None:
     """Create the queue NAME. If it exists with equal settings and these labels, nothing changes."""
     with connection.client() as client:
-        client.create_queue(name, labels=dict(label), **_given(settings))
+        client.create_queue(name, labels=dict(label), **_without_none(settings))
 
 
 @command.command(name="list")
@@ -229,7 +229,7 @@ def set_(
     **settings: Any,
 ) -> None:
     """Change the named settings and labels of the queue NAME."""
-    changes: dict[str, Any] = {**_given(settings), **dict.fromkeys(reset)}
+    changes: dict[str, Any] = {**_without_none(settings), **dict.fromkeys(reset)}
     named: dict[str, str | None] = {**dict(label), **dict.fromkeys(remove_label)}
     if not changes and not named:
         raise click.UsageError("Name at least one setting or label.")
@@ -245,7 +245,10 @@ def set_(
 def delete(connection: Connection, name: str, yes: bool, if_version: int | None) -> None:
     """Delete the queue NAME with all its messages, for good. Asks first, at a terminal."""
     with connection.client() as client:
-        _confirm(yes, lambda: _held(client.queue(name).info(), "Delete the queue {}, with {} in it?"))
+        _confirm(
+            yes,
+            lambda: _question_text(client.queue(name).info(), "Delete the queue {}, with {} in it?"),
+        )
         client.delete_queue(name, if_version=if_version)
 
 
@@ -274,7 +277,10 @@ def purge(
     which = "those that were named" if sent_before or state else "all"
     with connection.client() as client:
         _confirm(
-            yes, lambda: _held(client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?")
+            yes,
+            lambda: _question_text(
+                client.queue(name).info(), f"Purge the queue {{}}, {which} of {{}}?"
+            ),
         )
         purged = client.queue(name).purge(sent_before=sent_before, states=state)
     if not quiet:
@@ -356,7 +362,7 @@ def resume(connection: Connection, name: str, sending: bool, receiving: bool) ->
     _set_flow(connection, name, "open", sending=sending, receiving=receiving)
 
 
-def _held(info: QueueInfo, question: str) -> str:
+def _question_text(info: QueueInfo, question: str) -> str:
     counts = info.counts
     return question.format(
         info.name, plural(counts.ready_count + counts.leased_count + counts.delayed_count, "message")

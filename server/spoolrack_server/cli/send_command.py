@@ -262,7 +262,7 @@ def _send_batch(
 ) -> int:
     connection.check_queue(queue)
     with (
-        _opened(name) as file,
+        _open_lines(name) as file,
         connection.patient_client() as client,
         progress_bar(f"Staging for {queue}", _length_of(file), quiet) as advance,
     ):
@@ -277,7 +277,7 @@ def _send_lines(
 ) -> int:
     connection.check_queue(queue)
     with (
-        _opened(name) as file,
+        _open_lines(name) as file,
         connection.patient_client() as client,
         # Its measure is the bytes that were acknowledged.
         progress_bar(f"Sending to {queue}", _length_of(file), quiet) as advance,
@@ -290,14 +290,14 @@ def _send_lines(
             advance=advance,
         )
         code, why = outcome_of(partial(sender.send, Lines(file)))
-    for number, refusal in sorted(sender.refused):
+    for number, refusal in sorted(sender.refusals):
         print_status(f"line {number} is not sent: {refusal}")
     if code is not OK:
         print_status(f"{why}; {_where_to_go_on(sender, name, queue)}")
         return code
     if not quiet:
         print_status(f"sent {plural(sender.acknowledged, 'message')} to {queue}")
-    return BAD_CONTENT if sender.refused else OK
+    return BAD_CONTENT if sender.refusals else OK
 
 
 def _where_to_go_on(sender: LineSender, name: str, queue: str) -> str:
@@ -343,7 +343,7 @@ def _sed(ranges: Sequence[tuple[int, int | None]]) -> str:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[int]:
+def _open_lines(name: str) -> Iterator[int]:
     if name == "-":
         announce_stdin("a message for each line")
         yield STDIN

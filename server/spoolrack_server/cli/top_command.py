@@ -17,7 +17,7 @@ from spoolrack import Client, QueueInfo, SpoolrackError
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, line_of
-from .output import listed, print_list
+from .output import print_list, read_list
 from .queues_command import oldest_text, table_of
 from .signals import Terminated
 from .units import Span, Text, plural, size_text
@@ -39,7 +39,7 @@ def command(connection: Connection, prefix: str, interval: float, once: bool) ->
     with connection.client() as client:
         if once or not console.is_terminal:
             return print_list(client.list_queues(prefix), None, table_of)
-        found, away = listed(client.list_queues(prefix))
+        found, away = read_list(client.list_queues(prefix))
         try:
             _watch(client, console, connection.url, prefix, interval, found, away)
         except Terminated:
@@ -67,7 +67,7 @@ def _watch(
             time.sleep(interval)
             before, then = queues, looked
             try:
-                queues, away = listed(client.list_queues(prefix))
+                queues, away = read_list(client.list_queues(prefix))
             except SpoolrackError as error:
                 trouble = line_of(error)
                 continue

@@ -8,13 +8,12 @@ import time
 from typing import Final
 
 import click
-from spoolrack import Client, SpoolrackError
+from spoolrack import Queue
 from spoolrack_store.model.shards import shard_of
 
-from . import signals
-from .connection_options import Connection, connects_to_queues
-from .exit_codes import OK, TRY_AGAIN, Failed, line_of
-from .output import print_results, print_status
+from .connection_options import Connection, connects_to_queues, temporary_queue
+from .exit_codes import OK, TRY_AGAIN, Failed
+from .output import print_results
 
 _PREFIX: Final = "try-"
 _WAIT: Final = 10.0
@@ -31,7 +30,8 @@ def command(connection: Connection) -> int:
     shards = connection.url.count(",") + 1
     with connection.patient_client() as client:
         for shard in range(shards):
-            took = 1_000 * _try(client, _name_on(shard, shards))
+            with temporary_queue(client, _name_on(shard, shards)) as queue:
+                took = 1_000 * _live(queue)
             where = f"shard {shard} of {shards}: " if shards > 1 else ""
             print_results(f"{where}sent, received and deleted a message in {took:.1f} ms")
     return OK
@@ -44,22 +44,9 @@ def _name_on(shard: int, shards: int) -> str:
     return name
 
 
-def _try(client: Client, name: str) -> float:
-    """Live with a queue of this name; return how many seconds the message took."""
-    client.create_queue(name)
-    try:
-        return _live(client, name)
-    finally:
-        with signals.deferred():
-            try:
-                client.delete_queue(name)
-            except SpoolrackError as error:
-                print_status(f"the queue {name} is not deleted: {line_of(error)}")
-
-
-def _live(client: Client, name: str) -> float:
+def _live(queue: Queue) -> float:
     """Send, receive and delete one message; return how many seconds that took."""
-    queue, body = client.queue(name), secrets.token_bytes(1_024)
+    body = secrets.token_bytes(1_024)
     began = time.monotonic()
     sent = queue.send(body)
     for message in queue.receive(wait=_WAIT):
@@ -67,4 +54,4 @@ def _live(client: Client, name: str) -> float:
             raise Failed(f"{message.id} came where {sent} was sent, or not with its body", TRY_AGAIN)
         message.delete()
         return time.monotonic() - began
-    raise Failed(f"the message {sent} was sent to {name} and doesn't come", TRY_AGAIN)
+    raise Failed(f"the message {sent} was sent to {queue.name} and doesn't come", TRY_AGAIN)

@@ -68,7 +68,7 @@ class HttpContext:
             )
         return _object_in(raw)
 
-    async def asked(
+    async def call_in(
         self, request: web.Request, kind: type[Request], *, without: Collection[str] = ()
     ) -> Request:
         """Return the contract's request in the body, the query and the path together; names in

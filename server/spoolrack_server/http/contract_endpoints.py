@@ -67,8 +67,8 @@ class ContractEndpoints:
             ]
 
         async def endpoint(request: web.Request) -> web.StreamResponse:
-            asked = await self._context.asked(request, kind)
-            return await self._answer(request[CALLER], name, asked, status=status)
+            call = await self._context.call_in(request, kind)
+            return await self._answer(request[CALLER], name, call, status=status)
 
         needs = PERMISSIONS[name].use_case
         return Route(method, path, endpoint, needs, is_page=is_page, parameters=parameters)
@@ -78,7 +78,7 @@ class ContractEndpoints:
     ) -> web.Response:
         call = self._calls.find(name)
         assert call is not None
-        content = _shown(caller, await call(caller, contract_request))
+        content = _response_json(caller, await call(caller, contract_request))
         return answer(content, status=status) if content else web.Response(status=204)
 
     # Schedules.
@@ -100,10 +100,10 @@ class ContractEndpoints:
         return answer({"schedules": [rendered(convert.schedule(each)) for each in page.items]})
 
     async def put_schedule(self, request: web.Request) -> web.StreamResponse:
-        wanted = await self._context.asked(request, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
+        wanted = await self._context.call_in(request, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
         wanted.queue, wanted.name = _names_of(request)
-        asked = schedule_rpc.CreateScheduleRequest(schedule=wanted)
-        return await self._answer(request[CALLER], "CreateSchedule", asked, status=201)
+        call = schedule_rpc.CreateScheduleRequest(schedule=wanted)
+        return await self._answer(request[CALLER], "CreateSchedule", call, status=201)
 
     async def patch_schedule(self, request: web.Request) -> web.StreamResponse:
         """Change the fields that are named; attributes are replaced as a whole."""
@@ -111,17 +111,17 @@ class ContractEndpoints:
         wanted = parsed(content, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
         wanted.queue, wanted.name = _names_of(request)
         mask = FieldMask(paths={name.removeprefix("binary_") for name in content})
-        asked = schedule_rpc.UpdateScheduleRequest(schedule=wanted, update_mask=mask)
-        return await self._answer(request[CALLER], "UpdateSchedule", asked)
+        call = schedule_rpc.UpdateScheduleRequest(schedule=wanted, update_mask=mask)
+        return await self._answer(request[CALLER], "UpdateSchedule", call)
 
     # Reservations.
 
     async def reserve(self, request: web.Request) -> web.StreamResponse:
-        call = await self._context.asked(request, reservation_rpc.ReserveRequest)
+        call = await self._context.call_in(request, reservation_rpc.ReserveRequest)
         reservation = await self._calls.reserve(request[CALLER], call)
         if reservation is None:
             return web.Response(status=204)
-        response = answer(_resource(request[CALLER], self._calls.reservation(reservation)))
+        response = answer(_resource_json(request[CALLER], self._calls.reservation(reservation)))
         try:
             await request_bodies.write(request, response, self._context.http_limits)
         except BaseException:
@@ -131,7 +131,7 @@ class ContractEndpoints:
 
     async def read_reservation(self, request: web.Request) -> web.StreamResponse:
         """Return a page of the messages, and the index of the next."""
-        call = await self._context.asked(
+        call = await self._context.call_in(
             request, reservation_rpc.ReadReservationRequest, without=("by_column",)
         )
         page = await anext(self._calls.reserved_pages(request[CALLER], call), None)
@@ -144,12 +144,12 @@ class ContractEndpoints:
 
     async def list_redrives(self, request: web.Request) -> web.StreamResponse:
         caller, last = request[CALLER], request.query.get("last")
-        asked = await self._context.asked(request, redrive_rpc.ListRedrivesRequest, without=("last",))
+        call = await self._context.call_in(request, redrive_rpc.ListRedrivesRequest, without=("last",))
         if last is None:
-            return await self._answer(caller, "ListRedrives", asked)
+            return await self._answer(caller, "ListRedrives", call)
         most = place(int(last) if last.isdecimal() else -1, "last", most=MAX_COUNT)
-        found = await self._app.redrives.last(caller, most, queue=asked.queue)
-        shown = [_resource(caller, convert.redrive(each)) for each in found]
+        found = await self._app.redrives.last(caller, most, queue=call.queue)
+        shown = [_resource_json(caller, convert.redrive(each)) for each in found]
         return answer({"redrives": shown, "next_page_token": ""})
 
 
@@ -157,8 +157,8 @@ def _names_of(request: web.Request) -> tuple[str, str]:
     """Return the queue and the name of the schedule in a path; raise `InvalidRequest`."""
     names = request.match_info
     queue_and_name = {"queue": names["queue"], "name": names["schedule"]}
-    asked = parsed(queue_and_name, schedule_rpc.GetScheduleRequest)
-    return asked.queue, asked.name
+    call = parsed(queue_and_name, schedule_rpc.GetScheduleRequest)
+    return call.queue, call.name
 
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -166,19 +166,19 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [rendered(convert.message(each), without=("receipt",)) for each in messages]
 
 
-def _shown(caller: Caller, response: Contract) -> dict[str, Any]:
+def _response_json(caller: Caller, response: Contract) -> dict[str, Any]:
     """Return a response as JSON: of one that is but a resource, the resource."""
     fields = response.DESCRIPTOR.fields
     if len(fields) == 1 and fields[0].message_type is not None:
-        return _resource(caller, getattr(response, fields[0].name))
+        return _resource_json(caller, getattr(response, fields[0].name))
     lists = [field.name for field in fields if field.is_repeated and field.message_type is not None]
     return {
         **rendered(response, without=lists),
-        **{name: [_resource(caller, each) for each in getattr(response, name)] for name in lists},
+        **{name: [_resource_json(caller, each) for each in getattr(response, name)] for name in lists},
     }
 
 
-def _resource(caller: Caller, resource: Contract) -> dict[str, Any]:
+def _resource_json(caller: Caller, resource: Contract) -> dict[str, Any]:
     queues = _QUEUES.get(resource.DESCRIPTOR.name)
     if queues is None:
         return rendered(resource)

@@ -245,7 +245,7 @@ class MessageEndpoints:
         return response
 
     async def list_messages(self, request: web.Request) -> web.StreamResponse:
-        call = await self._context.asked(request, rpc.ListMessagesRequest, without=("attribute",))
+        call = await self._context.call_in(request, rpc.ListMessagesRequest, without=("attribute",))
         wanted = convert.message_filter(call)
         page = await self._app.messages.list(
             request[CALLER],
@@ -258,19 +258,19 @@ class MessageEndpoints:
             most = place(call.max_body_bytes, "max_body_bytes", most=MOST_SHOWN)
             bodies = await self._app.messages.beginnings(page.items, most)
         # A thousand messages: not in the event loop.
-        shown = await self._access.read(lambda: list(map(_shown, page.items, bodies)))
+        shown = await self._access.read(lambda: list(map(_message_json, page.items, bodies)))
         return answer({"messages": shown, "next_page_token": page.next_token})
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Return a message as JSON, with the beginning of its body."""
-        asked = await self._context.asked(request, rpc.ListMessagesRequest, without=("id",))
-        most = place(asked.max_body_bytes, "max_body_bytes", most=MOST_SHOWN) or MOST_SHOWN
-        opened = await self._app.messages.open(request[CALLER], asked.queue, id_of(request))
+        call = await self._context.call_in(request, rpc.ListMessagesRequest, without=("id",))
+        most = place(call.max_body_bytes, "max_body_bytes", most=MOST_SHOWN) or MOST_SHOWN
+        opened = await self._app.messages.open(request[CALLER], call.queue, id_of(request))
         try:
             body = await self._access.read(_beginning, opened, most)
         finally:
             self._access.close_message(opened)
-        return answer(_shown(opened.message, body))
+        return answer(_message_json(opened.message, body))
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         queue, id = queue_of(request), id_of(request)
@@ -333,12 +333,12 @@ class MessageEndpoints:
         return web.Response(status=204)
 
     async def purge(self, request: web.Request) -> web.StreamResponse:
-        asked = await self._context.asked(request, rpc.PurgeQueueRequest, without=("queue", "name"))
+        call = await self._context.call_in(request, rpc.PurgeQueueRequest, without=("queue", "name"))
         purged = await self._app.queues.purge(
             request[CALLER],
             queue_of(request),
-            sent_before=convert.optional_moment(asked, "sent_before"),
-            states=convert.states(asked.states),
+            sent_before=convert.optional_moment(call, "sent_before"),
+            states=convert.states(call.states),
         )
         return web.json_response({"purged_count": purged})
 
@@ -352,7 +352,7 @@ def _beginning(open_message: OpenMessage, most: int) -> bytes:
     return open_message.file.read(min(most, open_message.message.size))
 
 
-def _shown(message: Message, body: bytes | None) -> dict[str, Any]:
+def _message_json(message: Message, body: bytes | None) -> dict[str, Any]:
     """Return a message as JSON with the beginning of its body; None: without it."""
     without = ("receipt",) if body is not None else ("body", "receipt")
     return rendered(convert.message(replace(message, body=body or b"")), without=without)

@@ -44,7 +44,9 @@ class QueueEndpoints:
 
     async def list_queues(self, request: web.Request) -> web.StreamResponse:
         caller, fields = request[CALLER], _fields(request.query.get("fields", ""))
-        call = await self._context.asked(request, rpc.ListQueuesRequest, without=("contains", "fields"))
+        call = await self._context.call_in(
+            request, rpc.ListQueuesRequest, without=("contains", "fields")
+        )
         page = await self._queues.list(
             caller,
             prefix=call.prefix,
@@ -53,7 +55,7 @@ class QueueEndpoints:
         )
         targets = await self._queues.dead_letter_queues()
         # A thousand queues: not in the event loop.
-        render = partial(self._listed, caller, page.items, targets, fields)
+        render = partial(self._list_json, caller, page.items, targets, fields)
         queues = await self._app.access.read(render)
         return answer(
             {
@@ -63,12 +65,12 @@ class QueueEndpoints:
             }
         )
 
-    def _listed(
+    def _list_json(
         self, caller: Caller, queues: Collection[Queue], targets: Collection[str], fields: Any
     ) -> list[dict[str, Any]]:
         without = _FIELDS - fields.keys() if fields else ()
         shown = (self._rendered(caller, queue, queue.name in targets, without) for queue in queues)
-        return [_picked(each, fields) if fields else each for each in shown]
+        return [_pick(each, fields) if fields else each for each in shown]
 
     def _rendered(
         self, caller: Caller, queue: Queue, is_target: bool, without: Collection[str] = ()
@@ -100,7 +102,7 @@ class QueueEndpoints:
         version = headers.required_version(request.headers)
         # As with softlayer/mq, another body means nothing.
         content = await self._context.json(request) if request.content_type == JSON else {}
-        named, labels = _named(content)
+        named, labels = _settings_and_labels(content)
         settings = QueueSettings().changed(named)
         if version is not None:
             replacement = QueueChanges(
@@ -118,7 +120,7 @@ class QueueEndpoints:
     async def patch(self, request: web.Request) -> web.StreamResponse:
         """Change the settings and the labels that are named; a label that is null goes."""
         version = headers.required_version(request.headers)
-        settings, labels = _named(await self._context.json(request))
+        settings, labels = _settings_and_labels(await self._context.json(request))
         changes = QueueChanges(settings=settings, labels=labels, if_version=version or 0)
         return await self._update(request, changes)
 
@@ -155,7 +157,7 @@ def _fields(text: str) -> dict[str, dict[str, Any]]:
     return fields
 
 
-def _picked(content: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _pick(content: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     found = {}
     for name, parts in fields.items():
         if name in content:
@@ -164,7 +166,7 @@ def _picked(content: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]])
     return found
 
 
-def _named(content: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
+def _settings_and_labels(content: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
     """Return the settings that a body names, by the store's names with spans in milliseconds, and its
     labels. Raise `InvalidSetting`."""
     labels = content.get("labels", {})

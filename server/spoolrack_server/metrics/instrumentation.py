@@ -48,7 +48,7 @@ class ObservedRequest:
         """Note the answer to the request."""
         self._end(OK)
 
-    def refused(self, code: int, reason: str, detail: str) -> None:
+    def end_refused(self, code: int, reason: str, detail: str) -> None:
         """Note the refusal of the whole request, with gRPC's number of a code."""
         name = code_name(code)
         self.refusals.log(self.operation, reason, detail, is_fault=name in FAULTS)

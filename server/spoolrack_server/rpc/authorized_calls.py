@@ -55,7 +55,7 @@ class AuthorizedCall:
     task: asyncio.Task[Any] | None
     request: Any = None
     """The first request of a long call, once it is read."""
-    refused: StoreError | None = None
+    refusal: StoreError | None = None
     """Why it may not go on."""
 
     def require_somewhere(self) -> None:
@@ -82,7 +82,7 @@ class AuthorizedCalls:
         """Authorize a call while it runs; raise `Unauthenticated` or `PermissionDenied` at its start,
         before its request is read.
 
-        A call that `is_long` is cancelled when its permission ends: `refused` then holds the reason.
+        A call that `is_long` is cancelled when its permission ends: `refusal` then holds the reason.
         """
         call = AuthorizedCall(context, needs, self.caller_of(context), asyncio.current_task())
         call.require_somewhere()
@@ -115,6 +115,6 @@ class AuthorizedCalls:
                 if call.request is not None:
                     call.require(call.request)
             except StoreError as error:
-                call.refused = error
+                call.refusal = error
                 if call.task is not None:
                     call.task.cancel()

@@ -225,11 +225,11 @@ class ServerCalls:
             try:
                 yield call
             except (asyncio.CancelledError, CallIsOver):
-                if call.refused is None:
+                if call.refusal is None:
                     raise
                 if call.task is not None:
                     call.task.uncancel()
-                raise call.refused from None
+                raise call.refusal from None
 
     async def end(self, context: Context, error: StoreError, name: str) -> None:
         """End a call from outside of its task, which then gets gRPC's `AbortError` at its next read."""

@@ -192,7 +192,7 @@ class ReceiveStreams:
             if isinstance(content, rpc.StreamReceiveRequest):
                 name = content.WhichOneof("frame")
                 if name == "stop":
-                    return _stopped(receiving)
+                    return _stop(receiving)
                 rule = (
                     "must be one that follows the first: delete, extend, release, reject, stop, or "
                     "a report from begun 1 on"
@@ -226,7 +226,7 @@ class ReceiveStreams:
         )
 
 
-def _stopped(receiving: asyncio.Task[None]) -> Submitted[bytes]:
+def _stop(receiving: asyncio.Task[None]) -> Submitted[bytes]:
     """Lease nothing more; the answer comes once all that was leased is written, or given back."""
     receiving.cancel()
     ended: Future[None] = Future()

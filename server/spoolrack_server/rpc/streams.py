@@ -96,8 +96,8 @@ class Streams:
                 await operation.write(context, response)
                 for item in items:
                     responses.leave(item)
-            if responses.refused is not None:
-                raise responses.refused
+            if responses.refusal is not None:
+                raise responses.refusal
             reading.result()
         finally:
             self._open.discard(responses)
@@ -125,7 +125,7 @@ class Streams:
         operation: StreamOperation,
     ) -> bool:
         """Hand a request to the store; return False at the end of the stream."""
-        if request is None or responses.refused is not None:
+        if request is None or responses.refusal is not None:
             return False
         if operation.note is not None and operation.note(request):
             return True
@@ -191,7 +191,7 @@ class _StreamedRequest:
             self.watched.end()
         except StoreError as error:
             failure = failure_of(error) or INTERNAL
-            self.watched.refused(failure.number, failure.reason, failure.message)
+            self.watched.end_refused(failure.number, failure.reason, failure.message)
             response = failed(self.correlation_id, failure.status(), self.tags)
         return response + ACCEPTS_MORE if self.announces else response
 
@@ -204,7 +204,7 @@ class _ResponseQueue:
         self.window = FlowWindow()
         self.reading: asyncio.Task[None] | None = None
         """The task that reads the requests."""
-        self.refused: StoreError | None = None
+        self.refusal: StoreError | None = None
         """The error with which the stream ends, though the client may send more."""
         self.joins = False
         """Whether the client takes several responses in one."""
@@ -234,8 +234,8 @@ class _ResponseQueue:
 
     def refuse(self, error: StoreError) -> None:
         """Read no more requests, and end with `error` when those in flight are answered."""
-        if self.refused is None:
-            self.refused = error
+        if self.refusal is None:
+            self.refusal = error
         if self._requests.is_reading:
             self.end()
         elif self.reading is not None:

@@ -109,7 +109,7 @@ def _add_attributes(message: SqsMessage, parameters: Mapping[str, Parameters]) -
         raise sqs_errors.invalid_value(
             f"Number of message attributes [{len(parameters)}] exceeds the allowed maximum [{MOST}]."
         )
-    attributes = {name: _given(name, each) for name, each in parameters.items()}
+    attributes = {name: _attribute_in(name, each) for name, each in parameters.items()}
     types: dict[str, str] = {}
     for name, (kind, value) in attributes.items():
         message.attributes[name] = value
@@ -123,7 +123,7 @@ def _add_attributes(message: SqsMessage, parameters: Mapping[str, Parameters]) -
 
 
 def _add_system_attributes(message: SqsMessage, parameters: Mapping[str, Parameters]) -> None:
-    attributes = {name: _given(name, each) for name, each in parameters.items()}
+    attributes = {name: _attribute_in(name, each) for name, each in parameters.items()}
     for name, (kind, value) in attributes.items():
         if name != "AWSTraceHeader" or kind != "String":
             raise sqs_errors.invalid_value(
@@ -134,7 +134,7 @@ def _add_system_attributes(message: SqsMessage, parameters: Mapping[str, Paramet
     message.answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(attributes)
 
 
-def _given(name: str, parameters: Parameters) -> tuple[str, str | bytes]:
+def _attribute_in(name: str, parameters: Parameters) -> tuple[str, str | bytes]:
     """Return the data type and the value of an attribute."""
     if not _NAME.fullmatch(name) or name.lower().startswith(("aws.", "amazon.")):
         raise sqs_errors.invalid_value(
@@ -289,13 +289,13 @@ def _shown_attributes(attributes: Attributes, names: Collection[str]) -> dict[st
     a name that SQS can't carry."""
     types = _types_of(attributes)
     return {
-        name: _shown(types.get(name), value)
+        name: _typed_value(types.get(name), value)
         for name, value in attributes.items()
         if not name.startswith(RESERVED) and _is_wanted(name, names) and not NOT_XML.search(name)
     }
 
 
-def _shown(kind: str | None, value: str | bytes) -> Shown:
+def _typed_value(kind: str | None, value: str | bytes) -> Shown:
     """Return the data type and the value of an attribute: text that SQS can't carry is Binary."""
     if isinstance(value, str):
         raw = value.encode()

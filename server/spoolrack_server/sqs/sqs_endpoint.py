@@ -178,7 +178,7 @@ class SqsEndpoint:
             response = await self._watch.http(
                 request,
                 operation,
-                partial(self._refused, request, operation, error, id),
+                partial(self._refuse, request, operation, error, id),
                 operation=f"SQS {operation}" if operation else None,
             )
             if not request.content.is_eof():
@@ -192,7 +192,7 @@ class SqsEndpoint:
         )
         return response
 
-    async def _refused(
+    async def _refuse(
         self, request: web.Request, operation: str, error: Exception, id: str
     ) -> web.Response:
         return self._refusal(request, operation, error, id)

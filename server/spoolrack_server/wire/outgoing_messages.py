@@ -30,7 +30,7 @@ class Columns:
     groups: dict[int, str]
     priorities: dict[int, int]
     deliver_at: dict[int, Millis]
-    refused: dict[int, StoreError]
+    refusals: dict[int, StoreError]
     """By position in the request; all others are by position among the valid ones."""
 
 
@@ -60,7 +60,7 @@ def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
                 else None
             )
         except StoreError as error:
-            by_column.refused[position] = error
+            by_column.refusals[position] = error
             continue
         place = len(bodies)
         if attributes:
@@ -116,7 +116,7 @@ def send_of(
         priorities=messages_by_column.priorities,
         deliver_at=messages_by_column.deliver_at,
     )
-    return send, messages_by_column.refused
+    return send, messages_by_column.refusals
 
 
 # Chunks of stages, which are stored whole or not at all: one invalid message fails the request.
@@ -157,20 +157,24 @@ def _with_columns(stage: Stage, request: StageRequest) -> Stage:
 def _with_messages(stage: Stage, request: StageRequest) -> Stage:
     convert.check_count(len(request.messages), "messages")
     by_column = columns(request.messages)
-    for position, error in by_column.refused.items():
-        raise _refused(position, error) from error
+    for position, error in by_column.refusals.items():
+        raise _invalid_message(position, error) from error
     delays = [by_column.delays.get(place) for place in range(len(by_column.bodies))]
     for position, delay in enumerate(delays):
         if delay != delays[0]:
-            raise _refused(position, "its delay is not that of the first message of its chunk")
+            raise _invalid_message(position, "its delay is not that of the first message of its chunk")
     priority = by_column.priorities.get(0, 0)
     for position in range(len(by_column.bodies)):
         if by_column.priorities.get(position, 0) != priority:
-            raise _refused(position, "its priority is not that of the first message of its chunk")
+            raise _invalid_message(
+                position, "its priority is not that of the first message of its chunk"
+            )
     for position in by_column.deliver_at:
-        raise _refused(position, "it has a deliver_time, and in a stage messages have delays only")
+        raise _invalid_message(
+            position, "it has a deliver_time, and in a stage messages have delays only"
+        )
     for position in by_column.deduplication_ids:
-        raise _refused(position, "it has a deduplication id, and in a stage none can have one")
+        raise _invalid_message(position, "it has a deduplication id, and in a stage none can have one")
     return replace(
         stage,
         bodies=by_column.bodies,
@@ -181,5 +185,5 @@ def _with_messages(stage: Stage, request: StageRequest) -> Stage:
     )
 
 
-def _refused(position: int, why: object) -> InvalidMessage:
+def _invalid_message(position: int, why: object) -> InvalidMessage:
     return InvalidMessage(why=f"number {position}: {why}")

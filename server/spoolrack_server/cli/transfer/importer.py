@@ -73,7 +73,7 @@ class Importer:
         """Messages by queue that this run has sent."""
         self.before = 0
         """Messages that earlier runs had sent."""
-        self.refused: list[tuple[str, str]] = []
+        self.refusals: list[tuple[str, str]] = []
         """The keys of what can never be sent, with the reason; it stays where it is."""
         self.taken_count = 0
         """Messages that others have taken from the source in the meantime."""
@@ -144,7 +144,7 @@ class Importer:
         """Find out what became of the call during which the last run has ended."""
         keys = self._journal.doubtful
         if keys:
-            found = self._found(self._journal.doubtful_queue, keys)
+            found = self._search(self._journal.doubtful_queue, keys)
             self._journal.sent(found)
 
     def _pairs(self) -> Iterator[Pair]:
@@ -157,7 +157,7 @@ class Importer:
                 self._advance(1, item.length)
                 continue
             if item.path and item.length > LARGEST:
-                self.refused.append(
+                self.refusals.append(
                     (item.key, "it has more than 64 MiB: send it with spoolrack send --file")
                 )
                 continue
@@ -189,7 +189,7 @@ class Importer:
                 item.key for (item, _), error in zip(pending, verdicts, strict=True) if _doubts(error)
             ]
             # Without an answer nothing goes on: raises if the server stays away.
-            found = self._found(queue, doubtful) if doubtful else set()
+            found = self._search(queue, doubtful) if doubtful else set()
             done_items: list[Item] = []
             later: list[Pair] = []
             failure: SpoolrackError | None = None
@@ -197,7 +197,7 @@ class Importer:
                 if error is None or pair[0].key in found:
                     done_items.append(pair[0])
                 elif isinstance(error, errors.InvalidMessage):
-                    self.refused.append((pair[0].key, line_of(error)))
+                    self.refusals.append((pair[0].key, line_of(error)))
                 else:
                     later.append(pair)
                     failure = error
@@ -237,7 +237,7 @@ class Importer:
             self.taken_count += self._source.remove(items)
         self._advance(len(items), sum(item.length for item in items))
 
-    def _found(self, queue: str, keys: Collection[str]) -> set[str]:
+    def _search(self, queue: str, keys: Collection[str]) -> set[str]:
         """Return which of these messages are in the queue.
 
         If some are not, the call that carried them may still be in flight: then looks again.
