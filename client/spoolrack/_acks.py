@@ -66,7 +66,7 @@ class Acks:
         self._lock = self._runtime.lock()
         self.pending = 0
         """Accepted acks that have not ended."""
-        self._waiting: list[Ack] = []
+        self._waiting_acks: list[Ack] = []
         self._running = 0
         """Threads, or tasks, that have begun to gather acks or to make a call."""
         self._is_gathering = False
@@ -74,7 +74,7 @@ class Acks:
         self._full: Signal = self._runtime.signal()
         """There are `_enough`, or it is the end."""
         self._is_over = False
-        self._ended: Signal = self._runtime.signal()
+        self._end: Signal = self._runtime.signal()
 
     def add(self, ack: Ack) -> None:
         """End a lease soon. Raise `ClientClosed` after the end."""
@@ -82,9 +82,9 @@ class Acks:
         with self._lock:
             if self._is_over:
                 raise ClientClosed("The stream is closed, or the client: delete the message by itself.")
-            self._waiting.append(ack)
+            self._waiting_acks.append(ack)
             self.pending += 1
-            if len(self._waiting) == self._enough:
+            if len(self._waiting_acks) == self._enough:
                 self._full.set()
             if self._is_gathering or self._running >= self._calls:
                 return
@@ -107,7 +107,7 @@ class Acks:
     async def close(self) -> None:
         """Accept no more acks; return once the accepted ones have ended, after 10 s at most."""
         self.end()
-        if not await self._ended.wait(CLOSE_TIMEOUT * 2):
+        if not await self._end.wait(CLOSE_TIMEOUT * 2):
             log.warning("acks of %s are still in flight: their messages may come again", self._queue)
         self._context.open.discard(self)
 
@@ -119,7 +119,7 @@ class Acks:
             while is_needed:
                 await self._full.wait(self._linger)
                 with self._lock:
-                    acks, self._waiting = self._waiting, []
+                    acks, self._waiting_acks = self._waiting_acks, []
                     self._is_gathering = False
                     if not self._is_over:
                         self._full = self._runtime.signal()
@@ -127,7 +127,7 @@ class Acks:
                 with self._lock:
                     self.pending -= len(acks)
                     # Decided with the lock held: an ack that comes now starts another one.
-                    is_needed = bool(self._waiting) and not self._is_gathering
+                    is_needed = bool(self._waiting_acks) and not self._is_gathering
                     self._is_gathering |= is_needed
                     self._running -= not is_needed
                     self._note_end()
@@ -141,7 +141,7 @@ class Acks:
     def _note_end(self) -> None:
         """With the lock held."""
         if self._is_over and not self._running and not self._is_gathering:
-            self._ended.set()
+            self._end.set()
 
     async def _make(self, acks: Sequence[Ack]) -> None:
         """End the leases; tell of each that it has ended."""
@@ -176,14 +176,14 @@ class Acks:
         chunks = list(chunks_of(items, lambda _: 0))
         try:
             try:
-                made = context.in_chunks(
+                call_of_all = context.in_chunks(
                     chunks,
                     lambda chunk, deadline: call(chunk, timeout=context.left(deadline)),
                     failed,
                     None,
                 )
                 results: Sequence[Result] = await tracing.settling(
-                    made, name, self._queue, context.transport
+                    call_of_all, name, self._queue, context.transport
                 )
             except ClientClosed:
                 # The transport is closed after this.

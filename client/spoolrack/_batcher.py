@@ -137,7 +137,7 @@ class Batcher(Generic[Item, Result]):
         self._lock = runtime.lock()
         self._in_flight = 0
         self._linger = Linger()
-        self._waiting: deque[_Waiter[Item, Result]] = deque()
+        self._waiters: deque[_Waiter[Item, Result]] = deque()
 
     @property
     def in_flight(self) -> int:
@@ -147,7 +147,7 @@ class Batcher(Generic[Item, Result]):
     @property
     def waiting(self) -> int:
         """Number of callers that wait for a call."""
-        return len(self._waiting)
+        return len(self._waiters)
 
     @property
     def keeps_together(self) -> bool:
@@ -162,7 +162,7 @@ class Batcher(Generic[Item, Result]):
         """
         began = self._runtime.monotonic()
         with self._lock:
-            is_alone = not (self._in_flight or self._waiting or self._linger.expected)
+            is_alone = not (self._in_flight or self._waiters or self._linger.expected)
             self._in_flight += is_alone
         if is_alone:
             try:
@@ -188,14 +188,14 @@ class Batcher(Generic[Item, Result]):
         """Make a call with what else waits, or wait for one."""
         waiter: _Waiter[Item, Result] = _Waiter(items, size, deadline)
         with self._lock:
-            leads = self._may_lead(len(self._waiting) + 1)
+            leads = self._may_lead(len(self._waiters) + 1)
             if leads:
                 self._in_flight += 1
             else:
                 waiter.state = _WaiterState.WAITING
                 waiter.signal = self._runtime.signal()
-                self._waiting.append(waiter)
-                if len(self._waiting) == 1 and self._has_place():
+                self._waiters.append(waiter)
+                if len(self._waiters) == 1 and self._has_place():
                     waiter.state = _WaiterState.LINGERING
         if not leads:
             leads = await self._wait(waiter)
@@ -226,8 +226,8 @@ class Batcher(Generic[Item, Result]):
                 with self._lock:
                     if waiter.state is _WaiterState.DONE:
                         return False
-                    if waiter.state is _WaiterState.LINGERING and self._may_lead(len(self._waiting)):
-                        self._waiting.remove(waiter)
+                    if waiter.state is _WaiterState.LINGERING and self._may_lead(len(self._waiters)):
+                        self._waiters.remove(waiter)
                         self._in_flight += 1
                         waiter.state = _WaiterState.LEADING
                     if waiter.state is _WaiterState.LEADING:
@@ -260,7 +260,7 @@ class Batcher(Generic[Item, Result]):
         with self._lock:
             state = waiter.state
             if state in (_WaiterState.WAITING, _WaiterState.LINGERING):
-                self._waiting.remove(waiter)
+                self._waiters.remove(waiter)
                 successor = self._next_leader()
             elif state is _WaiterState.LEADING:
                 self._in_flight -= 1
@@ -272,14 +272,14 @@ class Batcher(Generic[Item, Result]):
     def _next_leader(self) -> _Waiter[Item, Result] | None:
         """Pick the next waiter to lead a call or to linger; None if there is no place for a call. With
         the lock held; the caller sets its signal."""
-        if not self._waiting:
+        if not self._waiters:
             return None
-        if self._may_lead(len(self._waiting)):
+        if self._may_lead(len(self._waiters)):
             self._in_flight += 1
-            successor = self._waiting.popleft()
+            successor = self._waiters.popleft()
             successor.state = _WaiterState.LEADING
             return successor
-        first = self._waiting[0]
+        first = self._waiters[0]
         if first.state is _WaiterState.LINGERING or not self._has_place():
             return None
         first.state = _WaiterState.LINGERING
@@ -290,12 +290,12 @@ class Batcher(Generic[Item, Result]):
         count, size = len(leader.items), leader.size
         with self._lock:
             leader.state = _WaiterState.IN_FLIGHT
-            while self._waiting:
-                count += len(self._waiting[0].items)
-                size += self._waiting[0].size
+            while self._waiters:
+                count += len(self._waiters[0].items)
+                size += self._waiters[0].size
                 if count > self._max_batch or size > self._max_bytes:
                     break
-                waiter = self._waiting.popleft()
+                waiter = self._waiters.popleft()
                 waiter.state = _WaiterState.IN_FLIGHT
                 batch.append(waiter)
             self._linger.begun(len(batch))
@@ -342,8 +342,8 @@ class Batcher(Generic[Item, Result]):
         with self._lock:
             now = self._runtime.monotonic()
             self._in_flight -= 1
-            self._linger.answered(carried, len(self._waiting), now, now - began)
-            successor = self._next_leader() if self._waiting else None
+            self._linger.answered(carried, len(self._waiters), now, now - began)
+            successor = self._next_leader() if self._waiters else None
         if successor is not None and successor.signal is not None:
             successor.signal.set()
 

@@ -70,7 +70,7 @@ class ClientContext:
         self,
         call: Callable[..., Awaitable[T]],
         timeout: Seconds | None,
-        *given: object,
+        *parameters: object,
         done_if: type[SpoolrackError] | None = None,
     ) -> T | None:
         """Return the result of `call(*given, deadline)`; retry it after errors that a retry may solve.
@@ -84,7 +84,7 @@ class ClientContext:
         in_doubt = False
         while True:
             try:
-                return await call(*given, deadline)
+                return await call(*parameters, deadline)
             except SpoolrackError as error:
                 if in_doubt and done_if is not None and isinstance(error, done_if):
                     return None

@@ -42,21 +42,22 @@ class Leases:
         self._context = context
         self._queue = queue
         self._visibility_timeout = visibility_timeout
-        self._is_said = visibility_timeout is not None
+        self._has_own_timeout = visibility_timeout is not None
         """Whether the stream has a visibility timeout of its own."""
         self._lock = context.runtime.lock()
-        self._held: dict[str, float] = {}
+        self._extended_at: dict[str, float] = {}
         """Receipts, with the moment at which each lease was last known to hold."""
-        self._lost: set[str] = set()
+        self._lost_receipts: set[str] = set()
         self._stopped = context.runtime.signal()
+        self._stops_when_empty = False
         self._keeper: Started | None = None
 
     def add(self, envelopes: Iterable[Envelope]) -> None:
         now = self._context.runtime.monotonic()
         with self._lock:
             for envelope in envelopes:
-                self._held[envelope.receipt] = now
-                if not self._is_said and envelope.visibility_timeout is not None:
+                self._extended_at[envelope.receipt] = now
+                if not self._has_own_timeout and envelope.visibility_timeout is not None:
                     # A consumer that may only receive can't ask for the queue's settings.
                     self._visibility_timeout = envelope.visibility_timeout
             if self._keeper is None and not self._stopped.is_set():
@@ -65,8 +66,10 @@ class Leases:
     def drop(self, receipt: str) -> None:
         """Stop extending a lease."""
         with self._lock:
-            self._held.pop(receipt, None)
-            self._lost.discard(receipt)
+            self._extended_at.pop(receipt, None)
+            self._lost_receipts.discard(receipt)
+            if self._stops_when_empty and not self._extended_at:
+                self._stopped.set()
 
     def hand_out(self, envelopes: Iterable[Envelope], *, keep: bool) -> list[Envelope]:
         """Return the messages whose leases are not lost; stop extending them, unless `keep`."""
@@ -74,21 +77,28 @@ class Leases:
         # After a stop of the whole program (SIGSTOP) no extension has failed, and yet the lease is
         # over.
         since = -math.inf if self._visibility_timeout is None else now - self._visibility_timeout
-        found = []
+        held_envelopes = []
         with self._lock:
             for envelope in envelopes:
                 receipt = envelope.receipt
-                known = self._held.get(receipt) if keep else self._held.pop(receipt, None)
-                if receipt in self._lost or (known is not None and known <= since):
-                    self._held.pop(receipt, None)
-                    self._lost.discard(receipt)
+                known = self._extended_at.get(receipt) if keep else self._extended_at.pop(receipt, None)
+                if receipt in self._lost_receipts or (known is not None and known <= since):
+                    self._extended_at.pop(receipt, None)
+                    self._lost_receipts.discard(receipt)
                 else:
-                    found.append(envelope)
-        return found
+                    held_envelopes.append(envelope)
+        return held_envelopes
 
     def stop(self) -> None:
         """Stop extending all leases. May be repeated."""
         self._stopped.set()
+
+    def stop_when_empty(self) -> None:
+        """Stop once the last lease is dropped."""
+        with self._lock:
+            self._stops_when_empty = True
+            if not self._extended_at:
+                self._stopped.set()
 
     async def _keep(self) -> None:
         random = self._context.random
@@ -116,7 +126,7 @@ class Leases:
     async def extend_all(self, visibility: float) -> None:
         """Extend all held leases to `visibility` seconds from now."""
         with self._lock:
-            receipts = list(self._held)
+            receipts = list(self._extended_at)
         for start in range(0, len(receipts), MAX_BATCH):
             chunk = receipts[start : start + MAX_BATCH]
             try:
@@ -127,7 +137,7 @@ class Leases:
     async def _extend(self, receipts: Sequence[str], visibility: float) -> None:
         context = self._context
         changes = [VisibilityChange(receipt, visibility) for receipt in receipts]
-        asked = context.runtime.monotonic()
+        asked_at = context.runtime.monotonic()
         results = await context.call(
             lambda left: context.transport.change_visibility(self._queue, changes, timeout=left),
             # Retried for no longer than until the next round is due.
@@ -135,11 +145,11 @@ class Leases:
         )
         with self._lock:
             for receipt, result in zip(receipts, results, strict=True):
-                if receipt not in self._held:
+                if receipt not in self._extended_at:
                     continue  # Dropped while the call was in flight.
                 if result.error is None:
-                    self._held[receipt] = asked
+                    self._extended_at[receipt] = asked_at
                 else:
-                    del self._held[receipt]
-                    self._lost.add(receipt)
+                    del self._extended_at[receipt]
+                    self._lost_receipts.add(receipt)
                     log.info("a lease of %s is lost: %s", self._queue, result.error)

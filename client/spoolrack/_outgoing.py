@@ -85,13 +85,13 @@ def chunks_of(
 ) -> Iterator[list[Item]]:
     """Cut items into calls of bounded count and size; a larger item is a call alone."""
     chunk: list[Item] = []
-    held = 0
+    chunk_size = 0
     for item in items:
         size = size_of(item)
-        if chunk and (len(chunk) >= max_batch or held + size > max_bytes):
+        if chunk and (len(chunk) >= max_batch or chunk_size + size > max_bytes):
             yield chunk
-            chunk, held = [], 0
+            chunk, chunk_size = [], 0
         chunk.append(item)
-        held += size
+        chunk_size += size
     if chunk:
         yield chunk

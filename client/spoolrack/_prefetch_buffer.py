@@ -21,13 +21,18 @@ class PrefetchBuffer(Generic[Item]):
         self._runtime = runtime
         self._lock = runtime.lock()
         self._items: deque[Item] = deque()
-        self._waiting: deque[tuple[Signal, int]] = deque()
+        self._waiters: deque[tuple[Signal, int]] = deque()
         """Signals of the waiters, and how many items each takes."""
         self._closed = False
         self._failure: Exception | None = None
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def items(self) -> list[Item]:
+        """Return the items that no waiter has taken, without taking them."""
+        with self._lock:
+            return list(self._items)
 
     @property
     def has_news(self) -> bool:
@@ -49,8 +54,8 @@ class PrefetchBuffer(Generic[Item]):
         """Return the signals of as many waiters as it takes for all items. With the lock held."""
         woken: list[Signal] = []
         left = len(self._items)
-        while left > 0 and self._waiting:
-            signal, most = self._waiting.popleft()
+        while left > 0 and self._waiters:
+            signal, most = self._waiters.popleft()
             woken.append(signal)
             left -= most
         return woken
@@ -68,16 +73,11 @@ class PrefetchBuffer(Generic[Item]):
                 self._items.clear()
             else:
                 self._failure = failure
-            woken = [signal for signal, _ in self._waiting]
-            self._waiting.clear()
+            woken = [signal for signal, _ in self._waiters]
+            self._waiters.clear()
         for signal in woken:
             signal.set()
         return left
-
-    async def get(self) -> Item | None:
-        """Return the next item, when there is one; None when the buffer is closed."""
-        found = await self.get_many(1)
-        return found[0] if found else None
 
     async def get_many(self, most: int, deadline: float | None = None) -> list[Item]:
         """Return up to `most` items, as soon as there is one; none when the buffer is closed, or at
@@ -92,7 +92,7 @@ class PrefetchBuffer(Generic[Item]):
                 if self._closed:
                     return []
                 signal = self._runtime.signal()
-                self._waiting.append((signal, most))
+                self._waiters.append((signal, most))
             left = None if deadline is None else deadline - self._runtime.monotonic()
             try:
                 came = await signal.wait(left) if left is None or left > 0 else False
@@ -105,10 +105,10 @@ class PrefetchBuffer(Generic[Item]):
 
     def _stop_waiting(self, signal: Signal) -> None:
         with self._lock:
-            waited = len(self._waiting)
-            self._waiting = deque(each for each in self._waiting if each[0] is not signal)
+            waited = len(self._waiters)
+            self._waiters = deque(each for each in self._waiters if each[0] is not signal)
             # If it was woken, it was for what it will not take now: others must.
-            woken = [] if len(self._waiting) < waited else self._to_be_woken()
+            woken = [] if len(self._waiters) < waited else self._to_be_woken()
         for waiter in woken:
             waiter.set()
 

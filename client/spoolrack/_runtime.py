@@ -86,17 +86,17 @@ class ThreadSignal:
     """Not a `threading.Event`, which may raise a RuntimeError where Ctrl-C comes at a bad moment. Here
     each waiter has a lock, released once, by the thread that takes it from the queue."""
 
-    __slots__ = ("_is_set", "_waiting")
+    __slots__ = ("_is_set", "_waiter_locks")
 
     def __init__(self) -> None:
         self._is_set = False
-        self._waiting: deque[threading.Lock] = deque()
+        self._waiter_locks: deque[threading.Lock] = deque()
 
     def set(self) -> None:
         self._is_set = True
         try:
             while True:
-                self._waiting.popleft().release()
+                self._waiter_locks.popleft().release()
         except IndexError:
             return  # No waiter is left.
 
@@ -106,11 +106,11 @@ class ThreadSignal:
     async def wait(self, timeout: float | None = None) -> bool:
         lock = threading.Lock()
         lock.acquire()
-        self._waiting.append(lock)
+        self._waiter_locks.append(lock)
         # Only now: a `set` from here on finds the lock.
         if not self._is_set and not _acquire(lock, timeout):
             with contextlib.suppress(ValueError):
-                self._waiting.remove(lock)
+                self._waiter_locks.remove(lock)
         return self._is_set
 
 
@@ -253,7 +253,7 @@ class Tasks:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._kept: set[asyncio.Task[Any]] = set()
+        self._running_tasks: set[asyncio.Task[Any]] = set()
 
     def monotonic(self) -> float:
         return self._loop.time()
@@ -273,8 +273,8 @@ class Tasks:
     async def finish(self, work: Work[T]) -> T:
         task = self._loop.create_task(work)
         # The loop itself holds tasks weakly.
-        self._kept.add(task)
-        task.add_done_callback(self._kept.discard)
+        self._running_tasks.add(task)
+        task.add_done_callback(self._running_tasks.discard)
         return await asyncio.shield(task)
 
     def soon(self, action: Callable[[], None]) -> None:

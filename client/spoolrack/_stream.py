@@ -74,14 +74,14 @@ class EnvelopeStream:
         self._reader: Started | None = None
         self._buffer: PrefetchBuffer[Envelope] = PrefetchBuffer(self._runtime)
         self._leases = Leases(context, queue, visibility_timeout, self._report_late)
-        self._arrived = 0
+        self._arrivals = 0
         """Messages of all connections. Changed by the reader."""
-        self._arrived_before = 0
+        self._former_arrivals = 0
         """Those before the present connection."""
-        self._passed = 0
+        self._handed_out_or_dropped = 0
         """Messages that were handed out or dropped, in the order of their arrival."""
-        self._reported = 0, max_in_flight
-        """What the present connection was told last: how many of them, and the messages in flight."""
+        self._reported = 0, max_in_flight, max_bytes_in_flight
+        """What the present connection was told last: how many of them, and what may be in flight."""
         is_worker = concurrency is not None
         self.acks = Acks(
             context,
@@ -117,38 +117,43 @@ class EnvelopeStream:
         while True:
             envelopes = await self._buffer.get_many(max_messages, deadline)
             # A message whose lease was lost while it waited here is delivered again, to any consumer.
-            held = self._leases.hand_out(envelopes, keep=self._until_dropped)
+            envelopes_held = self._leases.hand_out(envelopes, keep=self._until_dropped)
             with self._lock:
-                self._passed += len(envelopes)
+                self._handed_out_or_dropped += len(envelopes)
                 # A single handler begins a message once its last is deleted, as the server infers.
-                if self._concurrency != 1 or len(held) < len(envelopes):
+                if self._concurrency != 1 or len(envelopes_held) < len(envelopes):
                     self._report()
-            if held or not envelopes:
-                return held
+            if envelopes_held or not envelopes:
+                return envelopes_held
 
     def _report(self) -> None:
-        """Report how many messages of the present connection were handed out or dropped, and how many
-        may be in flight. With the lock held, so that reports don't overtake each other.
+        """Report how many messages of the present connection were handed out or dropped, and what may
+        be in flight. With the lock held, so that reports don't overtake each other.
 
         A message whose ack is under way takes no place: else the time of a call bounds the throughput.
         """
-        begun = self._passed - self._arrived_before
+        begun = self._handed_out_or_dropped - self._former_arrivals
         in_flight = self._max_in_flight + min(self.acks.pending, MAX_BATCH)
-        report = begun, min(in_flight, max(self._max_in_flight, arguments.MAX_IN_FLIGHT))
+        in_flight = min(in_flight, max(self._max_in_flight, arguments.MAX_IN_FLIGHT))
+        report = begun, in_flight, self._max_bytes_in_flight
         if self._deliveries is not None and begun > 0 and report != self._reported:
             self._reported = report
             self._deliveries.report(*report)
 
-    def limit(self, max_in_flight: int) -> None:
-        """Change how many messages may be in flight, from the first message on."""
+    def limit(self, max_in_flight: int, max_bytes_in_flight: int) -> None:
+        """Change how many messages, and bytes, may be in flight, from the first message on."""
         with self._lock:
-            self._max_in_flight = max_in_flight
+            self._max_in_flight, self._max_bytes_in_flight = max_in_flight, max_bytes_in_flight
             self._report()
 
     @property
     def waiting(self) -> int:
         """Messages that have arrived, and were not handed out."""
         return len(self._buffer)
+
+    def waiting_messages(self) -> list[Envelope]:
+        """Return those messages."""
+        return self._buffer.items()
 
     @property
     def has_news(self) -> bool:
@@ -244,7 +249,8 @@ class EnvelopeStream:
         )
         with self._lock:
             self._deliveries = deliveries
-            self._arrived_before, self._reported = self._arrived, (0, self._max_in_flight)
+            self._former_arrivals = self._arrivals
+            self._reported = 0, self._max_in_flight, self._max_bytes_in_flight
             closing = self._closing.is_set()
         if closing:
             deliveries.stop()
@@ -252,7 +258,7 @@ class EnvelopeStream:
 
     async def _accept(self, envelopes: Sequence[Envelope]) -> None:
         self._leases.add(envelopes)
-        self._arrived += len(envelopes)
+        self._arrivals += len(envelopes)
         # A message that arrives while the stream is being closed is handed out to no caller.
         if self._closing.is_set() or not self._buffer.put(envelopes):
             await self._release(envelopes)
@@ -290,6 +296,7 @@ class EnvelopeStream:
             await self._reader.join(CLOSE_TIMEOUT)
         if self._concurrency is None:
             await self.acks.close()
+        self._leases.stop_when_empty()
         self._context.open.discard(self)
 
     def stop_extending(self) -> None:

@@ -114,13 +114,13 @@ class _OpenThreads:
         while self._idle:
             self._idle.pop().put(None)
         begin = time.monotonic() + BEGIN
-        begun = []
+        begun_threads = []
         for thread in threads:
             if thread.begun.acquire(timeout=max(0.0, begin - time.monotonic())):
                 thread.begun.release()
-                begun.append(thread)
+                begun_threads.append(thread)
         end = time.monotonic() + END
-        for thread in begun:
+        for thread in begun_threads:
             if thread.ident is not None:
                 thread.join(max(0.0, end - time.monotonic()))
 

@@ -88,7 +88,7 @@ asyncio.run(main())
     [
         "jobs.receive(wait=3600)",
         "next(jobs.messages())",
-        "jobs.work(print)",
+        "jobs.work(print, stop_on_signals=False)",
         "full.send('b', timeout=3600)",
     ],
 )

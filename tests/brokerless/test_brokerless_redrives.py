@@ -74,17 +74,6 @@ def test_two_processes_that_drive_a_redrive_move_each_message_once(
     assert ids_in(client, "dead") == []
 
 
-def test_another_process_cancels_a_redrive(client: Client, actor: Callable[[], Actor]) -> None:
-    die(client, 50)
-    redrive = client.queue("dead").redrive(max_messages_per_second=1)
-    other = actor()
-    assert other.does(f"client.redrives.cancel({redrive.id!r}).state.value") == "'cancelled'"
-    found = ended(client, redrive.id)
-    assert found.state is RedriveState.CANCELLED
-    assert len(ids_in(client, "jobs")) == found.moved_count < 50
-    assert len(ids_in(client, "dead")) == 50 - found.moved_count
-
-
 def test_a_server_finishes_what_was_begun_without_it(root: Path, url: str) -> None:
     with spoolrack.connect(url) as here:
         ids = die(here, 30)
@@ -92,15 +81,3 @@ def test_a_server_finishes_what_was_begun_without_it(root: Path, url: str) -> No
     with running_server(root) as server, server.client() as there:
         assert ended(there, redrive.id).moved_count == 30
         assert ids_in(there, "jobs") == ids
-
-
-def test_a_dead_letter_tells_another_process_how_it_died(
-    client: Client, actor: Callable[[], Actor]
-) -> None:
-    client.create_queue("dead")
-    other = actor()
-    assert other.does("client.queue('dead').info().counts.ready_count") == "0"
-    (id,) = die(client, 1)
-    tell = f"client.queue('dead').get({id!r}).dead_letter_records[0].source_queue"
-    until(lambda: other.does(tell) != "MessageNotFound")  # It hears of it a moment later.
-    assert other.does(tell) == "'jobs'"

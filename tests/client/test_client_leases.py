@@ -15,6 +15,7 @@ from spoolrack._runtime import Threads, run
 from spoolrack.errors import Unreachable
 
 from tests.client.lossy_root import LossyRoot, RootTime
+from tests.support import STUCK
 from tests.support.waiting import until
 
 
@@ -59,6 +60,18 @@ def test_a_lease_that_was_dropped_is_extended_no_more(stocked: LossyRoot) -> Non
     leases.stop()
     stocked.advance(30_000)
     assert [envelope.id for envelope in stocked.lease("jobs", 3, 30)] == [held[1].id]
+
+
+def test_leases_that_end_with_the_last_one_leave_no_thread(stocked: LossyRoot) -> None:
+    leases = leases_of(stocked)
+    first, second, _ = stocked.lease("jobs", 3, 30)
+    leases.add([first, second])
+    leases.stop_when_empty()
+    leases.drop(first.receipt)
+    assert leases._keeper is not None
+    assert not run(leases._keeper.join(0.0))
+    leases.drop(second.receipt)
+    assert run(leases._keeper.join(STUCK))
 
 
 def test_a_lease_that_was_lost_is_known_and_not_tried_again(stocked: LossyRoot) -> None:

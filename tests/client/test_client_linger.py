@@ -7,7 +7,6 @@ import threading
 from collections.abc import Sequence
 from itertools import pairwise
 
-import pytest
 from spoolrack._batcher import LONGEST, MAX_CALLS, RAREST, SMALL, Batcher, Linger
 from spoolrack._runtime import Tasks, Threads, run
 
@@ -126,38 +125,6 @@ async def test_a_large_crowd_has_two_calls_under_way_also_where_a_few_kept_toget
     under_way.clear()
     await asyncio.gather(*[sending() for _ in range(4 * SMALL)])
     assert under_way.count(MAX_CALLS) > len(under_way) / 2, under_way
-
-
-@pytest.mark.parametrize("crowd", [2, 3, 5, 9, 40])
-def test_threads_in_a_loop_are_all_answered_and_leave_nothing(crowd: int) -> None:
-    most, under_way, lock = [0], [0], threading.Lock()
-
-    async def call(items: Sequence[int], timeout: float) -> list[Number]:
-        with lock:
-            under_way[0] += 1
-            most[0] = max(most[0], under_way[0])
-        with lock:
-            under_way[0] -= 1
-        return [Number(item * 2) for item in items]
-
-    merged: Batcher[int, Number] = Batcher(Threads(), call, lambda item: 0, max_batch=8)
-    wrong: list[int] = []
-
-    def sending(at: int) -> None:
-        # Each goes on for another time, so that those who are waited for end up staying away.
-        for item in range(50 * (at + 1)):
-            if run(merged.submit(item, FAR)) != item * 2:
-                wrong.append(item)
-
-    threads = [threading.Thread(target=sending, args=(at,), daemon=True) for at in range(crowd)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-        assert not thread.is_alive(), "a call lingers for ever"
-    assert not wrong
-    assert 1 <= most[0] <= MAX_CALLS
-    until(lambda: merged.in_flight == merged.waiting == 0)
 
 
 def test_an_absent_caller_delays_the_batch_only_briefly() -> None:

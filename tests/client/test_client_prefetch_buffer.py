@@ -16,7 +16,7 @@ async def waiting(
 ) -> asyncio.Task[list[int]]:
     """Return a task that waits as the `count`th."""
     task = asyncio.create_task(buffer.get_many(most, deadline))
-    await until_async(lambda: len(buffer._waiting) == count)
+    await until_async(lambda: len(buffer._waiters) == count)
     return task
 
 
@@ -26,7 +26,7 @@ async def test_a_receive_that_takes_all_messages_wakes_no_other() -> None:
     second = await waiting(buffer, 1, 2)
     buffer.put([1, 2, 3])
     assert await first == [1, 2, 3]
-    assert len(buffer._waiting) == 1
+    assert len(buffer._waiters) == 1
     buffer.put([4])
     assert await second == [4]
 
@@ -51,7 +51,7 @@ async def test_nothing_comes_in_time_and_nothing_is_lost_by_that() -> None:
     runtime = Tasks()
     buffer: PrefetchBuffer[int] = PrefetchBuffer(runtime)
     assert await buffer.get_many(2, runtime.monotonic() + 0.001) == []
-    assert not buffer._waiting
+    assert not buffer._waiters
     buffer.put([1])
     assert await buffer.get_many(2, runtime.monotonic()) == [1]
 

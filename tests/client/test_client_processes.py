@@ -10,10 +10,12 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 import trustme
 from spoolrack._runtime import run
+from spoolrack._stop_signals import stopping_on_signals
 from spoolrack._transports import grpc_calls
 from spoolrack.testing import RunningServer, running_server
 
@@ -172,7 +174,7 @@ def test_a_program_that_ends_gives_back_what_its_streams_hold(server: RunningSer
         "queue.receive(wait=3600)",
         "next(queue.messages())",
         "list(queue.messages())",
-        "queue.work(print)",
+        "queue.work(print, stop_on_signals=False)",
         "client.queue('full').send('b', timeout=3600)",
         "spoolrack.connect(silence()).queue('quiet').send('c', timeout=3600)",
     ],
@@ -222,35 +224,137 @@ def test_a_close_that_grpc_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -
     close_channel()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_ends_in_order_on_a_signal_if_asked(
-    server: RunningServer, number: signal.Signals
-) -> None:
-    out, err, code = interrupt(
-        server,
-        f"""
-        client = spoolrack.connect(URL)
-        name = "signals-{number.name}"
-        client.create_queue(name)
-        queue = client.queue(name)
-        queue.send_many(["a", "b", "c"])
-        before = signal.getsignal(signal.{number.name})
+WORK: Final = """
+    client = spoolrack.connect(URL)
+    queue = client.create_queue({name!r})
+    queue.send_many(["a", "b", "c"])
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
-        def work_on(message):
-            stopping = threading.Event()
+    def work_on(message):
+        stopping = threading.Event()
+        print("ready", flush=True)
+        while not worker._core._stream._closing.is_set():
+            stopping.wait(0.001)
+
+    def counts():
+        assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+        counts = queue.info().counts
+        print(counts.ready_count, counts.leased_count)
+
+    worker = queue.worker(work_on, concurrency=1)
+"""
+WORK_OF_TASKS: Final = """
+    import asyncio
+
+    async def main():
+        client = spoolrack.aio.connect(URL)
+        queue = await client.create_queue({name!r})
+        await queue.send_many(["a", "b", "c"])
+        before = signal.getsignal(signal.SIGINT)
+
+        async def work_on(message):
             print("ready", flush=True)
-            while not worker._core._stopping.is_set():
-                stopping.wait(0.001)
+            while not worker._core._stream._closing.is_set():
+                await asyncio.sleep(0.001)
 
         worker = queue.worker(work_on, concurrency=1)
-        worker.run(stop_on_signals=True)
-        assert signal.getsignal(signal.{number.name}) is before
-        counts = client.queue(name).info().counts
+        await {call}
+        assert before is signal.getsignal(signal.SIGINT)
+        counts = (await queue.info()).counts
         print(counts.ready_count, counts.leased_count)
-        """,
-        number,
+        await client.close()
+
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_of_the_main_thread_ends_in_order_on_a_signal(
+    server: RunningServer, number: signal.Signals
+) -> None:
+    work = (
+        WORK.format(name=f"signals-{number.name}")
+        + """
+    worker.run()
+    counts()
+    """
     )
+    out, err, code = interrupt(server, work, number)
     assert (out, code) == ("2 0\n", 0), err
+
+
+def test_a_worker_leaves_a_handler_of_the_program_in_place_unless_asked(server: RunningServer) -> None:
+    handled = """
+    class Handled(BaseException):
+        pass
+
+    def handle(number, frame):
+        raise Handled
+
+    signal.signal(signal.SIGINT, handle)
+    """
+    run = """
+    try:
+        worker.run({options})
+    except Handled:
+        print("handled")
+    counts()
+    """
+    work = handled + WORK.format(name="own-handler") + run.format(options="")
+    out, err, code = interrupt(server, work, signal.SIGINT)
+    assert (out, code) == ("handled\n2 0\n", 0), err
+    work = handled + WORK.format(name="asked") + run.format(options="stop_on_signals=True")
+    out, err, code = interrupt(server, work, signal.SIGINT)
+    assert (out, code) == ("2 0\n", 0), err
+
+
+def test_a_worker_of_another_thread_leaves_signals_to_the_main_thread(server: RunningServer) -> None:
+    work = (
+        WORK.format(name="other-thread")
+        + """
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        print("interrupted")
+    worker.stop()
+    thread.join()
+    counts()
+    """
+    )
+    out, err, code = interrupt(server, work, signal.SIGINT)
+    assert (out, code) == ("interrupted\n2 0\n", 0), err
+
+
+def test_a_handler_that_the_program_sets_while_a_worker_runs_stays() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    handler = lambda number, frame: None  # noqa: E731
+    try:
+        with stopping_on_signals(lambda: None, is_wanted=None):
+            assert signal.getsignal(signal.SIGTERM) is not before
+            signal.signal(signal.SIGTERM, handler)
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_of_the_task_of_asyncio_run_ends_in_order_on_a_signal(
+    server: RunningServer, number: signal.Signals
+) -> None:
+    work = WORK_OF_TASKS.format(name=f"tasks-{number.name}", call="worker.run()")
+    out, err, code = interrupt(server, work, number)
+    assert (out, code) == ("2 0\n", 0), err
+
+
+def test_a_worker_in_a_task_beside_others_leaves_signals_to_the_program(server: RunningServer) -> None:
+    work = WORK_OF_TASKS.format(name="beside", call="asyncio.create_task(worker.run())")
+    out, err, code = interrupt(server, work, signal.SIGINT)
+    assert (out, code) == ("interrupted\n", 0), err
 
 
 def test_importing_the_fixtures_needs_neither_pytest_nor_the_server(server: RunningServer) -> None:

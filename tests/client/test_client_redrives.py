@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+
 import pytest
-from spoolrack import Client, RedriveState, RetryPolicy
+from spoolrack import Client, Redrive, RedriveState, RetryPolicy
 from spoolrack.errors import RedriveRunning, Unreachable
 
 from tests.client.lossy_root import LossyRoot
@@ -26,6 +28,7 @@ def test_a_lost_answer_is_found_again(root: LossyRoot) -> None:
         root.lose("start_redrive", Unreachable())
         redrive = client.queue("dead").redrive(max_messages_per_second=1)
         assert redrive.state is RedriveState.RUNNING
+        assert set(asdict(redrive)) == {each.name for each in fields(Redrive)}, "without the client"
         assert [found.id for found in client.redrives.list()] == [redrive.id]
         assert [name for name, _ in root.calls if "redrive" in name][:3] == [
             "start_redrive",

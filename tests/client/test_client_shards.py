@@ -140,6 +140,27 @@ def test_a_stage_that_was_aborted_may_begin_again_on_another_shard(
         assert [client.queue(OF[n]).info().counts.ready_count for n in (0, 1)] == [0, 1]
 
 
+@pytest.mark.parametrize("call", ["stage", "get", "publish"])
+def test_a_stage_that_is_gone_may_begin_again_on_another_shard(
+    shards: RunningShards, call: str
+) -> None:
+    with shards.client() as client, shards.client() as other:
+        for shard in (0, 1):
+            client.create_queue(OF[shard])
+        client.staging.stage("s", 0, OF[0], ["a"])
+        assert other.staging.abort("s") == 1
+        with contextlib.suppress(StageNotFound):
+            if call == "get":
+                client.staging.get("s")
+            elif call == "publish":
+                client.staging.publish("w", 0, ["s"])
+        other.staging.stage("s", 0, OF[1], ["b"])
+        if call == "stage":
+            client.staging.stage("s", 1, OF[1], ["c"])
+        published = client.staging.publish("w", 0, ["s"])
+        assert published.message_count == (2 if call == "stage" else 1)
+
+
 def test_stages_of_two_shards_are_not_published_by_halves(shards: RunningShards) -> None:
     with shards.client() as client, shards.client() as other:
         for shard in (0, 1):

@@ -334,7 +334,11 @@ def test_a_call_that_breaks_is_made_again(
 ) -> None:
     server.put("jobs", BODIES)
     one, start, read = reading(hold_seconds=3600.0), initial(), []
-    server.faults.append(Fault(method=method, times=3, is_after=is_after))
+    server.faults += [
+        Fault(method=method, times=3, is_after=is_after),
+        # As a server does that stops.
+        Fault(method=method, is_after=is_after, code=grpc.StatusCode.CANCELLED),
+    ]
 
     while (end := latest(one, start)) != start:
         read += rows(server, one, start, end, time)

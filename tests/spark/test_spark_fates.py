@@ -1,7 +1,6 @@
-"""Programs of Spark that die: executors, drivers, tasks that are repeated or run twice.
+"""Tasks of Spark that are repeated, or run twice at one time: each row is counted.
 
-Each is a program of its own; it is started again, as an orchestrator would, until it ends by itself.
-Each row is counted: none is lost and none doubled.
+None is lost and none doubled.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ import pyspark
 import pytest
 
 from benchmarks.null_server import NullServer
-from benchmarks.null_state import Fault
-from tests.spark.dying import Killer
 from tests.spark.programs import Move, end_session, moving
 from tests.spark.spark_rig import environment
 from tests.support import STUCK
@@ -60,64 +57,6 @@ def test_a_repeated_task_with_another_order_loses_and_doubles_nothing(
 
     # The first attempts dropped what they had staged; others that die so leave it to expire.
     assert server.calls["AbortStage"] == 2
-    counted(server)
-
-
-def test_a_python_worker_that_dies_after_it_sent_is_replaced(server: NullServer, move: Move) -> None:
-    killer = Killer()
-    server.faults.append(Fault(method="Stage", skip=5, is_after=True, action=killer))
-
-    read = {"maxMessagesPerTrigger": 8_000, "numPartitions": 2}
-    assert move("local[2,4]", read=read) == 0
-
-    assert len(killer.killed) == 1
-    counted(server)
-
-
-@pytest.mark.parametrize(("method", "is_after"), [("Stage", True), ("frame", False)])
-def test_an_executor_that_dies_in_mid_batch_is_replaced(
-    server: NullServer, move: Move, method: str, is_after: bool
-) -> None:
-    killer = Killer(java=True)
-    server.faults.append(Fault(method=method, skip=5, is_after=is_after, action=killer))
-
-    read = {"maxMessagesPerTrigger": 8_000, "numPartitions": 4}
-    assert move("local-cluster[2,1,1024]", read=read) == 0
-
-    (killed,) = killer.killed
-    assert "CoarseGrainedExecutorBackend" in killed
-    counted(server)
-
-
-@pytest.mark.parametrize(
-    ("method", "skip", "is_after"),
-    [
-        pytest.param("Reserve", 0, True, id="after its first reservation"),
-        pytest.param("Reserve", 1, True, id="after it has reserved"),
-        pytest.param("ExtendReservation", 1, False, id="before it has confirmed"),
-        pytest.param("Stage", 9, True, id="in mid-batch"),
-        pytest.param("Publish", 1, True, id="after it has published, before Spark wrote it down"),
-        pytest.param("CommitReservations", 1, True, id="after it has deleted"),
-    ],
-)
-def test_a_driver_that_dies_is_started_again(
-    server: NullServer, move: Move, method: str, skip: int, is_after: bool
-) -> None:
-    killer = Killer(java=True)
-    server.faults.append(Fault(method=method, skip=skip, is_after=is_after, action=killer))
-
-    # A first reservation that Spark never wrote down is unknown: its messages come back after the hold.
-    read = {"maxMessagesPerTrigger": 8_000, "numPartitions": 2, "holdSeconds": 60}
-    failures = move("local[2]", read=read)
-
-    assert failures == 1
-    (killed,) = killer.killed
-    assert "moving.py" in killed or "SparkSubmit" in killed
-    if (method, skip) == ("Reserve", 0):
-        for stream, sequence_number in list(server.holds):
-            server.release(stream, sequence_number)
-        assert len(server.bodies("in")) == 8_000
-        assert move("local[2]", read=read) == 0
     counted(server)
 
 

@@ -156,19 +156,23 @@ def test_a_server_that_is_killed_where_its_answer_is_lost_is_asked_again(
 
 
 @pytest.mark.parametrize(
-    ("method", "skip"),
+    ("method", "is_after"),
     [
-        pytest.param("Stage", 1, id="a writer that has staged", marks=SLOW),
-        pytest.param("Reserve", 1, id="the planner after it has reserved", marks=SLOW),
-        pytest.param("Publish", 1, id="the committer after it has published"),
-        pytest.param("CommitReservations", 1, id="the planner after it has deleted", marks=SLOW),
+        pytest.param("Stage", True, id="a writer that has staged"),
+        pytest.param("frame", False, id="a reader in the middle of its slice", marks=SLOW),
+        pytest.param("Reserve", True, id="the planner after it has reserved", marks=SLOW),
+        pytest.param("ExtendReservation", False, id="the planner before it has extended", marks=SLOW),
+        pytest.param("Publish", False, id="the committer before it has published", marks=SLOW),
+        pytest.param("Publish", True, id="the committer after it has published"),
+        pytest.param("CommitReservations", False, id="the planner before it has deleted"),
+        pytest.param("CommitReservations", True, id="the planner after it has deleted", marks=SLOW),
     ],
 )
-def test_the_death_of_a_python_process_over_a_server_loses_and_doubles_nothing(
-    spark: SparkSession, client: Client, gate: Gate, tmp_path: Path, method: str, skip: int
+def test_the_death_of_a_python_process_loses_and_doubles_nothing(
+    spark: SparkSession, client: Client, gate: Gate, tmp_path: Path, method: str, is_after: bool
 ) -> None:
     killer = Killer()
-    gate.moments.append(Moment(method=method, skip=skip, is_after=True, action=killer))
+    gate.moments.append(Moment(method=method, skip=1, is_after=is_after, action=killer))
 
     failures = run_to_its_end(spark, gate.address, tmp_path / "checkpoint")
 
@@ -215,7 +219,7 @@ READ = {"maxMessagesPerTrigger": 2_500, "numPartitions": 4, "holdSeconds": 60}
         pytest.param("CommitReservations", 1, id="after it has deleted"),
     ],
 )
-def test_a_driver_that_dies_over_a_server_is_started_again(
+def test_a_driver_that_dies_is_started_again(
     client: Client, gate: Gate, move: Move, method: str, skip: int
 ) -> None:
     killer = Killer(java=True)
@@ -229,11 +233,12 @@ def test_a_driver_that_dies_over_a_server_is_started_again(
 
 
 @pytest.mark.slow
-def test_an_executor_that_dies_in_mid_batch_over_a_server_is_replaced(
-    client: Client, gate: Gate, move: Move
+@pytest.mark.parametrize(("method", "is_after"), [("Stage", True), ("frame", False)])
+def test_an_executor_that_dies_in_mid_batch_is_replaced(
+    client: Client, gate: Gate, move: Move, method: str, is_after: bool
 ) -> None:
     killer = Killer(java=True)
-    gate.moments.append(Moment(method="Stage", skip=5, is_after=True, action=killer))
+    gate.moments.append(Moment(method=method, skip=5, is_after=is_after, action=killer))
 
     assert move("local-cluster[2,1,1024]", read=READ) == 0
 
@@ -243,7 +248,7 @@ def test_an_executor_that_dies_in_mid_batch_over_a_server_is_replaced(
 
 
 @pytest.mark.slow
-def test_a_python_worker_that_dies_over_a_server_is_replaced_whatever_the_order(
+def test_a_python_worker_that_dies_is_replaced_whatever_the_order(
     client: Client, gate: Gate, move: Move
 ) -> None:
     """Spark repeats the task by itself, and the attempt has its rows in another order."""

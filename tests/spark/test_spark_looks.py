@@ -78,3 +78,9 @@ def test_a_filter_of_a_batch_read_is_refused_in_a_stream_and_so_is_a_schema() ->
         source.streamReader(asked)
     with pytest.raises(InvalidColumn, match="leave that out"):
         source.reader(StructType(asked.fields[:1]))
+
+
+def test_the_rows_of_a_stream_never_replace_those_of_a_queue() -> None:
+    sink = SpoolrackDataSource({"endpoint": "queues:50051", "queue": "jobs"})
+    with pytest.raises(InvalidOption, match="can't be overwritten with each batch"):
+        sink.streamWriter(StructType([StructField("body", StringType())]), overwrite=True)

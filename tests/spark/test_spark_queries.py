@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -131,17 +130,6 @@ def test_an_idle_query_that_may_wait_asks_seldom_and_stops_at_once(
     assert not query.isActive
 
 
-def test_with_available_now_a_query_drains_and_ends(
-    spark: SparkSession, server: NullServer, tmp_path: Path
-) -> None:
-    server.put("in", BODIES)
-    query = drain(stream(spark, server, maxMessagesPerTrigger=900).select("body"), server, tmp_path)
-
-    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [900, 900, 200]
-    assert Counter(server.bodies("out")) == Counter(BODIES)
-    assert server.deleted["in"] == len(BODIES)
-
-
 def test_two_queries_on_one_queue_share_its_messages(
     spark: SparkSession, server: NullServer, tmp_path: Path
 ) -> None:
@@ -200,61 +188,6 @@ def test_a_retry_with_another_order_loses_and_doubles_nothing(
     assert server.deleted["in"] == len(BODIES)
 
 
-def test_a_restored_checkpoint_is_told_and_loses_nothing(
-    spark: SparkSession, server: NullServer, tmp_path: Path
-) -> None:
-    now, kept = tmp_path / "now", tmp_path / "kept"
-    frame = stream(spark, server).select("body")
-    server.put("in", BODIES[:500])
-    drain(frame, server, now)
-    shutil.copytree(now, kept)
-    server.put("in", BODIES[500:1_000])
-    drain(frame, server, now)
-    server.put("in", BODIES[1_000:])
-
-    with pytest.raises(StreamingQueryException, match="older than what the query has done"):
-        drain(frame, server, kept)
-
-    drain(frame, server, now)
-    assert Counter(server.bodies("out")) == Counter(BODIES)
-
-
-def test_a_batch_whose_hold_is_over_fails_or_comes_again(
-    spark: SparkSession, server: NullServer, tmp_path: Path
-) -> None:
-    """The query is away for longer than the hold, in the middle of a batch."""
-    server.put("in", BODIES)
-    broken = stream(spark, server).selectExpr("cast(raise_error('broken') AS string) AS body")
-    with pytest.raises(StreamingQueryException, match="broken"):
-        drain(broken, server, tmp_path)
-    ((stream_name, sequence_number),) = server.holds
-    server.release(stream_name, sequence_number)
-
-    with pytest.raises(StreamingQueryException, match="onLostReservation"):
-        drain(stream(spark, server).select("body"), server, tmp_path)
-    assert server.bodies("in") == BODIES
-    drain(stream(spark, server, onLostReservation="redeliver").select("body"), server, tmp_path)
-
-    assert Counter(server.bodies("out")) == Counter(BODIES)
-
-
-def test_a_pause_longer_than_the_hold_doubles_nothing(
-    spark: SparkSession, server: NullServer, tmp_path: Path
-) -> None:
-    """Between two triggers the last batch is done but not deleted: the query keeps holding it."""
-    server.put("in", BODIES)
-    frame = stream(spark, server, holdSeconds=1).select("body")
-    query = start(frame, server, tmp_path, processingTime="3 seconds")
-    try:
-        query.processAllAvailable()
-        server.put("in", [b"late"])
-        query.processAllAvailable()
-        assert Counter(server.bodies("out")) == Counter([*BODIES, b"late"])
-        assert server.deleted["in"] == len(BODIES) + 1
-    finally:
-        query.stop()
-
-
 def test_a_write_that_is_done_again_under_its_name_writes_nothing(
     spark: SparkSession, server: NullServer
 ) -> None:
@@ -282,15 +215,6 @@ def test_a_write_without_rows_under_the_name_of_one_with_rows_fails_and_the_reve
     remembered = len(server.published)
     write(nothing, server)
     assert len(server.published) == remembered, "without a name nothing is repeated"
-
-
-def test_writes_of_one_name_to_several_queues_are_several_writes(
-    spark: SparkSession, server: NullServer
-) -> None:
-    for queue in ("out", "in"):
-        for _ in range(2):
-            write(numbers(spark), server, txnId="load", queue=queue)
-    assert Counter(server.bodies("out")) == Counter(server.bodies("in")) == Counter(BODIES)
 
 
 def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServer) -> None:
@@ -409,17 +333,3 @@ def test_a_frame_that_can_not_be_written_is_refused_before_any_row(
         writer.options(**{**place(server, "out"), **options}).save()
 
     assert server.calls["Stage"] == server.calls["Send"] == 0
-
-
-def test_complete_mode_and_foreign_schemas_are_refused(
-    spark: SparkSession, server: NullServer, tmp_path: Path
-) -> None:
-    counts = stream(spark, server).groupBy("body").count().select("body")
-    writer = counts.writeStream.outputMode("complete").format("spoolrack")
-    query = writer.options(**place(server, "out"), checkpointLocation=str(tmp_path)).start()
-    with pytest.raises(StreamingQueryException, match="can't be overwritten"):
-        query.awaitTermination(STUCK)
-
-    reader = spark.read.format("spoolrack").options(**place(server, "in"))
-    with pytest.raises(Exception, match="leave that out"):
-        reader.schema("value string").load().count()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from spoolrack import Client
@@ -59,22 +58,6 @@ def drain(spark: SparkSession, server: RunningServer, checkpoint: Path) -> Strea
         .trigger(availableNow=True)
         .start()
     )
-
-
-def test_a_query_moves_each_message_once_and_deletes_it(
-    spark: SparkSession, server: RunningServer, client: Client, tmp_path: Path
-) -> None:
-    write(spark, server, "in", txnId="load")
-    write(spark, server, "in", txnId="load")
-    assert bodies(spark, server, "in") == BODIES
-
-    query = drain(spark, server, tmp_path / "checkpoint")
-
-    assert query.awaitTermination(STUCK)
-    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [2_500, 2_500, 1_000]
-    assert bodies(spark, server, "out") == BODIES
-    counts = client.queue("in").info().counts
-    assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
 def test_a_server_that_is_restarted_in_mid_batch_is_waited_for(
@@ -142,38 +125,3 @@ def test_a_query_of_a_pattern_reads_each_queue_once_through_a_restart(
     assert drained() == {("part-c", b"late"): 1}
     assert bodies(spark, server, "part-*") == Counter()
     assert bodies(spark, server, "in") == BODIES
-
-
-def test_a_checkpoint_of_one_server_is_refused_by_another_and_goes_on_with_its_own(
-    spark: SparkSession, server: RunningServer, client: Client, tmp_path: Path
-) -> None:
-    """Spark knows the batch to be done: only the next start deletes its messages."""
-
-    def once(endpoint: str) -> list[bytes]:
-        seen: list[bytes] = []
-        query = (
-            spark.readStream.format("spoolrack")
-            .options(endpoint=endpoint, queue="in")
-            .load()
-            .writeStream.foreachBatch(
-                lambda frame, _: seen.extend(bytes(row.body) for row in frame.collect())
-            )
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(once=True)
-            .start()
-        )
-        assert query.awaitTermination(STUCK)
-        return seen
-
-    client.queue("in").send_many(["1", "2"])
-    assert sorted(once(server.url)) == [b"1", b"2"]
-    with running_server(tmp_path / "other") as other, other.client(timeout=120) as others:
-        others.create_queue("in")
-        others.queue("in").send("3")
-        with pytest.raises(StreamingQueryException, match="endpoint of the server that it began with"):
-            once(other.url)
-        assert others.queue("in").info().counts.ready_count == 1
-
-    assert once(server.url) == []
-    counts = client.queue("in").info().counts
-    assert (counts.ready_count, counts.leased_count) == (0, 0)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.message_content import Attributes
-from spoolrack_store.model.operations import Receive, Request
+from spoolrack_store.model.operations import Receive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import (
     DEFAULT_EPOCH_RETENTION,
@@ -21,60 +20,15 @@ from spoolrack_store.model.stage_requests import (
     Staged,
 )
 
-from tests.support.engines import commit, start
-from tests.support.linked_disk import LinkedDisk, Memory, made, reap
-from tests.support.power_disk import Model
+from tests.support.engine_rig import EngineRig
 
 START = 1_700_000_000_000
+SETTINGS = {"q": QueueSettings(), "other": QueueSettings()}
 
 
-class Rig:
+class Rig(EngineRig):
     def __init__(self) -> None:
-        self.disk = made(["q", "other"], can_sync_all=True, model=Model.ANY_SUBSET)
-        self.disk.__class__ = RefusingDisk
-        self.clock = ManualClock(wall=Millis(START))
-        self.settings = {"q": QueueSettings(), "other": QueueSettings()}
-        self.engines: dict[str, Engine] = {}
-        self.engine = self.open("p1")
-
-    def open(self, owner: str) -> Engine:
-        """Start a process on the root."""
-        engine = start(
-            self.disk,
-            Memory(self.disk),
-            clock=self.clock,
-            owner=owner,
-            is_living=self.engines.__contains__,
-            queues=self.settings,
-        )
-        self.engines[owner] = engine
-        return engine
-
-    def restart(self) -> None:
-        """End all processes without a word, and start one."""
-        self.engines.clear()
-        self.disk.free_locks()
-        self.engine = self.open("p2")
-        self.ticks()
-
-    def commit(
-        self, *requests: Request[Any], engine: Engine | None = None, tick: bool = False
-    ) -> list[Any]:
-        engine = engine or self.engine
-        outcomes = commit(engine, *requests, tick=tick)
-        reap(engine)
-        return outcomes
-
-    def ask(self, request: Request[Any], engine: Engine | None = None) -> Any:
-        (outcome,) = self.commit(request, engine=engine)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    def ticks(self, count: int = 4) -> None:
-        """Let what waits for syncs be done."""
-        for _ in range(count):
-            self.commit(tick=True)
+        super().__init__(SETTINGS, clock=ManualClock(wall=Millis(START)))
 
     def receive(self, queue: str = "q", engine: Engine | None = None) -> list[bytes]:
         deliveries = self.ask(Receive(queue=queue, max_messages=100), engine)
@@ -90,34 +44,8 @@ class Rig:
         assert isinstance(published, Published)
         return published
 
-    def names(self, folder: str) -> list[str]:
-        return sorted(found.name for found in self.disk.scan(folder))
-
     def staged(self) -> list[str]:
         return [info.name for info in self.engine.stages.listed("", 99)]
-
-
-class RefusingDisk(LinkedDisk):
-    """Refuses some calls with an error of the disk."""
-
-    refused: Sequence[str] = ()
-    """Beginnings of the calls that are refused."""
-
-    def _refuse(self, call: str) -> None:
-        if call.startswith(tuple(self.refused)):
-            raise OSError(errno.EIO, "refused", call)
-
-    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
-        self._refuse(f"create {path}")
-        super().create(path, parts, sync=sync)
-
-    def rename_new(self, source: str, target: str) -> None:
-        self._refuse(f"rename {source}")
-        super().rename_new(source, target)
-
-    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
-        self._refuse(f"read {path}")
-        return super().read(path, limit, afresh=afresh)
 
 
 def chunk(

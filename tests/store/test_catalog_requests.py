@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,30 +16,18 @@ from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, 
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.engine_story import Clock
-from tests.support.engines import commit, start
-from tests.support.linked_disk import LinkedDisk, Memory, made, reap
-from tests.support.power_disk import Model
+from tests.support.engine_rig import EngineRig
 
 DEFAULTS = QueueSettings()
 
 
-class Rig:
+class Rig(EngineRig):
     def __init__(self) -> None:
-        self.clock = Clock()
-        self.disk: LinkedDisk = made((), can_sync_all=True, model=Model.ANY_SUBSET)
-        self.restart()
-
-    def restart(self) -> None:
-        self.disk.free_locks()
-        self.engine = start(
-            self.disk, Memory(self.disk), clock=self.clock, owner="me", random=Random(1)
-        )
+        super().__init__({})
 
     def do(self, *requests: Any) -> Any:
         """Return the outcome of the last of `requests`."""
-        outcomes = commit(self.engine, *requests)
-        reap(self.engine)
+        outcomes = self.commit(*requests)
         return outcomes[-1] if requests else None
 
     def create(self, name: str = "q", **settings: Any) -> Any:
@@ -55,23 +42,10 @@ class Rig:
         )
         return [body for delivery in found for body in delivery.bodies]
 
-    def settle(self) -> None:
-        for _ in range(6):
-            self.do()
-
-    def names(self, folder: str) -> list[str]:
-        return sorted(each.name for each in self.disk.scan(folder))
-
 
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
-
-
-def test_a_dead_letter_queue_must_exist(rig: Rig) -> None:
-    outcome = rig.create(max_receives=1, dead_letter_queue="dead")
-    assert isinstance(outcome, InvalidSetting)
-    assert "must exist already" in str(outcome)
 
 
 def test_dead_letters_must_not_come_back(rig: Rig) -> None:
@@ -146,12 +120,6 @@ def test_labels_outlive_a_restart_and_are_changed_one_by_one(rig: Rig) -> None:
     assert rig.engine.catalog.records["q"].labels == {"team": "b", "cost": ""}
 
 
-def test_labels_are_replaced_where_the_update_says_so(rig: Rig) -> None:
-    rig.do(CreateQueue(name="q", settings=QueueSettings(), labels={"team": "a", "tier": "gold"}))
-    replaced = rig.do(UpdateQueue(name="q", changes={}, labels={"team": "b"}, replaces_labels=True))
-    assert replaced.labels == {"team": "b"}
-
-
 def test_a_queue_with_other_labels_is_another_queue(rig: Rig) -> None:
     rig.do(CreateQueue(name="q", settings=QueueSettings(), labels={"team": "a", "tier": "gold"}))
     assert rig.do(CreateQueue(name="q", settings=QueueSettings(), labels={"team": "a"})).version == 1
@@ -167,30 +135,6 @@ def test_an_update_that_gives_a_queue_too_many_labels_changes_nothing(rig: Rig) 
         rig.do(UpdateQueue(name="q", changes={}, labels={"one more": ""})), InvalidSetting
     )
     assert rig.engine.catalog.records["q"].labels == labels
-
-
-def test_a_deleted_queue_takes_its_messages_with_it(rig: Rig) -> None:
-    rig.create()
-    rig.send(b"a", b"b", b"c")
-    rig.do()
-    assert rig.receive(1) == [b"a"]
-    rig.do(DeleteQueue(name="q"))
-    rig.settle()
-    for folder in ("config", "queues", "new", "delay", "remove"):
-        assert rig.names(folder) == [], folder
-    rig.create()
-    rig.clock.now += 10_000
-    assert rig.receive() == []
-
-
-def test_a_deletion_goes_on_after_a_restart(rig: Rig) -> None:
-    rig.create()
-    rig.send(b"a")
-    rig.do(DeleteQueue(name="q"))
-    rig.restart()
-    assert "q" not in rig.engine.catalog.records
-    rig.settle()
-    assert rig.names("config") == rig.names("queues") == []
 
 
 def test_an_operator_s_files_in_a_deleted_queue_s_folder_are_kept(rig: Rig) -> None:
@@ -246,15 +190,3 @@ def test_a_message_that_comes_back_again_and_again_is_named(rig: Rig) -> None:
     blocking = rig.engine.views.queue(rig.engine.catalog.records["q"]).blocking
     assert blocking is not None
     assert (blocking.id, blocking.receives) == (stored.results[0], 3)
-
-
-def test_ready_messages_are_counted_by_age(rig: Rig) -> None:
-    rig.create()
-    rig.send(b"a", b"b")
-    rig.clock.now += 10_000
-    rig.send(b"c")
-    rig.do()
-    ages = rig.engine.views.ages("q", [Millis(5_000), Millis(60_000)])
-    assert ages is not None
-    assert ages.counts == (1, 2, 0)
-    assert rig.engine.views.ages("none", [Millis(1)]) is None

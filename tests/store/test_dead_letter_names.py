@@ -17,7 +17,7 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.dead_letter_rig import DYING, QUEUES, Rig, is_done
+from tests.support.dead_letter_rig import DYING, Rig, is_done
 from tests.support.linked_disk import reap
 
 LONG = "q" * 80
@@ -94,15 +94,6 @@ def test_a_second_death_is_told_after_the_first_by_one_file(rig: Rig) -> None:
     assert [each.redriven_to for each in rig.deaths(id)] == ["q", ""]
     (second,) = names(rig, "dead_letters")
     assert second != first
-
-
-def test_a_dead_letter_dies_again_in_a_second_dead_letter_queue() -> None:
-    settings = QueueSettings(max_receives=1, dead_letter_queue="third")
-    rig = Rig(QUEUES | {"dead": settings})
-    ids = rig.bury(b"a", b"b")
-    rig.fail_all("dead")
-    assert rig.ids("third") == ids
-    assert [each.source_queue for each in rig.deaths(ids[1])] == ["q", "dead"]
 
 
 def test_a_death_without_room_in_a_name_is_in_a_file() -> None:

@@ -3,104 +3,52 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 from spoolrack_store.engine import deduplication
-from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import QueueFull, StoreError, TooManyDeduplicationIds
+from spoolrack_store.model.errors import QueueFull, TooManyDeduplicationIds
 from spoolrack_store.model.operations import (
-    CreateQueue,
     Delete,
-    DeleteQueue,
     Purge,
     Receive,
-    Request,
     Send,
     SendResults,
 )
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.cuts import Cut, Keep
-from tests.support.engine_story import Clock
-from tests.support.engines import commit, declare
-from tests.support.linked_disk import LinkedDisk, Memory, made, reap
+from tests.support.engine_rig import EngineRig
+from tests.support.engines import commit
+from tests.support.linked_disk import RefusingDisk, reap
 from tests.support.memory_disk import fails
-from tests.support.power_disk import Model
 from tests.support.steps import steps_of
 
 WINDOW = Millis(20_000)
 SETTINGS = QueueSettings(deduplication_window=WINDOW)
 
 
-class Rig:
-    """An engine with a clock of its own, whose commits are synced at once."""
-
+class Rig(EngineRig):
     def __init__(self, **queues: QueueSettings) -> None:
-        self.queues = queues or {"q": SETTINGS}
-        self.clock = Clock()
-        self.disk = made(list(self.queues), can_sync_all=True, model=Model.ANY_SUBSET)
-        self.salts = dict(zip(self.queues, self.queues, strict=True))
-        self.living: list[str] = []
-        """The processes that are alive in the eyes of the first one."""
-        self.engine = self.start("p0", self.living)
+        super().__init__(queues or {"q": SETTINGS})
 
-    def start(self, owner: str, living: Sequence[str] = ()) -> Engine:
-        engine = Engine(
-            self.disk,
-            Memory(self.disk),
-            clock=self.clock,
-            random=Random(owner),
-            owner=owner,
-            is_living=lambda each: each in living,
-        )
-        for queue, settings in self.queues.items():
-            declare(engine, queue, settings, self.salts[queue])
-        assert engine.open()
-        return engine
-
-    def restart(self, *, cut: bool = False) -> None:
-        if cut:
-            found = self.disk.cut(Cut(Keep.NONE))
-            assert isinstance(found, LinkedDisk)
-            self.disk = found
-        self.disk.free_locks()
-        self.engine = self.start(self.engine.moves.owner + "x")
-
-    def do(self, *requests: Request[Any], tick: bool = False) -> list[Any]:
-        outcomes = commit(self.engine, *requests, tick=tick)
-        reap(self.engine)
-        return outcomes
+    def cut(self) -> None:
+        """Cut the power, and start again."""
+        found = self.disk.cut(Cut(Keep.NONE))
+        assert isinstance(found, RefusingDisk)
+        self.disk = found
+        self.restart()
 
     def send(self, *ids: str, queue: str = "q") -> SendResults:
-        (stored,) = self.do(sending(*ids, queue=queue))
+        (stored,) = self.commit(sending(*ids, queue=queue))
         assert isinstance(stored, SendResults)
         return stored
-
-    def settle(self) -> None:
-        """Let all that waits for a sync be done."""
-        for _ in range(6):
-            self.do(tick=True)
-
-    def names(self, folder: str) -> list[str]:
-        return [each.name for each in self.disk.scan(folder)]
 
 
 def sending(*ids: str, queue: str = "q") -> Send:
     return Send(queue=queue, bodies=[b"x"] * len(ids), deduplication_ids=dict(enumerate(ids)))
-
-
-def test_ids_are_told_apart_within_one_request_and_one_commit() -> None:
-    rig = Rig()
-    one, two = rig.do(sending("a", "b", "a"), sending("b", "c"))
-    assert one.results[2] == one.results[0]
-    assert two.results[0] == one.results[1]
-    assert (one.duplicates, two.duplicates) == ({2}, {0})
-    assert len({*one.results, *two.results}) == 3
 
 
 @pytest.mark.parametrize("cut", [False, True])
@@ -112,19 +60,19 @@ def test_an_id_is_refused_wherever_its_message_is_also_after_a_restart(
     rig = Rig()
     ids = ["a", "b", "c"][:count]
     first = rig.send(*ids)
-    rig.do()
+    rig.commit()
     if end == "leased":
-        rig.do(Receive(queue="q", max_messages=5))
+        rig.commit(Receive(queue="q", max_messages=5))
     elif end == "purged":
-        rig.do(Purge(queue="q"))
+        rig.commit(Purge(queue="q"))
     elif end in ("deleted", "unlinked"):
-        rig.do(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+        rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
     if end == "unlinked":
         rig.settle()
         assert not rig.names("remove")
         assert len(rig.names("keys")) == 1
     assert rig.send(*ids).results == first.results
-    rig.restart(cut=cut)
+    (rig.cut if cut else rig.restart)()
     again = rig.send(*ids)
     assert again.results == first.results
     assert again.duplicates == set(range(count))
@@ -132,7 +80,7 @@ def test_an_id_is_refused_wherever_its_message_is_also_after_a_restart(
 
 def test_keys_and_segments_go_when_their_window_is_over() -> None:
     rig = Rig()
-    rig.do(Delete(queue="q", ids=rig.send("a", "b").results))  # type: ignore[arg-type]
+    rig.commit(Delete(queue="q", ids=rig.send("a", "b").results))  # type: ignore[arg-type]
     rig.settle()
     assert rig.names("keys")
     rig.clock.now += WINDOW
@@ -145,7 +93,7 @@ def test_messages_whose_window_is_over_leave_no_segment() -> None:
     rig = Rig()
     first = rig.send("a", "b")
     rig.clock.now += WINDOW
-    rig.do(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
     rig.settle()
     assert not rig.names("keys")
     assert not rig.names("remove")
@@ -155,22 +103,12 @@ def _full(path: str, *rest: object, **named: object) -> None:
     raise fails(errno.ENOSPC, path)
 
 
-def test_a_send_that_fails_takes_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig()
-    monkeypatch.setattr(rig.disk, "create", _full)
-    failed = rig.send("a", "a")
-    assert all(isinstance(each, StoreError) for each in failed.results)
-    assert failed.duplicates == set()
-    monkeypatch.undo()
-    assert rig.send("a").duplicates == set()
-
-
 def test_a_deleted_message_stays_while_its_key_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rig = Rig()
     first = rig.send("a")
-    rig.do(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
     monkeypatch.setattr(rig.disk, "create", _full)
     rig.settle()
     assert rig.names("remove")
@@ -186,15 +124,6 @@ def test_a_repetition_is_answered_also_when_the_queue_is_full() -> None:
     first = rig.send("a")
     assert rig.send("a").results == first.results
     assert isinstance(rig.send("b").results[0], QueueFull)
-
-
-def test_a_queue_that_is_made_again_knows_no_id_of_the_former_one() -> None:
-    rig = Rig()
-    rig.send("a")
-    rig.do(DeleteQueue(name="q"))
-    rig.settle()
-    rig.do(CreateQueue(name="q", settings=SETTINGS))
-    assert rig.send("a").duplicates == set()
 
 
 def test_a_queue_takes_no_more_ids_than_it_may_until_the_oldest_are_free(
@@ -218,28 +147,14 @@ def test_a_duplicate_is_not_answered_before_the_first_is_durable(can_sync_all: b
     assert second is not None
     assert second.outcomes[0].duplicates == {0}
     second.commit.sync()  # The first one's sync is still under way when the power fails.
-    rig.restart(cut=True)
+    rig.cut()
     assert rig.send("a").results == second.outcomes[0].results
-
-
-def test_another_process_refuses_what_is_only_written_yet() -> None:
-    rig = Rig()
-    other = rig.start("p1", living=["p0", "p1"])
-    work = rig.engine.apply([sending("a", "b")])
-    assert work is not None
-    answer = other.apply([sending("b", "a")])
-    assert answer is not None
-    assert answer.outcomes[0].duplicates == {0, 1}
-    assert answer.outcomes[0].results == work.outcomes[0].results[::-1]
-    answer.commit.sync()
-    rig.restart(cut=True)
-    assert rig.send("a").results == work.outcomes[0].results[:1]
 
 
 @pytest.mark.parametrize("is_synced", [False, True])
 def test_another_process_refuses_what_was_leased_as_it_was_written(is_synced: bool) -> None:
     rig = Rig()
-    other = rig.start("p1", ["p0", "p1"])
+    other = rig.join()
     work = rig.engine.apply(
         [sending("a", "b", "c"), Receive(queue="q", max_messages=1, visibility=Millis(1_000))]
     )
@@ -260,14 +175,13 @@ def test_a_process_that_joins_knows_what_was_stored_before(end: str) -> None:
     rig = Rig()
     first = rig.send("a", "b", "c")
     if end != "ready":
-        (found,) = rig.do(Receive(queue="q", max_messages=9))
+        (found,) = rig.commit(Receive(queue="q", max_messages=9))
         if end != "leased":
-            rig.do(Delete(queue="q", receipts=[each for one in found for each in one.receipts]))
+            rig.commit(Delete(queue="q", receipts=[each for one in found for each in one.receipts]))
     if end == "unlinked":
         rig.settle()
         assert rig.names("remove") == []
-    rig.living += ["p0", "p1"]
-    other = rig.start("p1", rig.living)
+    other = rig.join()
     again = other.apply([sending("c", "b", "a", "d")])
     assert again is not None
     assert again.outcomes[0].results[:3] == first.results[::-1]
@@ -281,9 +195,8 @@ def test_a_key_written_by_a_dead_process_is_refused_and_its_message_delivered(
     ids: tuple[str, ...], third: bool
 ) -> None:
     rig = Rig()
-    rig.living += ["p0", "p1", "p2"]
-    dying = rig.start("p1", rig.living)
-    asked = rig.start("p2", rig.living) if third else rig.engine
+    dying = rig.join()
+    asked = rig.join() if third else rig.engine
     work = dying.apply([sending(*ids)])
     assert work is not None
     rig.living.remove("p1")
@@ -292,15 +205,14 @@ def test_a_key_written_by_a_dead_process_is_refused_and_its_message_delivered(
     assert again is not None
     assert again.outcomes[0].results == work.outcomes[0].results
     rig.settle()
-    (found,) = rig.do(Receive(queue="q", max_messages=9))
+    (found,) = rig.commit(Receive(queue="q", max_messages=9))
     assert [id for each in found for id in each.ids] == work.outcomes[0].results
 
 
 @pytest.mark.parametrize("ids", [("a",), ("a", "b", "c")])
 def test_an_unfinished_write_of_a_dead_process_takes_no_id(ids: tuple[str, ...]) -> None:
     rig = Rig()
-    rig.living += ["p0", "p1"]
-    dying = rig.start("p1", rig.living)
+    dying = rig.join()
     dying.apply([sending(*ids)])
     (name,) = rig.names("new")
     content = rig.disk.read(f"new/{name}")
@@ -309,28 +221,14 @@ def test_an_unfinished_write_of_a_dead_process_takes_no_id(ids: tuple[str, ...])
     rig.living.remove("p1")
     assert not rig.send(*ids).duplicates
     rig.settle()
-    (found,) = rig.do(Receive(queue="q", max_messages=9))
+    (found,) = rig.commit(Receive(queue="q", max_messages=9))
     assert sum(len(each.ids) for each in found) == len(ids)
-
-
-def test_an_id_of_a_queue_that_another_process_has_made_again_is_not_refused() -> None:
-    rig = Rig()
-    rig.living += ["p0", "p1"]
-    other = rig.start("p1", rig.living)
-    rig.send("a")
-    rig.do(DeleteQueue(name="q"))
-    rig.settle()
-    rig.do(CreateQueue(name="q", settings=SETTINGS))
-    again = other.apply([sending("a", "b")])
-    assert again is not None
-    assert again.outcomes[0].duplicates == set()
 
 
 def test_a_process_unlinks_the_segments_of_a_dead_one_when_their_time_is_over() -> None:
     rig = Rig()
-    rig.living += ["p0", "p1"]
-    dying = rig.start("p1", rig.living)
-    rig.do(sending("a"))
+    dying = rig.join()
+    rig.commit(sending("a"))
     rig.settle()
     commit(dying, Purge(queue="q"))
     for _ in range(4):
@@ -352,7 +250,7 @@ def test_a_damaged_segment_is_put_aside_and_the_other_ids_stay_taken(
     kept: list[Any] = []
     for id, ids in (("a", lost), ("b", kept)):
         ids += rig.send(id).results
-        rig.do(Purge(queue="q"))
+        rig.commit(Purge(queue="q"))
         rig.settle()
     first, _ = sorted(rig.names("keys"))
     content = rig.disk.read(f"keys/{first}")
@@ -369,11 +267,11 @@ def _steps_of_unlinking(queues: int) -> int:
     """Return the cost of the commits in which a deleted message with an id is unlinked."""
     rig = Rig(**{f"q{number}": SETTINGS for number in range(queues)})
     rig.send("a", queue="q0")
-    rig.do(Purge(queue="q0"))
+    rig.commit(Purge(queue="q0"))
 
     def unlink() -> None:
         for _ in range(6):
-            rig.do()
+            rig.commit()
 
     steps = steps_of(unlink)
     assert rig.names("remove") == []

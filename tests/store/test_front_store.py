@@ -14,18 +14,17 @@ from pathlib import Path
 import pytest
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.clock import Millis, SystemClock
-from spoolrack_store.model.credits import Credits
+from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.errors import (
     Draining,
     OutcomeUnknown,
     StoreError,
     StoreFailed,
 )
-from spoolrack_store.model.operations import Delete, Receive, ReleaseMessages, Send
+from spoolrack_store.model.operations import Receive, Send
 from spoolrack_store.store import Store
 
-from tests.store.front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, opened, receipts_of
+from tests.store.front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, opened
 from tests.support.listing import messages_in
 
 
@@ -74,18 +73,6 @@ def test_an_answer_that_no_caller_hears_is_undone_and_not_counted(tmp_path: Path
         rig.in_turn()
         (delivery,) = rig.receive()
         assert (delivery.receives, delivery.first) == (1, rig.clock.wall())
-
-
-def test_a_release_with_a_delay_gives_its_credit_back_at_once(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        rig.send(b"a", b"b")
-        credits = Credits(2, lambda: None)
-        got = rig.ask(Receive(queue="q", max_messages=2, credits=credits))
-        put_off = receipts_of(got)[:1]
-        rig.ask(ReleaseMessages(queue="q", receipts=put_off, delay=Millis(5_000)))
-        assert credits.in_flight == 1
-        rig.ask(Delete(queue="q", receipts=receipts_of(got)[1:]))
-        assert credits.in_flight == 0
 
 
 def test_a_drain_ends_the_waiting_and_lets_the_rest_go_on(tmp_path: Path) -> None:
@@ -206,15 +193,6 @@ def test_a_fault_of_ours_answers_all_that_wait(tmp_path: Path) -> None:
             future.result(GIVE_UP)
         with pytest.raises((StoreFailed, OutcomeUnknown)):
             waiting.result(GIVE_UP)
-
-
-def test_a_receive_that_waits_hears_of_what_another_process_sends(tmp_path: Path) -> None:
-    clock = SystemClock()
-    with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
-        rig.ask(Send(queue="in-turn", bodies=[]))  # It hears of the new member.
-        future = rig.wait_for()
-        other.send(b"a")
-        assert bodies_of(future.result(GIVE_UP)) == [b"a"]
 
 
 def test_commits_of_two_processes_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""Groups of messages take turns; in a strict queue a group is open up to what is leased or delayed."""
+"""Groups of messages take turns; in a strict queue a group is open up to what is leased or delayed.
+In a group, and without one, the higher priority is first."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.entries import Entry
-from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.clock import HOUR, MINUTE, Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -19,6 +21,7 @@ from spoolrack_store.model.operations import (
     Receive,
     ReleaseMessages,
     Send,
+    UpdateQueue,
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -99,13 +102,6 @@ def test_messages_without_a_group_keep_their_order_beside_groups(engine: Engine)
     assert [body for body in bodies(receive(engine, 5)) if body[0] != "a"] == ["0", "2", "4"]
 
 
-def test_a_group_is_kept_over_a_restart(engine: Engine, tmp_path: Path) -> None:
-    send(engine, "ab")
-    again = opened(tmp_path / "root")
-    settle(again)
-    assert [message.group for message in receive(again, 2)] == ["a", "b"]
-
-
 def strict(engine: Engine, count: int = 1) -> list[Message]:
     return receive(engine, count, "strict")
 
@@ -134,34 +130,6 @@ def test_a_message_comes_again_while_later_ones_of_its_strict_group_are_leased(e
     assert strict(engine, 10) == []
 
 
-def test_a_strict_group_is_open_again_once_its_first_messages_are_deleted(engine: Engine) -> None:
-    send(engine, "aaa", "strict")
-    first, second = strict(engine, 2)
-    commit(engine, Delete(queue="strict", receipts=[second.receipt or ""]))
-    assert strict(engine, 10) == []
-    commit(engine, Delete(queue="strict", receipts=[first.receipt or ""]))
-    assert bodies(strict(engine, 10)) == ["a2"]
-
-
-def test_nothing_of_a_strict_group_is_received_behind_a_leased_message(engine: Engine) -> None:
-    send(engine, "aab", "strict")
-    (first,) = strict(engine)
-    assert bodies(strict(engine, 10)) == ["b2"]
-    assert strict(engine, 10) == []
-    assert engine.ready("strict") == 0
-    commit(engine, Delete(queue="strict", receipts=[first.receipt or ""]))
-    assert engine.ready("strict") == 1
-    assert bodies(strict(engine, 10)) == ["a1"]
-
-
-def test_a_delayed_message_holds_up_only_its_own_group(engine: Engine) -> None:
-    groups = {0: "a", 1: "a", 2: "b"}
-    sent = Send(queue="strict", bodies=[b"a0", b"a1", b"b0"], groups=groups, delays={0: Millis(HOUR)})
-    commit(engine, sent)
-    settle(engine)
-    assert bodies(strict(engine, 10)) == ["b0"]
-
-
 def test_a_receive_of_a_strict_group_ends_before_a_delayed_message(engine: Engine) -> None:
     send(engine, "aa", "strict")
     late = {0: Millis(HOUR)}
@@ -179,41 +147,6 @@ def test_a_receive_of_a_strict_group_ends_before_what_its_own_batch_has_delayed(
         commit(engine, ReleaseMessages(queue="strict", receipts=receipts, delay=delay))
         settle(engine)
     assert bodies(strict(engine, 10)) == ["a0"]
-
-
-def test_receives_of_one_commit_share_no_strict_group(engine: Engine) -> None:
-    send(engine, "aabb", "strict")
-    found = commit(engine, *(Receive(queue="strict") for _ in range(3)))
-    taken = [bodies(messages_of(each)) for each in found]  # type: ignore[arg-type]
-    assert sorted(taken) == [[], ["a0"], ["b2"]]
-
-
-def test_a_strict_group_stays_blocked_over_a_restart(engine: Engine, tmp_path: Path) -> None:
-    send(engine, "aab", "strict")
-    strict(engine)
-    again = opened(tmp_path / "root")
-    settle(again)
-    assert bodies(strict(again, 10)) == ["b2"]
-
-
-def test_an_expired_lease_comes_again_before_the_next_of_its_group(tmp_path: Path) -> None:
-    clock = Still()
-    lay_out(tmp_path / "root")
-    engine = opened(tmp_path / "root", clock)
-    commit(engine, CreateQueue(name="strict", settings=STRICT))
-    send(engine, "aa", "strict")
-    strict(engine)
-    clock.now = Millis(NOW + HOUR)
-    settle(engine)
-    assert bodies(strict(engine, 10)) == ["a0", "a1"]
-
-
-@pytest.mark.parametrize("group", ["", "x" * 129, "\ud800"])
-def test_an_impossible_group_refuses_its_message_alone(engine: Engine, group: str) -> None:
-    (stored,) = commit(engine, Send(queue="q", bodies=[b"0", b"1"], groups={0: group}))
-    refused, id = stored.results  # type: ignore[attr-defined]
-    assert "group" in str(refused)
-    assert isinstance(id, str)
 
 
 def test_a_group_has_had_its_turn_before_dead_letters_change_the_index(
@@ -239,3 +172,49 @@ def test_a_group_has_had_its_turn_before_dead_letters_change_the_index(
     (delivery,) = rig.ask(Receive(queue="q", max_messages=9, max_bytes=8))
     assert [bytes(body) for body in delivery.bodies] == [b"large1"]
     assert turns == ["small"]
+
+
+# Priorities.
+
+
+def rank(engine: Engine, priorities: Sequence[int], queue: str = "q", **more: Any) -> None:
+    """Send a message for each priority in one request; its body is the priority and its place."""
+    bodies = [f"{priority}-{place}".encode() for place, priority in enumerate(priorities)]
+    commit(engine, Send(queue=queue, bodies=bodies, priorities=dict(enumerate(priorities)), **more))
+    settle(engine)
+
+
+def test_messages_sent_before_the_first_priority_keep_their_order_behind_it(engine: Engine) -> None:
+    rank(engine, [0, 0, 0])
+    rank(engine, [1])
+    assert bodies(receive(engine, 4)) == ["1-0", "0-0", "0-1", "0-2"]
+
+
+def test_a_released_message_takes_the_place_of_its_priority(engine: Engine) -> None:
+    rank(engine, [4, 4, 8])
+    first = receive(engine, 2)
+    receipts = [message.receipt or "" for message in first]
+    commit(engine, ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(0)))
+    assert bodies(receive(engine, 3)) == ["8-2", "4-0", "4-1"]
+
+
+def test_an_aging_that_is_changed_counts_for_what_is_there(tmp_path: Path) -> None:
+    lay_out(tmp_path / "root")
+    clock = Still(NOW)
+    engine = opened(tmp_path / "root", clock)
+    rank(engine, [0])
+    clock.now = Millis(clock.now + 3 * MINUTE)
+    rank(engine, [2, 2])
+    assert bodies(receive(engine)) == ["2-0"]
+    commit(engine, UpdateQueue(name="q", changes={"priority_aging": Millis(MINUTE)}))
+    assert bodies(receive(engine, 2)) == ["0-0", "2-1"]
+
+
+def test_groups_take_turns_and_priorities_order_each(engine: Engine) -> None:
+    rank(engine, [0, 9, 0, 9], groups={0: "a", 1: "a", 2: "b", 3: "b"})
+    assert bodies(receive(engine, 2)) == ["9-1", "9-3"]
+
+
+def test_a_strict_group_has_the_order_of_its_sends_whatever_the_priorities(engine: Engine) -> None:
+    rank(engine, [0, 9], "strict", groups={0: "a", 1: "a"})
+    assert bodies(receive(engine, 2, "strict")) == ["0-0", "9-1"]

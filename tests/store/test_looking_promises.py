@@ -205,6 +205,16 @@ def test_a_root_that_may_only_be_read_can_be_looked_at(public_folder: Path) -> N
     assert told.stdout == "b'a'\n", told.stderr
 
 
+class CountingDisk(LocalDisk):
+    scans = 0
+
+    def is_lock_free(self) -> bool:
+        lock = self.lock(LOCK)
+        if lock is not None:
+            lock.release()
+        return lock is not None
+
+
 @pytest.mark.parametrize("offset", range(6))
 def test_a_look_beside_a_server_needs_no_lock_and_finds_each_message_that_moves_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int
@@ -215,16 +225,8 @@ def test_a_look_beside_a_server_needs_no_lock_and_finds_each_message_that_moves_
         leased = rig.receive(20, queue="lone")
         receipts = [each for delivery in leased for each in delivery.receipts]
 
-        class Moving(LocalDisk):
+        class Moving(CountingDisk):
             """Beside whose listings another process moves one message after the other."""
-
-            scans = 0
-
-            def is_lock_free(self) -> bool:
-                lock = self.lock(LOCK)
-                if lock is not None:
-                    lock.release()
-                return lock is not None
 
             def scan(self, path: str) -> list[FolderEntry]:
                 found = super().scan(path)
@@ -268,16 +270,8 @@ def test_a_look_shows_a_message_that_is_published_as_soon_as_it_is_listed(
         sent = parse("new/q:01a205ab-c259-76a3-96ae-f0c1e48b5abc,s5,c3610a686,oliving")
         (tmp_path / sent.path).write_bytes(b"hello")
 
-        class Publishing(LocalDisk):
+        class Publishing(CountingDisk):
             """Beside whose last listing another process publishes what it has sent."""
-
-            scans = 0
-
-            def is_lock_free(self) -> bool:
-                lock = self.lock(LOCK)
-                if lock is not None:
-                    lock.release()
-                return lock is not None
 
             def scan(self, path: str) -> list[FolderEntry]:
                 found = super().scan(path)

@@ -66,7 +66,7 @@ def test_of_a_large_purge_each_commit_hands_over_a_slice() -> None:
     rig.engine.moves.effort.files = 3
     left = []
     for _ in range(5):
-        rig.commit()
+        rig.tick()
         left.append(len(rig.disk.scan("remove")))
     assert left == [7, 4, 1, 0, 0]
 

@@ -16,7 +16,6 @@ from spoolrack_store.model.settings import QueueSettings
 from tests.store.front_rig import bodies_of, opened
 from tests.store.trouble_rig import Rig
 
-STEPS = RESERVE_BYTES // STEP_BYTES
 FULL = Space(bytes=0, files=0)
 
 

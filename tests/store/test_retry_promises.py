@@ -9,7 +9,7 @@ import pytest
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.backoff import pause
 from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
-from spoolrack_store.model.errors import InvalidRequest, StaleReceipt, StoreError
+from spoolrack_store.model.errors import InvalidRequest, StaleReceipt
 from spoolrack_store.model.names import Name
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -21,11 +21,9 @@ from spoolrack_store.model.operations import (
     RejectMessages,
     ReleaseMessages,
     Send,
-    UpdateQueue,
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
-from spoolrack_store.model.transitions import State
 
 from tests.support.engines import commit
 from tests.support.root_rig import NOW, Still, lay_out, opened, settle
@@ -93,32 +91,6 @@ def receipts(messages: Sequence[Message]) -> list[str]:
 # Rejections.
 
 
-def test_a_rejection_that_was_answered_outlives_the_process(rig: Rig) -> None:
-    rig.send("w", b"1", b"2", b"3")
-    taken = rig.receive("w", 3)
-    assert (
-        rig.ask(RejectMessages(queue="w", receipts=receipts(taken[:2]), explanation="x")) == [None] * 2
-    )
-    # Killed after the answer: nothing that waits for the next commit has been done.
-    rig.restart()
-    assert {(letter.body, letter.deaths[-1].explanation) for letter in rig.dead()} == {
-        (b"1", "x"),
-        (b"2", "x"),
-    }
-    rig.pass_by(HOUR)
-    assert [message.body for message in rig.receive("w", 10)] == [b"3"]
-
-
-def test_a_message_is_rejected_once(rig: Rig) -> None:
-    rig.send("w", b"1")
-    taken = receipts(rig.receive("w"))
-    assert rig.ask(RejectMessages(queue="w", receipts=[*taken, *taken])) == [None, None]
-    again = rig.ask(RejectMessages(queue="w", receipts=taken))
-    assert isinstance(again, list)
-    assert isinstance(again[0], StaleReceipt)
-    assert len(rig.dead()) == 1
-
-
 def test_a_damaged_message_that_is_rejected_goes_to_quarantine_when_it_is_received(rig: Rig) -> None:
     rig.send("w", b"as it was sent")
     (file,) = (rig.root / "queues" / "w").iterdir()
@@ -147,29 +119,6 @@ def test_a_reason_is_bounded(rig: Rig) -> None:
 # Releases.
 
 
-def test_a_release_hides_the_message_for_its_delay(rig: Rig) -> None:
-    rig.send("w", b"1")
-    (taken,) = rig.receive("w")
-    answer = rig.ask(ReleaseMessages(queue="w", receipts=receipts([taken]), delay=Millis(5_000)))
-    assert answer == [NOW + 5_000]
-    hidden = rig.name(taken.id)
-    assert (hidden.state, hidden.due, hidden.receives) == (State.DELAYED, NOW + 5_000, 1)
-    rig.pass_by(4_999)
-    assert rig.receive("w") == []
-    rig.pass_by(1)
-    (again,) = rig.receive("w")
-    assert (again.id, again.receives, again.first_receive) == (taken.id, 2, NOW)
-
-
-def test_a_delay_outlives_the_process(rig: Rig) -> None:
-    rig.send("w", b"1")
-    rig.ask(ReleaseMessages(queue="w", receipts=receipts(rig.receive("w")), delay=Millis(5_000)))
-    rig.restart(after=4_000)
-    assert rig.receive("w") == []
-    rig.restart(after=1_000)
-    assert len(rig.receive("w")) == 1
-
-
 def test_a_release_ends_the_receipt(rig: Rig) -> None:
     rig.send("w", b"1")
     taken = receipts(rig.receive("w"))
@@ -195,30 +144,7 @@ def test_a_delay_is_bounded(rig: Rig) -> None:
     ]
 
 
-def test_the_last_release_makes_a_dead_letter_with_its_reason(rig: Rig) -> None:
-    rig.send("w", b"1")
-    for number in range(3):
-        request = ReleaseMessages(
-            queue="w", receipts=receipts(rig.receive("w")), explanation=f"failure {number}"
-        )
-        answer = rig.ask(request)
-        assert isinstance(answer, list)
-        assert not isinstance(answer[0], StoreError)
-    rig.restart()  # The reason was durable with the answer.
-    (letter,) = rig.dead()
-    assert [(death.reason, death.explanation, death.receives) for death in letter.deaths] == [
-        ("max_receives", "failure 2", 3)
-    ]
-
-
 # The back-off of a queue.
-
-
-def test_a_queue_without_a_back_off_has_its_failures_ready_at_once(rig: Rig) -> None:
-    rig.ask(UpdateQueue(name="q", changes={"backoff_initial": 0}))
-    rig.send("q", b"1")
-    rig.ask(ReleaseMessages(queue="q", receipts=receipts(rig.receive("q")), delay=None))
-    assert len(rig.receive("q")) == 1
 
 
 @pytest.mark.parametrize("late", [0, 1, 1_234])
@@ -262,14 +188,6 @@ def test_the_last_receive_still_speaks_for_a_message_in_its_back_off(rig: Rig) -
     )
     assert rig.ask(ready) == [0]
     assert [message.body for message in rig.receive("e", 3)] == [b"3"]
-
-
-def test_a_message_that_has_used_up_its_receives_dies_without_a_back_off(rig: Rig) -> None:
-    rig.ask(UpdateQueue(name="w", changes={"backoff_at": "lease_end", "max_receives": 1}))
-    rig.send("w", b"1")
-    rig.receive("w")
-    rig.pass_by(HOUR)
-    assert len(rig.dead()) == 1
 
 
 # The function.

@@ -84,7 +84,7 @@ def test_a_change_replaces_what_it_names_and_a_changed_time_has_no_tick_before_i
 
 def test_the_message_of_a_tick_says_what_sent_it(rig: Rig) -> None:
     fire(rig, create(rig))
-    rig.ticks()
+    rig.settle()
     ((delivery,),) = (rig.ask(Receive(queue="q")),)
     assert delivery.bodies == [b"go"]
     assert delivery.groups == {0: "g"}
@@ -105,41 +105,21 @@ def test_a_tick_is_sent_once_and_an_earlier_one_never(rig: Rig) -> None:
     assert not fire(rig, made, TICK - 1)
     asked = Fire(queue="q", name="nightly", token=made.schedule.token, tick=TICK + 60)
     assert rig.commit(asked, asked, asked) == [True, False, False]
-    rig.ticks()
+    rig.settle()
     assert rig.receive() == [b"go"] * 2
     assert rig.staged() == []
-
-
-def test_two_processes_send_a_tick_once(rig: Rig) -> None:
-    made, other = create(rig), rig.open("p9")
-    assert fire(rig, made, engine=other)
-    assert not fire(rig, made)
-    assert fire(rig, made, TICK + 60)
-    assert not fire(rig, made, TICK + 60, engine=other)
-    rig.ticks()
-    assert rig.receive() == [b"go"] * 2
-
-
-def test_a_restart_sends_no_tick_again_and_keeps_the_schedule(rig: Rig) -> None:
-    made = create(rig)
-    fire(rig, made)
-    rig.restart()
-    (kept,) = rig.engine.schedules.listed("", ("", ""), 9)
-    assert kept == replace(made, last_tick=TICK)
-    assert not fire(rig, made)
-    assert fire(rig, made, TICK + 1)
 
 
 def test_the_last_tick_is_remembered_as_long_as_the_schedule_is_there(rig: Rig) -> None:
     made = create(rig)
     fire(rig, made)
     rig.clock.advance(500 * DAY)
-    rig.ticks()
+    rig.settle()
     assert not fire(rig, made)
     assert rig.names("published") == [f"schedule-{made.schedule.token}.{TICK}"]
     rig.ask(DeleteSchedule(queue="q", name="nightly"))
     rig.clock.advance(1_000)
-    rig.ticks()
+    rig.settle()
     assert rig.names("published") == []
 
 
@@ -147,7 +127,7 @@ def test_the_last_tick_of_a_deleted_queue_is_forgotten(rig: Rig) -> None:
     fire(rig, create(rig))
     rig.ask(DeleteQueue(name="q"))
     rig.clock.advance(500 * DAY)
-    rig.ticks(8)
+    rig.settle()
     assert rig.names("published") == []
 
 
@@ -176,10 +156,6 @@ def test_ticks_of_a_pause_are_not_sent(rig: Rig) -> None:
     version = rig.engine.catalog.records["q"].version
     assert rig.ask(PauseSchedule(queue="q", name="nightly", is_paused=False)).last_tick == TICK + 61
     assert rig.engine.catalog.records["q"].version == version
-
-
-def test_a_tick_before_the_creation_is_not_sent(rig: Rig) -> None:
-    assert not fire(rig, create(rig), START // 1_000)
 
 
 def test_a_repeated_creation_finds_the_schedule_and_another_content_is_refused(rig: Rig) -> None:
@@ -231,8 +207,8 @@ def test_a_queue_that_is_made_again_has_no_schedules(rig: Rig) -> None:
     create(rig)
     rig.ask(DeleteQueue(name="q"))
     assert listed(rig) == []
-    rig.ticks(8)
-    rig.ask(CreateQueue(name="q", settings=rig.settings["q"]))
+    rig.settle()
+    rig.ask(CreateQueue(name="q", settings=rig.queues["q"]))
     assert listed(rig) == []
 
 
@@ -240,12 +216,12 @@ def test_a_full_queue_takes_a_tick_once_it_has_room(rig: Rig) -> None:
     made = create(rig)
     rig.ask(UpdateQueue(name="q", changes={"max_messages": 1}))
     assert fire(rig, made)
-    rig.ticks()
+    rig.settle()
     with pytest.raises(QueueFull):
         fire(rig, made, TICK + 60)
     rig.ask(UpdateQueue(name="q", changes={"max_messages": 2}))
     assert fire(rig, made, TICK + 60)
-    rig.ticks()
+    rig.settle()
     assert rig.receive() == [b"go"] * 2
 
 
@@ -293,7 +269,7 @@ def test_a_settings_file_with_a_schedule_that_is_none_is_damaged(
     rig: Rig, before: str, after: str
 ) -> None:
     schedules = {"nightly": create(rig).schedule}
-    record = Record(settings=rig.settings["q"], created_at=Millis(START), schedules=schedules)
+    record = Record(settings=rig.queues["q"], created_at=Millis(START), schedules=schedules)
     content = encode(record).decode()
     assert decode(content.encode(), "f") == record
     assert before in content

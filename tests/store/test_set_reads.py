@@ -63,18 +63,6 @@ def receives(rig: FrontRig) -> list[int]:
     return [each.receives for each in rig.receive(10) for _ in each.ids]
 
 
-def test_a_message_of_a_set_has_its_attributes_group_and_priority(rig: FrontRig) -> None:
-    rig.ask(Send(queue="q", bodies=[b"1", b"2"], attributes={0: {"a": "b"}}, groups={1: "g"}))
-    rig.ask(Send(queue="q", bodies=[b"3"], priorities={0: 4}))
-    rig.ask(asked())
-
-    assert sorted((m.body, dict(m.attributes), m.group, m.priority) for m in read(rig)) == [
-        (b"1", {"a": "b"}, "", 0),
-        (b"2", {}, "g", 0),
-        (b"3", {}, "", 4),
-    ]
-
-
 def test_a_read_ends_where_the_hold_does(rig: FrontRig) -> None:
     for _ in range(10):
         rig.send(b"x" * 1_000_000)
@@ -224,15 +212,6 @@ def test_a_read_waits_for_a_lock_that_another_process_holds(
     held.release()
     reader.join(GIVE_UP)
     assert [m.id for m in found] == ids
-
-
-def test_a_reserve_that_waits_in_vain_is_answered_with_nothing(rig: FrontRig) -> None:
-    future = rig.store.submit(asked(wait=5_000))
-    rig.in_turn()
-    rig.manual_clock.advance(5_000)
-
-    assert future.result(GIVE_UP) is None
-    assert not reserved(rig)
 
 
 def test_a_reserve_that_waits_and_is_cancelled_takes_nothing(rig: FrontRig) -> None:

@@ -28,6 +28,7 @@ from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP, FrontRig, opened
 from tests.support.set_rig import HOLD, SetRig
+from tests.support.steps import slices_of
 
 
 def reserve_all() -> Reserve:
@@ -92,7 +93,7 @@ def test_a_start_undoes_a_set_of_which_only_some_slices_were_leased(rig: SetRig)
 
     rig.restart()
 
-    assert rig.names() == []
+    assert rig.names("reserved") == []
     assert rig.receive() == [(id, 1) for id in ids]
 
 
@@ -115,7 +116,7 @@ def test_a_process_undoes_the_slices_of_one_that_has_died(rig: SetRig) -> None:
     other = rig.join()
     rig.settle(engine=other)
     assert [rig.ask(reserve_all()), rig.ask(reserve_all())] == [UNFINISHED] * 2
-    rig.commit(engine=other)
+    rig.tick(other)
     assert rig.receive(engine=other) == [(ids[4], 1)]
 
     rig.living.remove("p0")
@@ -205,29 +206,9 @@ def test_a_commit_deletes_one_slice_at_a_time(rig: SetRig) -> None:
         pass
     assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 5
 
-    left = []
-    while leased(rig):
-        rig.commit()
-        left.append(len(leased(rig)))
-
-    assert left[-4:] == [3, 2, 1, 0]
+    assert slices_of(lambda: len(leased(rig)), rig.tick)[-4:] == [1] * 4
     rig.settle()
     assert rig.receive() == []
-
-
-def test_messages_of_a_lost_set_come_back_one_slice_at_a_time(rig: SetRig) -> None:
-    ids = lone(rig, 5)
-    while rig.ask(reserve_all()) is UNFINISHED:
-        pass
-    rig.clock.now += HOLD
-
-    left = []
-    while leased(rig):
-        rig.commit()
-        left.append(len(leased(rig)))
-
-    assert left[-4:] == [3, 2, 1, 0]
-    assert rig.receive() == [(id, 2) for id in ids]
 
 
 def test_a_hold_ends_beside_a_committed_set_that_is_being_deleted(rig: SetRig) -> None:
@@ -240,7 +221,7 @@ def test_a_hold_ends_beside_a_committed_set_that_is_being_deleted(rig: SetRig) -
     rig.ask(CommitReservations(stream="s", last_sequence_number=0))
     rig.clock.now += HOLD
 
-    rig.commit()
+    rig.tick()
 
     assert leased(rig)
     assert rig.engine.reservations.sets["t", 0].name.is_lost
@@ -258,19 +239,6 @@ def test_a_caller_of_the_store_gets_the_whole_set_and_its_count_after_the_commit
 
     counts = front.store.queue("q").counts
     assert (counts.ready_count, counts.leased_count) == (0, 0)
-
-
-def test_a_reserve_that_waits_gets_a_set_in_slices(front: FrontRig) -> None:
-    waiting = front.store.submit(
-        Reserve(queue="q", stream="s", sequence_number=0, max_messages=9, wait=None)
-    )
-    front.in_turn()
-
-    front.send(b"1")
-
-    made = waiting.result(GIVE_UP)
-    assert made is not None
-    assert made.messages == 1
 
 
 def test_a_reserve_whose_caller_goes_in_its_first_slice_is_done_and_undone(front: FrontRig) -> None:

@@ -3,13 +3,9 @@ does."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 from spoolrack_store.model.clock import DAY, Millis
 from spoolrack_store.model.errors import (
-    ChunkDiffers,
     DiskError,
     EpochDiffers,
     EpochPassed,
@@ -21,7 +17,6 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.names import MAX_BYTES
 from spoolrack_store.model.operations import (
     CreateQueue,
-    Delete,
     DeleteQueue,
     Purge,
     Receive,
@@ -29,7 +24,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.settings import MAX_DELAY, QueueSettings
-from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged, StageInfo
+from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, StageInfo
 from spoolrack_store.model.transitions import State
 
 from tests.store.stage_rig import START, Rig, chunk, publication
@@ -43,47 +38,11 @@ def rig() -> Rig:
 # Staging.
 
 
-def test_a_published_message_is_counted_from_the_answer_on(rig: Rig) -> None:
-    rig.stage("s", 0, b"a", b"b")
-    rig.publish("w", 1, "s")
-    engine = rig.engine
-    assert not engine.has_exact_index
-    assert engine.with_exact_index(lambda: engine.index.queue("q").counts[State.READY]) == 2
-    assert engine.has_exact_index
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"queue": "other"},
-        {"delay": Millis(1)},
-        {"priority": 1},
-        {"groups": {0: "g"}},
-        {"attributes": {0: {"n": "v"}}},
-        {"bodies": [b"b", b"a"]},
-        {"bodies": [b"ab", b""]},
-    ],
-)
-def test_a_chunk_that_differs_from_the_one_there_is_refused(rig: Rig, other: dict[str, Any]) -> None:
-    there = chunk("s", 7, b"a", b"b")
-    rig.ask(there)
-    with pytest.raises(ChunkDiffers):
-        rig.ask(replace(there, **other))
-    assert rig.publish("w", 0, "s").messages == 2
-    assert rig.receive() == [b"a", b"b"]
-
-
 def test_a_chunk_that_comes_twice_in_one_commit_is_stored_once(rig: Rig) -> None:
     first, second = rig.commit(chunk("s", 0, b"a"), chunk("s", 0, b"a"))
     assert (first.is_repeated, second.is_repeated) == (False, True)
     rig.publish("w", 0, "s")
     assert rig.receive() == [b"a"]
-
-
-def test_a_chunk_is_found_again_after_a_restart(rig: Rig) -> None:
-    first = rig.stage("s", 0, b"a")
-    rig.restart()
-    assert rig.stage("s", 0, b"a") == Staged(messages=1, is_repeated=True, expires_at=first.expires_at)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +121,7 @@ def test_the_stages_are_listed_with_what_they_hold(rig: Rig) -> None:
 
 def test_a_publication_asks_for_the_commit_that_shows_it(rig: Rig) -> None:
     rig.stage("s", 0, b"a")
-    rig.ticks()
+    rig.settle()
     assert not rig.engine.wants_commit
     rig.publish("w", 0, "s")
     for _ in range(5):
@@ -192,9 +151,9 @@ def test_a_publication_is_no_success_for_a_queue_that_was_created_again_since(
 ) -> None:
     rig.stage("s", 0, b"a")
     rig.publish("w", 5, "s", digest=digest)
-    rig.ticks()
+    rig.settle()
     rig.ask(DeleteQueue(name="q"))
-    rig.ticks()
+    rig.settle()
     rig.clock.advance(1_000)
     rig.ask(CreateQueue(name="q", settings=QueueSettings()))
     assert rig.publish("w", 5, "s", digest=digest).is_already  # a repeated call for the former queue
@@ -206,17 +165,11 @@ def test_a_publication_is_no_success_for_a_queue_that_was_created_again_since(
     assert rig.receive() == [b"a"]
 
 
-def test_an_epoch_without_stages_is_remembered(rig: Rig) -> None:
-    assert rig.publish("w", 1) == Published(messages=0, is_already=False, last_epoch=1)
-    rig.restart()
-    assert rig.publish("w", 1).is_already
-
-
 def test_only_the_newest_epoch_of_a_writer_is_kept(rig: Rig) -> None:
     for epoch in range(3):
         rig.stage("s", 0, b"a")
         rig.publish("w", epoch, "s")
-    rig.ticks()
+    rig.settle()
     assert rig.names("published") == ["w.2"]
 
 
@@ -245,7 +198,7 @@ def test_a_queue_without_room_takes_nothing_of_it(rig: Rig) -> None:
     assert all(isinstance(each, QueueFull) for each in refused)
     with pytest.raises(QueueFull):
         rig.publish("w", 1, "t")
-    rig.ticks()
+    rig.settle()
     rig.ask(Purge(queue="q"))
     assert rig.publish("w", 1, "t").messages == 2
 
@@ -262,7 +215,7 @@ def test_attributes_of_staged_messages_count_against_the_bytes_of_their_queue(
     assert rig.publish("w", 0, "s").messages == 1
     with pytest.raises(QueueFull, match="13 of 20 bytes"):
         rig.publish("w", 1, "t")
-    rig.ticks()
+    rig.settle()
     assert rig.engine.index.queue("q").bytes == 13
 
 
@@ -282,23 +235,6 @@ def test_ids_rise_above_those_of_what_is_staged_after_a_restart(rig: Rig) -> Non
     rig.ask(Send(queue="q", bodies=[b"second"]))
     rig.publish("w", 0, "s")
     assert rig.receive() == [b"first", b"second"]
-
-
-def test_published_messages_are_deleted_by_id_and_purged(rig: Rig) -> None:
-    rig.stage("s", 0, b"a", b"b", b"c")
-    rig.publish("w", 0, "s")
-    rig.ticks()
-    ((batch, *_),) = [list(rig.engine.index.batches.values())]
-    assert rig.ask(Delete(queue="q", ids=[batch.stem.message_id(1)])) == [None]
-    assert rig.ask(Purge(queue="q")) == 2
-    assert rig.receive() == []
-
-
-def test_a_purge_leaves_what_is_staged_alone(rig: Rig) -> None:
-    rig.stage("s", 0, b"a")
-    rig.ask(Purge(queue="q"))
-    rig.publish("w", 0, "s")
-    assert rig.receive() == [b"a"]
 
 
 # Digests.

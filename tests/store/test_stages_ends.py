@@ -8,20 +8,15 @@ import pytest
 from spoolrack_store.files.disk import Facts, Space
 from spoolrack_store.model.clock import DAY, SECOND, Millis
 from spoolrack_store.model.disk_watermark import KEPT_BYTES
-from spoolrack_store.model.errors import DiskError, DiskFull, StageNotFound
+from spoolrack_store.model.errors import DiskError, DiskFull
 from spoolrack_store.model.stage_requests import Abort
 
-from tests.store.stage_rig import START, Rig, chunk, publication
-from tests.support.linked_disk import Died
+from tests.store.stage_rig import Rig, chunk, publication
 
 
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
-
-
-def _found(rig: Rig) -> list[bytes]:
-    return [body for queue in ("q", "other") for body in rig.receive(queue)]
 
 
 # Refusals of the disk.
@@ -52,11 +47,11 @@ def test_a_published_message_that_cannot_be_moved_yet_arrives_later(rig: Rig) ->
     rig.disk.refused = ["rename staged/"]
     rig.publish("w", 0, "s")
     assert rig.publish("w", 1).last_epoch == 1
-    rig.ticks()
+    rig.settle()
     assert rig.names("published") == ["w.0", "w.1"]
     rig.disk.refused = []
     assert rig.receive() == [b"a"]
-    rig.ticks()
+    rig.settle()
     assert rig.names("published") == ["w.1"]
 
 
@@ -71,38 +66,11 @@ def test_a_chunk_that_a_power_cut_left_beside_its_message_is_unlinked(rig: Rig) 
     rig.restart()
     assert rig.names("delay") == rig.names("staged") == []
     rig.clock.advance(1_000)
-    rig.ticks()
+    rig.settle()
     assert (rig.receive(), rig.receive()) == ([b"a"], [])
 
 
 # The end of stages that are not published.
-
-
-def test_an_abort_that_is_not_finished_is_finished_by_the_next_start(rig: Rig) -> None:
-    rig.stage("s", 0, b"a")
-    rig.ask(Abort(stage="s"))
-    assert rig.names("staged")
-    rig.restart()
-    rig.ticks()
-    assert (rig.staged(), rig.names("staged")) == ([], [])
-
-
-def test_a_stage_of_the_name_of_one_that_was_dropped_is_another(rig: Rig) -> None:
-    rig.stage("s", 0, b"old")
-    rig.ask(Abort(stage="s"))
-    assert not rig.stage("s", 0, b"new").is_repeated
-    rig.restart()
-    rig.publish("w", 0, "s")
-    assert rig.receive() == [b"new"]
-
-
-def test_an_old_manifest_publishes_no_stage_that_was_made_later(rig: Rig) -> None:
-    rig.stage("s", 0, b"old")
-    rig.publish("w", 0, "s")
-    rig.stage("s", 0, b"new")
-    rig.restart()
-    assert rig.receive() == [b"old"]
-    assert rig.staged() == ["s"]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -111,53 +79,25 @@ def test_a_stage_expires_on_time_however_the_clock_is_set(rig: Rig, restarts: bo
     if restarts:
         rig.restart()
     rig.clock.step_wall(3_600_000)
-    rig.ticks()
+    rig.settle()
     assert rig.staged() == ["s"]
     rig.clock.advance(10_000)
-    rig.ticks()
+    rig.settle()
     assert rig.staged() == []
 
 
 def test_an_epoch_is_forgotten_when_its_time_has_come(rig: Rig) -> None:
     rig.publish("w", 4, epoch_retention=60_000)
     rig.clock.advance(59_999)
-    rig.ticks()
+    rig.settle()
     assert rig.publish("w", 4).is_already
     rig.clock.advance(1)
-    rig.ticks()
+    rig.settle()
     assert rig.names("published") == []
     assert not rig.publish("w", 4).is_already
 
 
-def test_the_names_of_a_stage_say_what_it_is(rig: Rig) -> None:
-    rig.stage("my-stage_1", 12, b"a", delay=5_000)
-    (name,) = rig.names("staged")
-    assert name.startswith(f"my-stage_1@{START + DAY}:12+5000:q:")
-
-
 # Starts after a death.
-
-
-def test_wherever_a_publication_dies_all_of_it_is_published_or_nothing() -> None:
-    ends = set()
-    for steps in range(60):
-        rig = Rig()
-        rig.stage("s", 0, b"a", b"b")
-        rig.stage("s", 1, b"c", queue="other")
-        rig.stage("t", 0, b"d")
-        rig.disk.steps_left = steps
-        try:
-            rig.publish("w", 3, "s", "t")
-            rig.ticks()
-        except Died:
-            rig.disk.steps_left = None
-        rig.disk.steps_left = None
-        rig.restart()
-        is_published = rig.staged() == []
-        ends.add(is_published)
-        assert _found(rig) == ([b"a", b"b", b"d", b"c"] if is_published else [])
-        assert rig.publish("w", 3, *rig.staged()).is_already == is_published
-    assert ends == {False, True}
 
 
 def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there_for_all(
@@ -173,10 +113,10 @@ def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there
         if work.commit is not None:
             work.commit.sync()
         rig.engine.finish(work)
-    other = rig.open("other")
+    other = rig.join()
     rig.ask(chunk("s", 0, b"b"), engine=other)
     assert rig.publish("w", 1, "s").messages == 1
-    rig.ticks()
+    rig.settle()
     assert rig.receive() == [b"b"]
 
 
@@ -229,7 +169,6 @@ def test_a_torn_chunk_was_never_staged(rig: Rig, torn: str) -> None:
 
 def test_stages_that_cannot_be_read_are_not_taken_for_missing(rig: Rig) -> None:
     rig.stage("s", 7, b"x", b"y")
-    rig.engines.clear()
     rig.disk.refused = ["read staged/"]
     with pytest.raises(DiskError):
         rig.restart()
@@ -255,7 +194,7 @@ def test_a_message_published_to_a_deleted_queue_is_unlinked(rig: Rig, end: str) 
     else:
         record = rig.engine.catalog.records["q"]
         rig.engine.catalog.records["q"] = replace(record, created_at=Millis(5))
-    rig.ticks()
+    rig.settle()
     assert rig.receive("other") == [b"c"]
     assert rig.names("staged") == []
     assert rig.names("queues/q") == []
@@ -268,7 +207,7 @@ def test_of_two_stages_of_one_name_the_older_is_the_true_one(rig: Rig) -> None:
     rig.ask(Abort(stage="s"))
     rig.clock.advance(1)
     rig.stage("s", 0, b"newer")
-    rig.ticks()
+    rig.settle()
     rig.disk.create(f"staged/{name}", [content], sync=True)
     rig.restart()
     rig.publish("w", 0, "s")
@@ -279,30 +218,10 @@ def test_of_two_stages_of_one_name_the_older_is_the_true_one(rig: Rig) -> None:
 # Other processes.
 
 
-def test_another_process_publishes_a_stage(rig: Rig) -> None:
-    other = rig.open("p9")
-    rig.stage("s", 0, b"a")
-    rig.ask(chunk("s", 1, b"b"), other)
-    assert rig.ask(chunk("s", 0, b"a"), other).is_repeated
-    assert rig.ask(publication("w", 0, "s"), other).messages == 2
-    assert rig.publish("w", 0, "s").is_already
-    assert sorted(rig.receive() + rig.receive(engine=other)) == [b"a", b"b"]
-
-
-def test_of_two_processes_that_publish_a_stage_one_finds_it_gone(rig: Rig) -> None:
-    other = rig.open("p9")
-    rig.stage("s", 0, b"a")
-    work = rig.engine.apply([publication("v", 0, "s")])
-    with pytest.raises(StageNotFound):
-        rig.ask(publication("w", 0, "s"), other)
-    assert work is not None
-    assert work.outcomes[0].messages == 1
-
-
 def test_a_chunk_of_another_process_that_cannot_be_looked_at_is_not_stored_twice(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = rig.open("p9")
+    other = rig.join()
     rig.stage("s", 0, b"a")
     rig.ask(chunk("s", 1, b"b"), other)
     facts = rig.disk.facts
@@ -322,16 +241,8 @@ def test_a_chunk_of_another_process_that_cannot_be_looked_at_is_not_stored_twice
     assert rig.receive() == [b"a", b"b"]
 
 
-def test_a_stage_that_one_process_drops_another_cannot_publish(rig: Rig) -> None:
-    other = rig.open("p9")
-    rig.stage("s", 0, b"a")
-    assert rig.ask(Abort(stage="s"), other) == 1
-    with pytest.raises(StageNotFound):
-        rig.publish("w", 0, "s")
-
-
 def test_a_stage_that_is_begun_anew_is_found_by_a_process_that_saw_the_former_only(rig: Rig) -> None:
-    other = rig.open("p9")
+    other = rig.join()
     rig.stage("s", 0, b"a")
     rig.commit(engine=other)
     works = [rig.engine.apply([Abort(stage="s")]), rig.engine.apply([chunk("s", 0, b"b")])]
@@ -340,22 +251,10 @@ def test_a_stage_that_is_begun_anew_is_found_by_a_process_that_saw_the_former_on
         assert work.commit is not None
         work.commit.sync()
         rig.engine.finish(work)
-    rig.ticks()
+    rig.settle()
 
     assert rig.ask(publication("w", 0, "s"), other).messages == 1
     assert rig.receive(engine=other) == [b"b"]
-
-
-@pytest.mark.parametrize("request_", [Abort(stage="s"), publication("w", 0, "s")])
-def test_another_process_finishes_the_work_of_a_dead_one(rig: Rig, request_: Abort) -> None:
-    other = rig.open("p9")
-    rig.stage("s", 0, b"a")
-    assert rig.engine.apply([request_]) is not None
-    del rig.engines["p1"]
-    rig.engine = other
-    rig.ticks()
-    assert rig.names("staged") == []
-    assert rig.receive() == ([] if isinstance(request_, Abort) else [b"a"])
 
 
 def test_a_long_past_of_the_clock_lets_no_stage_live_longer_than_it_may(rig: Rig) -> None:
@@ -363,5 +262,5 @@ def test_a_long_past_of_the_clock_lets_no_stage_live_longer_than_it_may(rig: Rig
     rig.clock.step_wall(Millis(-100 * DAY))
     rig.restart()
     rig.clock.advance(14 * DAY)
-    rig.ticks()
+    rig.settle()
     assert rig.staged() == []

@@ -210,112 +210,58 @@ def test_of_a_damaged_copy_the_file_with_the_other_names_is_whole(root: Path) ->
 # Foreign things.
 
 
-def link_out(root: Path) -> Path:
-    path = root / "queues" / "q" / "passwd"
+def write(path: Path, content: str) -> Path:
+    path.write_text(content)
+    return path
+
+
+def link(path: Path) -> Path:
+    path.unlink(missing_ok=True)
     path.symlink_to("/etc/passwd")
     return path
 
 
-def link_instead_of_a_message(root: Path) -> Path:
-    path = single(root)
-    path.unlink()
-    path.symlink_to("/etc/passwd")
-    return path
-
-
-def put_a_foreign_file(root: Path) -> Path:
-    path = root / "delay" / "notes.txt"
-    path.write_text("mine")
-    return path
-
-
-def put_a_name_that_is_no_text(root: Path) -> Path:
-    path = root / "new" / os.fsdecode(b"q:\xff\xfe\x1b[31m")
-    path.write_text("mine")
-    return path
-
-
-def put_a_pipe(root: Path) -> Path:
-    path = root / "queues" / "q" / f"{uuid.uuid4()},s1,c00000000"
+def pipe(path: Path) -> Path:
     os.mkfifo(path)
     return path
 
 
-def put_a_socket(root: Path) -> Path:
-    path = root / "queues" / "q" / "s"
+def listen(path: Path) -> Path:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.path.relpath(path))
     return path
 
 
-def put_a_folder_instead_of_a_message(root: Path) -> Path:
-    path = root / "queues" / "q" / f"{uuid.uuid4()},s1,c00000000"
+def folder(path: Path) -> Path:
     path.mkdir()
     return path
 
 
-def put_a_batch_folder_of_format_1(root: Path) -> Path:
-    path = root / "queues" / "q" / f"{uuid.uuid4()},n3"
-    path.mkdir()
-    return path
+NO_TEXT = os.fsdecode(b"new/q:\xff\xfe\x1b[31m")
+NAMED = f"queues/q/{ID},s1,c00000000"
+FOREIGN: dict[str, Callable[[Path], Path]] = {
+    "a link": lambda root: link(root / "queues/q/passwd"),
+    "a link instead of a message": lambda root: link(single(root)),
+    "a file": lambda root: write(root / "delay/notes.txt", "mine"),
+    "a name that is no text": lambda root: write(root / NO_TEXT, "mine"),
+    "a pipe": lambda root: pipe(root / NAMED),
+    "a socket": lambda root: listen(root / "queues/q/s"),
+    "a folder instead of a message": lambda root: folder(root / NAMED),
+    "a batch folder of format 1": lambda root: folder(root / f"queues/q/{ID},n3"),
+    "a name without size and checksum": lambda root: single(root).rename(root / f"queues/q/{ID}"),
+    "a name without its due": lambda root: delayed(root).rename(str(delayed(root)).rpartition("@")[0]),
+    "a file among the queues": lambda root: write(root / "queues/README", ""),
+    "a foreign settings file": lambda root: write(root / "config/q.json.bak", "{}"),
+    "damaged newer settings": lambda root: write(root / "config/q.2.json", '{"created_at": 1, "visib'),
+    "a link among the owners": lambda root: link(root / "owners/0123abcd"),
+}
 
 
-def forget_size_and_checksum(root: Path) -> Path:
-    return single(root).rename(root / "queues" / "q" / str(uuid.uuid4()))
-
-
-def forget_the_due(root: Path) -> Path:
-    path = delayed(root)
-    return path.rename(path.with_name(path.name.partition("@")[0]))
-
-
-def put_a_file_among_the_queues(root: Path) -> Path:
-    path = root / "queues" / "README"
-    path.write_text("")
-    return path
-
-
-def put_a_foreign_settings_file(root: Path) -> Path:
-    path = root / "config" / "q.json.bak"
-    path.write_text("{}")
-    return path
-
-
-def damage_newer_settings(root: Path) -> Path:
-    path = root / "config" / "q.2.json"
-    path.write_text('{"created_at": 1, "visib')
-    return path
-
-
-def put_a_link_among_the_owners(root: Path) -> Path:
-    path = root / "owners" / "0123abcd"
-    path.symlink_to("/etc/passwd")
-    return path
-
-
-FOREIGN = [
-    link_out,
-    link_instead_of_a_message,
-    put_a_foreign_file,
-    put_a_name_that_is_no_text,
-    put_a_pipe,
-    put_a_socket,
-    put_a_folder_instead_of_a_message,
-    put_a_batch_folder_of_format_1,
-    forget_size_and_checksum,
-    forget_the_due,
-    put_a_file_among_the_queues,
-    put_a_foreign_settings_file,
-    damage_newer_settings,
-    put_a_link_among_the_owners,
-]
-
-
-@pytest.mark.parametrize("damage", FOREIGN, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("foreign", FOREIGN)
 def test_foreign_things_are_found_where_they_are_and_put_aside_as_they_are(
-    root: Path, damage: Callable[[Path], Path]
+    root: Path, foreign: str
 ) -> None:
-    spoiled = damage(root)
+    spoiled = FOREIGN[foreign](root)
     facts = spoiled.lstat()
     (problem,) = check(root).problems
     assert problem.path == str(spoiled.relative_to(root))
@@ -329,8 +275,8 @@ def test_foreign_things_are_found_where_they_are_and_put_aside_as_they_are(
     assert (file.name, file.source, file.why) == (spoiled.name, problem.path, problem.why)
     kept = (root / file.path).lstat()
     assert (kept.st_ino, kept.st_mode, kept.st_size) == (facts.st_ino, facts.st_mode, facts.st_size)
-    gone = {link_instead_of_a_message, forget_size_and_checksum}
-    assert bodies(root) == (READY[1:] if damage in gone else READY)
+    gone = {"a link instead of a message", "a name without size and checksum"}
+    assert bodies(root) == (READY[1:] if foreign in gone else READY)
 
 
 # Several names of one batch.
@@ -560,7 +506,7 @@ def test_a_repair_is_refused_while_a_process_has_the_root_open(root: Path) -> No
 
 
 def test_a_repair_keeps_processes_from_starting(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = put_a_foreign_file(root)
+    path = write(root / "delay/notes.txt", "mine")
     quarantine = Moves.quarantine
 
     def interrupted(*arguments: object) -> bool:

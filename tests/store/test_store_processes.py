@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from spoolrack_store.model.errors import (
     QueueNotFound,
     RootInUse,
     StaleReceipt,
-    StoreError,
 )
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -100,27 +98,6 @@ def begin(rig: Rig, *requests: Any) -> Work:
 # Leases.
 
 
-def test_a_message_that_one_process_has_leased_no_other_one_gets(one: Rig, other: Rig) -> None:
-    one.send(b"a", b"b", b"c")
-    assert bodies(lease(one, 2)) == [b"a", b"b"]
-    assert bodies(lease(other)) == [b"c"]
-    assert lease(one) == []
-
-
-def test_a_lease_is_extended_released_and_deleted_through_another_process(one: Rig, other: Rig) -> None:
-    one.send(b"a", b"b", b"c")
-    first, second, third = receipts(lease(one))
-    extended = ChangeVisibility(queue="q", receipts=[first], visibility=Millis(5 * LEASE))
-    assert other.ask(extended) == [other.clock.wall() + 5 * LEASE]
-    assert other.ask(ChangeVisibility(queue="q", receipts=[second], visibility=Millis(0))) == [0]
-    assert other.ask(Delete(queue="q", receipts=[third])) == [None]
-    assert bodies(lease(one)) == [b"b"]
-    one.after(LEASE)
-    assert bodies(lease(one)) == [b"b"]
-    one.after(4 * LEASE)
-    assert bodies(lease(other)) == [b"a", b"b"]
-
-
 def test_the_receipt_of_a_lease_that_is_over_works_with_no_process(one: Rig, other: Rig) -> None:
     one.send(b"a")
     (stale,) = receipts(lease(one))
@@ -131,16 +108,6 @@ def test_the_receipt_of_a_lease_that_is_over_works_with_no_process(one: Rig, oth
         assert isinstance(result, StaleReceipt)
     assert one.ask(Delete(queue="q", receipts=[good])) == [None]
     assert other.ask(Delete(queue="q", receipts=[good])) == [None]
-
-
-def test_a_lease_of_a_dead_process_expires(one: Rig, other: Rig) -> None:
-    one.send(b"a", b"b")
-    (first, _) = receipts(lease(other))
-    die(other, one)
-    assert one.ask(Delete(queue="q", receipts=[first])) == [None]
-    assert lease(one) == []
-    one.after(LEASE)
-    assert bodies(lease(one)) == [b"b"]
 
 
 def test_prefetched_messages_are_left_to_the_process_that_leased_them(one: Rig, other: Rig) -> None:
@@ -175,13 +142,6 @@ def test_prefetched_messages_of_a_dead_process_come_back_a_second_later_and_coun
 # Sends.
 
 
-def test_another_process_delivers_unpublished_messages_of_a_dead_one(one: Rig, other: Rig) -> None:
-    begin(other, Send(queue="q", bodies=[b"a", b"b"]))
-    assert lease(one) == []
-    die(other, one)
-    assert bodies(lease(one)) == [b"a", b"b"]
-
-
 @pytest.mark.parametrize("is_synced", [False, True])
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_lease_that_a_dead_process_has_made_as_it_sent_goes_on(
@@ -209,18 +169,6 @@ def test_a_lease_that_a_dead_process_has_made_as_it_sent_goes_on(
     assert lease(one) == []
 
 
-def test_a_lease_that_a_dead_process_has_made_as_it_sent_ends_when_it_said(
-    one: Rig, other: Rig
-) -> None:
-    begin(other, Send(queue="q", bodies=[b"a", b"b"]), Receive(queue="q", max_messages=1))
-    die(other, one)
-    assert bodies(lease(one)) == [b"b"]
-    one.after(LEASE - 1)
-    assert lease(one) == []
-    one.after(1)
-    assert bodies(lease(one)) == [b"a", b"b"]
-
-
 def test_a_start_misses_nothing_of_what_a_living_process_leased_as_it_sent(
     one: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -230,16 +178,6 @@ def test_a_start_misses_nothing_of_what_a_living_process_leased_as_it_sent(
     assert not [each.message for each in caplog.records if "no name lists" in each.message]
     one.ask()
     assert bodies(lease(other)) == [b"b"]
-
-
-def test_a_message_leased_as_it_is_sent_is_known_to_all_processes_and_received_by_none(
-    one: Rig, other: Rig
-) -> None:
-    work = begin(one, Send(queue="q", bodies=[b"a"]), Receive(queue="q"))
-    assert lease(other) == []
-    assert one.engine.finish(work) is not None
-    assert lease(other) == []
-    assert other.ask(Delete(queue="q", receipts=receipts(work.outcomes[1]))) == [None]
 
 
 def test_a_message_leased_as_another_process_deletes_its_queue_is_gone(one: Rig, other: Rig) -> None:
@@ -283,27 +221,7 @@ def test_messages_sent_after_orphan_recovery_stand_behind_the_dead_process_s(one
         assert bodies(lease(one)) == [b"first", b"second", b"third"]
 
 
-def test_files_that_a_living_process_writes_are_left_alone(one: Rig, other: Rig) -> None:
-    work = begin(other, Send(queue="q", bodies=[b"a"]))
-    for _ in range(4):
-        one.ask(tick=True)
-    assert [each.name for each in one.disk.scan("new")]
-    assert lease(one) == []
-    other.engine.finish(work)
-    other.ask()
-    assert bodies(lease(one)) == [b"a"]
-
-
 # Messages, wherever another process has moved them.
-
-
-def test_a_purge_takes_what_all_processes_have(one: Rig, other: Rig) -> None:
-    one.send(b"a")
-    other.send(b"b", b"c")
-    lease(other, 2)
-    assert one.ask(Purge(queue="q")) == 3
-    one.after(LEASE)
-    assert lease(one) == lease(other) == []
 
 
 @pytest.mark.parametrize("dies", [False, True])
@@ -355,32 +273,7 @@ def test_a_purge_takes_what_a_process_has_in_new_that_others_have_overtaken(
     assert not [each.message for each in caplog.records if "by hand" in each.message]
 
 
-def test_a_message_is_found_by_its_id_wherever_another_process_has_moved_it(
-    one: Rig, other: Rig
-) -> None:
-    ids = one.send(b"a", b"b", b"c")
-    lease(one, 1)
-    assert other.ask(Delete(queue="q", ids=ids)) == [None] * 3
-    one.after(LEASE)
-    assert lease(one) == []
-
-
 # Queues.
-
-
-def test_settings_that_one_process_changes_hold_for_all(one: Rig, other: Rig) -> None:
-    one.ask(UpdateQueue(name="q", changes={"visibility_timeout": Millis(5_000)}))
-    one.send(b"a")
-    (delivery,) = lease(other)
-    assert delivery.due == other.clock.wall() + 5_000
-
-
-def test_two_processes_that_create_one_queue_have_one(one: Rig, other: Rig) -> None:
-    creation = CreateQueue(name="new", settings=QueueSettings())
-    assert one.ask(creation) == other.ask(creation)
-    one.send(b"a", queue="new")
-    assert other.ids("q") == []
-    assert bodies(other.receive("new")) == [b"a"]
 
 
 def test_a_deleted_queue_is_gone_for_all_and_starts_empty_when_it_is_made_again(
@@ -430,50 +323,6 @@ def test_a_message_sent_as_its_queue_is_deleted_comes_into_no_later_queue(one: R
         other.ask()
     one.ask(CreateQueue(name="q", settings=QueueSettings()))
     assert lease(one) == lease(other) == []
-
-
-# All together.
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_random_work_of_several_processes_leases_no_message_twice(seed: int) -> None:
-    random = Random(seed)
-    first = Rig({"q": QueueSettings(visibility_timeout=Millis(LEASE))})
-    rigs = [first, first.join("p2"), first.join("p3")]
-    sent: set[str] = set()
-    held: dict[str, str] = {}
-    deleted: set[str] = set()
-    for _ in range(150):
-        rig = random.choice(rigs)
-        match random.randrange(5):
-            case 0:
-                stored = rig.ask(Send(queue="q", bodies=[b"x"] * random.randint(1, 4)))
-                sent.update(stored.results)
-            case 1 | 2:
-                for delivery in lease(rig, random.randint(1, 5)):
-                    for id, receipt in zip(delivery.ids, delivery.receipts, strict=True):
-                        assert id not in held, "leased twice at a time"
-                        assert id not in deleted, "delivered after its delete"
-                        held[id] = receipt
-            case 3 if held:
-                id = random.choice(sorted(held))
-                assert rig.ask(Delete(queue="q", receipts=[held.pop(id)])) == [None]
-                deleted.add(id)
-            case 4 if held:
-                id = random.choice(sorted(held))
-                change = ChangeVisibility(queue="q", receipts=[held.pop(id)], visibility=Millis(0))
-                assert rig.ask(change) == [0]
-            case _:
-                first.after(LEASE)
-                held.clear()
-    first.after(LEASE)
-    left: set[str] = set()
-    for rig in rigs:
-        rig.ask()
-    while found := lease(rigs[0]):
-        left.update(id for each in found for id in each.ids)
-    assert left == sent - deleted
-    assert not any(isinstance(each, StoreError) for each in sent)
 
 
 # Promises that were broken once.
@@ -527,16 +376,6 @@ def test_a_set_that_is_confirmed_and_committed_at_once_is_committed(one: Rig, ot
     for each in (one, other):
         each.ask(tick=True)
         assert lease(each) == []
-
-
-def test_a_set_of_which_another_process_has_deleted_a_message_has_the_others(
-    one: Rig, other: Rig
-) -> None:
-    ids = one.send(b"a", b"b", b"c")
-    other.ask(Delete(queue="q", ids=ids[:1]))
-    made = one.ask(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=Millis(60_000)))
-    assert made.messages == 2
-    assert one.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 2
 
 
 def test_an_old_receipt_of_what_another_process_has_redriven_works_no_more() -> None:

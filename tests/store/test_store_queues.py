@@ -9,7 +9,6 @@ import pytest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueBeingDeleted, QueueNotFound
 from spoolrack_store.model.operations import (
-    CreateQueue,
     Delete,
     DeleteQueue,
     Purge,
@@ -278,22 +277,3 @@ def test_no_operation_asks_more_of_the_disk_with_a_hundred_times_the_backlog(siz
     few = calls_with(20, size)
     assert all(not each["scan"] for each in few), "a folder was listed"
     assert calls_with(2_000, size) == few
-
-
-def test_a_dead_letter_queue_that_is_missing_is_told_once_and_loses_nothing(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
-    rig.add("dead")
-    rig.add("dying", max_receives=1, dead_letter_queue="dead")
-    rig.ask(DeleteQueue(name="dead"))
-    (id,) = rig.send(b"undying", queue="dying")
-    for _ in range(4):
-        assert list(rig.receive(queue="dying")) == [id]
-        rig.advance(LEASE)
-    assert caplog.text.count("dead-letter queue dead is missing") == 1
-    settle(rig)
-    rig.ask(CreateQueue(name="dead", settings=QueueSettings()))
-    settle(rig)
-    assert rig.receive(queue="dying") == {}
-    settle(rig)
-    assert list(rig.receive(queue="dead")) == [id]

@@ -13,7 +13,6 @@ from spoolrack_store.model.errors import (
     DiskError,
     InvalidMessage,
     InvalidQueueName,
-    InvalidReceipt,
     InvalidRequest,
     MessageNotFound,
     MessageTooLarge,
@@ -83,17 +82,6 @@ def test_to_release_and_extend_a_lease_in_one_commit_releases_it(rig: Rig) -> No
     rig.check()
 
 
-def test_to_extend_a_lease_twice_leaves_its_neighbour_alone(rig: Rig) -> None:
-    rig.send(b"a", b"b")
-    (one, other), receipts = received(rig)
-    end = rig.clock.wall() + 90_000
-    assert change(rig, 90_000, receipts[0], receipts[0]) == [end, end]
-    found = {id: rig.engine.index.holder(id) for id in (one, other)}
-    dues = [None if each is None else each[0].name.due for each in found.values()]
-    assert dues == [end, rig.clock.wall() + LEASE]
-    rig.check()
-
-
 @pytest.mark.parametrize("visibility", [0, 50_000])
 def test_a_change_that_the_disk_refuses_for_one_file_answers_for_each_message(
     rig: Rig, visibility: int
@@ -124,15 +112,6 @@ def test_a_batch_never_overtakes_what_lies_between_its_messages(rig: Rig) -> Non
     rig.check()
 
 
-def test_to_extend_and_release_a_lease_leaves_its_neighbour_leased(rig: Rig) -> None:
-    rig.send(b"a", b"b")
-    ids, receipts = received(rig)
-    change(rig, 50_000, receipts[0])
-    change(rig, 0, receipts[0])
-    assert states(rig, *ids) == ["ready", "leased"]
-    rig.check()
-
-
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
 def test_a_receipt_given_back_twice_gives_back_one_lease(rig: Rig, bodies: list[bytes]) -> None:
     rig.send(*bodies)
@@ -142,15 +121,6 @@ def test_a_receipt_given_back_twice_gives_back_one_lease(rig: Rig, bodies: list[
     found = rig.engine.index.holder(ids[0])
     assert found is not None
     assert found[0].name.receives == 0
-    rig.check()
-
-
-def test_a_receipt_deleted_twice_in_one_call_deletes_one_message(rig: Rig) -> None:
-    rig.send(b"a", b"b")
-    ids, receipts = received(rig)
-    assert rig.delete(receipts[0], receipts[0]) == [None, None]
-    assert states(rig, ids[1]) == ["leased"]
-    assert rig.engine.index.queue("q").total == 1
     rig.check()
 
 
@@ -176,18 +146,6 @@ def test_a_stale_receipt_touches_no_message_that_was_leased_again(
     assert rig.delete(*good) == [None] * len(good)
 
 
-def test_a_delete_whose_lease_ended_as_its_commit_began_is_stale_and_the_message_dead(rig: Rig) -> None:
-    rig.add("dead")
-    rig.add("dying", max_receives=1, dead_letter_queue="dead")
-    (id,) = rig.send(b"a", queue="dying")
-    ((receipt, _),) = rig.receive(queue="dying").values()
-    rig.advance(LEASE)
-    (result,) = rig.ask(Delete(queue="dying", receipts=[receipt]))
-    assert isinstance(result, StaleReceipt)
-    assert list(rig.receive(queue="dead")) == [id]
-    assert rig.receive(queue="dying") == {}
-
-
 def test_a_receipt_deletes_no_dead_letter(rig: Rig) -> None:
     rig.add("dead")
     rig.add("dying", max_receives=1, dead_letter_queue="dead")
@@ -202,38 +160,6 @@ def test_a_receipt_deletes_no_dead_letter(rig: Rig) -> None:
     assert list(rig.receive(queue="dead")) == [id]
 
 
-def test_a_second_delete_by_id_is_not_found_before_and_after_the_file_is_unlinked(rig: Rig) -> None:
-    rig.send(b"a", b"b")
-    ids = [*rig.send(b"alone"), rig.send(b"c", b"d")[0]]
-    rig.commit()
-    delete = Delete(queue="q", ids=ids)
-    assert rig.ask(delete) == [None, None]
-    for _ in range(4):
-        assert [type(each) for each in rig.ask(delete)] == [MessageNotFound, MessageNotFound]
-    assert states(rig, ids[0]) == [None]
-
-
-def test_a_second_delete_by_receipt_is_a_success_before_and_after_the_file_is_unlinked(
-    rig: Rig,
-) -> None:
-    rig.send(b"a")
-    _, receipts = received(rig)
-    for _ in range(5):
-        assert rig.delete(*receipts) == [None]
-    assert rig.paths("remove") == []
-    assert rig.delete(*receipts) == [None]
-
-
-def test_a_message_of_another_queue_is_not_found_by_its_id(rig: Rig) -> None:
-    rig.add("other")
-    (id,) = rig.send(b"a", queue="other")
-    rig.commit()
-    for _ in range(2):
-        (result,) = rig.ask(Delete(queue="q", ids=[id]))
-        assert isinstance(result, MessageNotFound)
-        rig.ask(Delete(queue="other", ids=[id]))
-
-
 def test_a_delete_by_id_does_not_find_what_a_purge_has_deleted(rig: Rig) -> None:
     ids = [*rig.send(b"alone"), *rig.send(b"one", b"two")]
     rig.commit()
@@ -243,17 +169,6 @@ def test_a_delete_by_id_does_not_find_what_a_purge_has_deleted(rig: Rig) -> None
 
 
 # Messages that are sent, and could not be published yet.
-
-
-def test_a_message_that_could_not_be_published_yet_is_deleted_by_its_id(rig: Rig) -> None:
-    rig.disk.fail(errno.EIO, "rename_new", path="new/", times=1)
-    ids = rig.send(b"a")
-    rig.commit()
-    assert rig.paths("new")
-    assert rig.ask(Delete(queue="q", ids=ids)) == [None]
-    rig.tick()
-    assert rig.receive() == {}
-    rig.check()
 
 
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
@@ -389,15 +304,6 @@ def test_attributes_out_of_bounds_cost_that_message_only(
     assert list(rig.receive()) == [id]
 
 
-def test_attributes_at_their_bounds_are_stored(rig: Rig) -> None:
-    many = {f"{at:03}": "" for at in range(1_000)}
-    long = {"ä" * 128: "x" * (65_536 - 256)}
-    rig.ask(Send(queue="q", bodies=[b"", b""], attributes={0: many, 1: long}))
-    rig.commit()
-    (delivery,) = rig.ask(Receive(queue="q", max_messages=2))
-    assert delivery.attributes == {0: many, 1: long}
-
-
 def test_a_body_may_have_as_many_bytes_as_its_queue_says(rig: Rig) -> None:
     rig.add("small", max_message_size=3)
     stored = rig.ask(Send(queue="small", bodies=[b"abc", b"abcd", b""]))
@@ -405,16 +311,6 @@ def test_a_body_may_have_as_many_bytes_as_its_queue_says(rig: Rig) -> None:
     assert isinstance(refused, MessageTooLarge)
     assert "The body has 4 bytes, and the queue small takes 3 at most" in str(refused)
     assert list(rig.receive(queue="small")) == [fits, empty]
-
-
-def test_a_receipt_that_is_none_fails_alone(rig: Rig) -> None:
-    rig.send(b"a")
-    _, receipts = received(rig)
-    strange = ["", "q", "q:", receipts[0][:-1], receipts[0] + "0", receipts[0].replace("q:", "p:")]
-    for text in strange:
-        assert isinstance(change(rig, 9_000, text)[0], InvalidReceipt), text
-    results = rig.delete(*strange, receipts[0])
-    assert [type(each) for each in results] == [*[InvalidReceipt] * len(strange), type(None)]
 
 
 @pytest.mark.parametrize("id", ["", "x", NO_ID.upper(), NO_ID + "0"])
@@ -514,12 +410,6 @@ def is_empty_for_good(rig: Rig) -> bool:
     return not before and rig.receive() == {}
 
 
-def test_a_purge_takes_what_is_leased_and_delayed_for_good(rig: Rig) -> None:
-    ids = one_of_each(rig)
-    assert rig.ask(Purge(queue="q")) == len(ids)
-    assert is_empty_for_good(rig)
-
-
 @pytest.mark.parametrize("state", COUNTED, ids=lambda state: state.value)
 def test_a_purge_by_state_takes_the_messages_in_that_state_and_no_others(
     rig: Rig, state: State
@@ -543,21 +433,6 @@ def test_a_purge_by_state_counts_what_cannot_be_published_yet_as_what_it_will_be
     assert rig.ask(Purge(queue="q", states=frozenset(COUNTED) - {state})) == 0
     assert rig.ask(Purge(queue="q", states=frozenset({state}))) == 1
     rig.disk.heal()
-    assert is_empty_for_good(rig)
-
-
-def test_a_message_is_deleted_by_its_id_in_every_state_for_good(rig: Rig) -> None:
-    for id in one_of_each(rig):
-        assert rig.ask(Delete(queue="q", ids=[id])) == [None], id
-    assert is_empty_for_good(rig)
-
-
-def test_a_queue_that_is_made_again_is_empty_for_good(rig: Rig) -> None:
-    one_of_each(rig)
-    rig.ask(DeleteQueue(name="q"))
-    for _ in range(6):
-        rig.commit()
-    rig.add("q")
     assert is_empty_for_good(rig)
 
 

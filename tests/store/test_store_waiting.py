@@ -6,7 +6,6 @@ import gc
 import os
 import threading
 import weakref
-from collections import Counter
 from concurrent.futures import Future
 from pathlib import Path
 from time import thread_time
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import OutcomeUnknown, QueueNotFound, StoreFailed
@@ -29,10 +27,9 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.parking import Parking, QueuedRequest, Waiting
 
-from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of
+from tests.store.front_rig import GIVE_UP, bodies_of, opened, receipts_of
 
 queues = st.sampled_from(["a", "b", "c"])
-SENDERS, CALLS, MOST = 3, 10, 5
 
 
 # Waiting receives, in order.
@@ -137,18 +134,6 @@ def test_a_look_costs_the_same_after_thousands_of_queues_have_changed_together()
 # Ends of a wait.
 
 
-def test_the_end_of_a_delay_wakes_a_receive_that_waits(tmp_path: Path) -> None:
-    clock = ManualClock()
-    with opened(tmp_path, clock) as rig:
-        rig.ask(Send(queue="q", bodies=[b"a"], delays={0: Millis(5_000)}))
-        future = rig.wait_for()
-        clock.advance(4_999)
-        rig.in_turn()
-        assert not future.done()
-        clock.advance(1)
-        assert bodies_of(future.result(GIVE_UP)) == [b"a"]
-
-
 def test_a_release_wakes_a_receive_that_waits(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         rig.send(b"a")
@@ -174,19 +159,6 @@ def test_a_receive_that_is_cancelled_leaves_what_is_sent_to_the_next_one(tmp_pat
         assert gone.cancel()
         rig.send(b"a")
         assert bodies_of(waiting.result(GIVE_UP)) == [b"a"]
-
-
-def test_a_receive_without_credit_waits_until_some_comes_back(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        credits = Credits(1, lambda: None)
-        rig.send(b"a", b"b")
-        got = rig.ask(Receive(queue="q", max_messages=9, credits=credits))
-        assert bodies_of(got) == [b"a"]
-        future = rig.store.submit(Receive(queue="q", max_messages=9, wait=None, credits=credits))
-        rig.in_turn()
-        assert not future.done()
-        rig.delete(*got)
-        assert bodies_of(future.result(GIVE_UP)) == [b"b"]
 
 
 def test_a_receive_waits_until_the_bytes_in_flight_are_fewer_than_allowed(tmp_path: Path) -> None:
@@ -219,28 +191,6 @@ def test_attributes_count_against_the_bytes_of_a_receive(tmp_path: Path) -> None
         assert credits.bytes_in_flight == 32
 
 
-@pytest.mark.parametrize("end", ["delete", "release", "time", "queue"])
-def test_every_end_of_a_lease_returns_its_credit(tmp_path: Path, end: str) -> None:
-    clock = ManualClock()
-    with opened(tmp_path, clock) as rig:
-        credits = Credits(5, lambda: None)
-        rig.send(b"a", b"b")
-        receive = Receive(queue="q", max_messages=9, visibility=Millis(5_000), credits=credits)
-        receipts = receipts_of(rig.ask(receive))
-        assert (credits.in_flight, credits.bytes_in_flight) == (2, 2)
-        if end == "delete":
-            rig.ask(Delete(queue="q", receipts=receipts))
-        elif end == "release":
-            rig.ask(ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(0)))
-        elif end == "time":
-            clock.advance(5_000)
-        else:
-            rig.ask(DeleteQueue(name="q"))
-        for _ in range(4):
-            rig.in_turn()
-        assert (credits.in_flight, credits.bytes_in_flight) == (0, 0)
-
-
 def test_a_receive_that_waits_on_a_queue_that_is_deleted_is_told(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         futures = [rig.wait_for() for _ in range(3)]
@@ -252,96 +202,6 @@ def test_a_receive_that_waits_on_a_queue_that_is_deleted_is_told(tmp_path: Path)
 
 
 # Many threads.
-
-
-class Checker:
-    """Which messages were sent, deleted, and are leased now."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.sent: list[str] = []
-        self.deleted: Counter[str] = Counter()
-        self.held: set[str] = set()
-        self.faults: list[str] = []
-
-    def got(self, ids: list[str]) -> None:
-        with self._lock:
-            self.faults += [f"{id} is leased twice" for id in ids if id in self.held]
-            self.faults += [f"{id} came after its delete" for id in ids if self.deleted[id]]
-            self.held.update(ids)
-
-    def lets_go(self, ids: list[str], *, are_deleted: bool = False) -> None:
-        with self._lock:
-            self.held.difference_update(ids)
-            if are_deleted:
-                self.deleted.update(ids)
-
-
-def send_all(rig: FrontRig, checker: Checker) -> None:
-    for call in range(CALLS):
-        checker.sent.extend(rig.send(*[b"x"] * (1 + call % MOST)))
-
-
-def consume(rig: FrontRig, checker: Checker, number: int, all_sent: threading.Event) -> None:
-    """Receive, delete two of three answers and a half of the third, until nothing is left."""
-    credits = Credits(20, lambda: None)
-    turn = 0
-    while True:
-        is_last = all_sent.is_set()
-        request = Receive(queue="q", max_messages=1 + (number + turn) % 9, credits=credits)
-        deliveries = rig.ask(request)
-        if not deliveries:
-            if is_last:
-                return
-            continue
-        turn += 1
-        ids = [id for each in deliveries for id in each.ids]
-        receipts = receipts_of(deliveries)
-        checker.got(ids)
-        keep = len(ids) if turn % 3 else len(ids) // 2
-        checker.lets_go(ids[keep:])  # Before the request: another consumer may lease them then.
-        released = ChangeVisibility(queue="q", receipts=receipts[keep:], visibility=Millis(0))
-        assert rig.ask(released) == [0] * (len(ids) - keep)
-        assert rig.ask(Delete(queue="q", receipts=receipts[:keep])) == [None] * keep
-        checker.lets_go(ids[:keep], are_deleted=True)
-        assert (credits.in_flight, credits.bytes_in_flight) == (0, 0)
-
-
-@pytest.mark.parametrize("consumers", [1, 4])
-def test_every_message_is_delivered_and_none_to_two_consumers_at_once(
-    tmp_path: Path, consumers: int
-) -> None:
-    with opened(tmp_path) as rig:
-        checker, all_sent = Checker(), threading.Event()
-        failures: list[BaseException] = []
-
-        def guarded(work: Any, *arguments: Any) -> None:
-            try:
-                work(*arguments)
-            except BaseException as error:
-                failures.append(error)
-                raise
-
-        def thread(*arguments: Any) -> threading.Thread:
-            started = threading.Thread(target=guarded, args=arguments)
-            started.start()
-            return started
-
-        senders = [thread(send_all, rig, checker) for _ in range(SENDERS)]
-        takers = [thread(consume, rig, checker, n, all_sent) for n in range(consumers)]
-        for each in senders:
-            each.join(GIVE_UP)
-        all_sent.set()
-        for each in takers:
-            each.join(GIVE_UP)
-        assert not failures
-        consume(rig, checker, 0, all_sent)  # A consumer may have ended before another's release.
-        assert checker.faults == []
-        assert checker.deleted == Counter(checker.sent)
-        counts = rig.store.queue("q").counts
-        assert (counts.ready_count, counts.leased_count, counts.byte_count) == (0, 0, 0)
-    with opened(tmp_path) as rig:
-        assert rig.store.queue("q").counts.ready_count == 0
 
 
 def test_sends_of_many_threads_share_a_sync(tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ def test_a_part_of_what_was_staged_is_never_published() -> None:
     rig.stage("s", 0, b"a")
     with pytest.raises(StageIncomplete, match="hold 1 messages, and 2 were staged"):
         rig.publish("w", 0, "s", messages=2)
-    rig.ticks()
+    rig.settle()
     assert rig.receive() == []
     rig.stage("s", 1, b"b")
     assert rig.publish("w", 0, "s", messages=2).messages == 2
-    rig.ticks()
+    rig.settle()
     assert rig.receive() == [b"a", b"b"]
 
 
@@ -115,7 +115,7 @@ def test_a_publication_that_is_repeated_succeeds_without_its_stages() -> None:
     rig = StageRig()
     rig.stage("s", 0, b"a")
     assert rig.publish("w", 0, "s", messages=1, queue="q").messages == 1
-    rig.ticks()
+    rig.settle()
     assert rig.publish("w", 0, "s", messages=1, queue="q").is_already
 
 

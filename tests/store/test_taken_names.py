@@ -169,7 +169,7 @@ def _squat(
     if queue:
         rig.ask(staged(*stages, 0, b"theirs", queue=queue, allowed=allowed))
     rig.ask(published(owner, epoch, *stages, allowed=allowed, digest="theirs"))
-    rig.ticks()
+    rig.settle()
 
 
 @pytest.mark.parametrize("queue", ["", "q"], ids=["nothing", "a message"])
@@ -217,7 +217,7 @@ def test_another_identity_of_the_same_queues_goes_on_with_a_writer(rig: Rig) -> 
     with pytest.raises(NameTaken):
         rig.ask(replace(again, digest=""))
     assert not rig.ask(published("host-2", 6, allowed=Q)).is_already
-    rig.ticks()
+    rig.settle()
     # Without a message the writer stays the queue's.
     with pytest.raises(NameTaken):
         rig.ask(published("stranger", 7, allowed=OTHER))
@@ -229,7 +229,7 @@ def test_a_caller_that_may_do_everything_finds_all_epochs(rig: Rig) -> None:
     _squat(rig, "me", 5, allowed=Q, queue="q")
     assert rig.publish("w", 4).is_already
     assert not rig.publish("w", 6).is_already
-    rig.ticks()
+    rig.settle()
     # Once callers are told apart, the queues decide.
     assert rig.ask(published("me", 6, allowed=Q)).is_already
     with pytest.raises(NameTaken):
@@ -297,7 +297,7 @@ def test_the_names_of_a_schedule_are_its_own(rig: Rig) -> None:
             rig.ask(request)
     fire = Fire(queue="q", name="nightly", token=made.schedule.token, tick=tick)
     assert rig.ask(fire)
-    rig.ticks()
+    rig.settle()
     assert rig.receive() == [b"go"]
     assert rig.stage("schedule-nightly-1", 0, b"a").messages == 1, "of no schedule"
     assert rig.publish("schedule-nightly", 1, "schedule-nightly-1").messages == 1
@@ -338,13 +338,13 @@ def test_a_committed_stream_belongs_to_its_queues(sets: SetRig, number: int) -> 
     sets.reserve()
     sets.ask(CommitReservations(stream="s", last_sequence_number=0, allowed=Q))
     sets.settle()
-    assert sets.names() == ["s.0"]
+    assert sets.names("reserved") == ["s.0"]
     sets.send(b"theirs", queue="other")
     for restarts in range(2):
         for request in _foreign_calls(number, OTHER):
             with pytest.raises(NameTaken):
                 sets.ask(request)
-        assert sets.names() == ["s.0"], restarts
+        assert sets.names("reserved") == ["s.0"], restarts
         sets.restart()
     assert sets.ask(CommitReservations(stream="s", last_sequence_number=0, allowed=Q)).messages == 0
 
@@ -356,7 +356,7 @@ def test_a_repeated_commit_that_renews_the_record_leaves_a_stream_to_its_queues(
         sets.ask(CommitReservations(stream="s", last_sequence_number=0))
         sets.settle()
         sets.advance(MEMORY // 2 + 1)
-    assert sets.names() == ["s.0"]
+    assert sets.names("reserved") == ["s.0"]
     for request in _foreign_calls(1, OTHER):
         with pytest.raises(NameTaken):
             sets.ask(request)

@@ -20,13 +20,13 @@ from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.index import COUNTED, UNPACKED
 from spoolrack_store.engine.reader import read_records
 from spoolrack_store.files.disk import FileKind
-from spoolrack_store.model.batch_file import body, decode
+from spoolrack_store.model.batch_file import Line, body, decode
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.dead_letter_records import NotAHistory
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.message_ids import index_of, sent_at
-from spoolrack_store.model.names import body_path
+from spoolrack_store.model.names import Name, body_path
 from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -143,7 +143,7 @@ class History:
             for _ in range(steps):
                 self._step()
             self._end()
-        except AttributeError:
+        except (AttributeError, NameError, TypeError):
             raise  # A planted bug that uses what is gone breaks the story by that alone.
         except Exception as error:
             raise Broken("\n".join([*self.told[-400:], repr(error)])) from error
@@ -498,23 +498,9 @@ class Story(History):
     def _check(self, engine: Engine) -> None:
         """Check that a process that has just committed knows exactly what is there."""
         mine = engine.moves.owner
-        known = paths_in(engine.index)
-        there = {path for path in self._paths() if not path.startswith("new/") or f",o{mine}" in path}
-        known = {path for path in known if not path.startswith("new/") or f",o{mine}" in path}
         if drifted := drifts(engine.index, self.clock.monotonic()):
             raise Broken(f"{mine}: {drifted}")
-        if known == there:
-            return
-        # Each process drops by itself the names that may be unlinked at any time.
-        for batch in resolve(map(parse, known | there)).values():
-            if batch.is_over:
-                over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
-                known -= over
-                there -= over
-        if known != there:
-            raise Broken(
-                f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
-            )
+        require_known(engine, self._paths())
 
     def _paths(self) -> list[str]:
         folders = ("new", "delay", "remove", "quarantine", *(f"queues/{queue}" for queue in QUEUES))
@@ -612,12 +598,17 @@ class Story(History):
         for path in self._paths():
             name = parse(path)
             if name.stem.message_id(index_of(id) if name.stem.count else 0) == id:
+                index = index_of(id) if name.stem.count else 0
                 content = self.disk.read(path)
                 line = decode(name.stem, content, len(content))
                 if line.is_external:
                     content = self.disk.read(body_path(id))
-                self.bodies[id] = body(line, content, index_of(id) if name.stem.count else 0)
+                self.bodies[id] = body(line, content, index)
+                self._read_more(id, name, line, index)
                 return
+
+    def _read_more(self, id: str, name: Name, line: Line, index: int) -> None:
+        """Take in what else the file of a message says: stories that have any."""
 
     def _check_counts(self, engine: Engine) -> None:
         for queue in QUEUES:
@@ -874,6 +865,28 @@ class Story(History):
                         if queue == request.queue and state[0] == "ready":
                             maybe[id].append(("leased", int(str(state[1])) + 1, end))
         return maybe
+
+
+def require_known(engine: Engine, paths: Iterable[str]) -> None:
+    """Require that the index of a process that has just committed has the names in these folders."""
+    mine = engine.moves.owner
+
+    def counts(path: str) -> bool:
+        return not path.startswith("new/") or f",o{mine}" in path
+
+    known, there = set(filter(counts, paths_in(engine.index))), set(filter(counts, paths))
+    if known == there:
+        return
+    # Each process drops by itself the names that may be unlinked at any time.
+    for batch in resolve(map(parse, known | there)).values():
+        if batch.is_over:
+            over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
+            known -= over
+            there -= over
+    if known != there:
+        raise Broken(
+            f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
+        )
 
 
 def purge_of(chance: Random, queue: str, now: int) -> Purge:

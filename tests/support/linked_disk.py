@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 from random import Random
+from typing import TypeVar
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import LOCK, SIZE
+from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.root import FOLDERS
 
 from tests.support.memory_disk import File, MemoryLock, fails
@@ -97,6 +99,41 @@ class LinkedDisk(PowerDisk):
                 pass
 
 
+class RefusingDisk(LinkedDisk):
+    """Refuses calls with the error `code`, once so many of them were spared."""
+
+    refused: Sequence[str] = ()
+    """Beginnings of calls, such as "read staged/"; "make delay/" is all that makes a name there."""
+    spared = 0
+    code = errno.EIO
+
+    def _refuse(self, *calls: str) -> None:
+        if any(call.startswith(tuple(self.refused)) for call in calls):
+            self.spared -= 1
+            if self.spared < 0:
+                raise fails(self.code, calls[0])
+
+    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+        self._refuse(f"create {path}", f"make {path}")
+        super().create(path, parts, sync=sync)
+
+    def link(self, source: str, target: str) -> None:
+        self._refuse(f"make {target}")
+        super().link(source, target)
+
+    def rename_new(self, source: str, target: str) -> None:
+        self._refuse(f"rename {source}", f"make {target}")
+        super().rename_new(source, target)
+
+    def scan(self, path: str) -> list[FolderEntry]:
+        self._refuse(f"scan {path}")
+        return super().scan(path)
+
+    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
+        self._refuse(f"read {path}")
+        return super().read(path, limit, afresh=afresh)
+
+
 class Memory:
     """`CHANGES` for the engines on a disk."""
 
@@ -115,9 +152,16 @@ def reap(engine: Engine, most: int = 1_000) -> None:
     engine.moves.removed_files.unlink(most)
 
 
+AnyDisk = TypeVar("AnyDisk", bound=LinkedDisk)
+
+
 def made(
-    queues: Sequence[str], *, can_sync_all: bool, model: Model, kind: type[LinkedDisk] = LinkedDisk
-) -> LinkedDisk:
+    queues: Sequence[str],
+    *,
+    can_sync_all: bool,
+    model: Model,
+    kind: type[AnyDisk] = LinkedDisk,  # type: ignore[assignment]
+) -> AnyDisk:
     """Return a disk with an empty root, all of it durable."""
     disk = kind(can_sync_all=can_sync_all, model=model)
     for folder in (*FOLDERS, *(f"queues/{queue}" for queue in queues)):

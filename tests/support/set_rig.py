@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import errno
 from functools import partial
-from random import Random
 from typing import Any
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import Delivery, Message, Receive, Request, Send
+from spoolrack_store.model.operations import Delivery, Message, Receive, Send
 from spoolrack_store.model.reservation_requests import Reservation, Reserve
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.engine_story import Clock
-from tests.support.engines import commit, start
-from tests.support.linked_disk import LinkedDisk, Memory, made, reap
-from tests.support.memory_disk import fails
+from tests.support.engine_rig import EngineRig
+from tests.support.linked_disk import RefusingDisk
 from tests.support.power_disk import Model
 
 HOLD = Millis(60_000)
@@ -29,84 +25,18 @@ SETTINGS = {
 }
 
 
-class FullDisk(LinkedDisk):
-    """It refuses to make what begins with `refused`, once so many of them were made."""
-
-    refused: tuple[str, ...] = ()
-    spared = 0
-
-    def _refuse(self, path: str) -> None:
-        if path.startswith(self.refused):
-            self.spared -= 1
-            if self.spared < 0:
-                raise fails(errno.ENOSPC, path)
-
-    def create(self, path: str, parts: Any, *, sync: bool) -> None:
-        self._refuse(path)
-        super().create(path, parts, sync=sync)
-
-    def link(self, source: str, target: str) -> None:
-        self._refuse(target)
-        super().link(source, target)
-
-    def rename_new(self, source: str, target: str) -> None:
-        self._refuse(target)
-        super().rename_new(source, target)
-
-
-class SetRig:
-    """One process at first; `join` adds another."""
-
-    def __init__(self, model: Model = Model.ORDERED, *, disk: LinkedDisk | None = None) -> None:
-        self.disk = disk or made(tuple(SETTINGS), can_sync_all=True, model=model)
-        self.disk.__class__ = FullDisk
-        self.clock = Clock()
-        self.living: list[str] = []
-        self.engine = self.join()
-
-    def join(self) -> Engine:
-        owner = f"p{len(self.living)}"
-        self.living.append(owner)
-        return start(
-            self.disk,
-            Memory(self.disk),
-            clock=self.clock,
-            owner=owner,
-            random=Random(len(self.living)),
-            is_living=lambda owner: owner in self.living,
-            queues=SETTINGS,
-        )
-
-    def restart(self) -> None:
-        """End all processes, and let another one take the root over."""
-        gone, self.living = self.living, []
-        self.disk.free_locks()
-        self.living = [f"gone{len(gone)}"] * len(gone)
-        self.engine = self.join()
-        self.settle()
-
-    def ask(self, request: Request[Any], *, engine: Engine | None = None) -> Any:
-        """Return the answer, or raise the error that is it."""
-        engine = engine or self.engine
-        (outcome,) = commit(engine, request)
-        reap(engine)
-        if isinstance(outcome, StoreError):
-            raise outcome
-        return outcome
-
-    def settle(self, *, engine: Engine | None = None) -> None:
-        """Do what waits for a sync or a tick."""
-        for _ in range(8):
-            self.commit(engine=engine)
-
-    def commit(self, *, engine: Engine | None = None) -> None:
-        engine = engine or self.engine
-        commit(engine, tick=True)
-        reap(engine)
+class SetRig(EngineRig):
+    def __init__(self, model: Model = Model.ORDERED, *, disk: RefusingDisk | None = None) -> None:
+        super().__init__(SETTINGS, disk=disk, model=model)
 
     def advance(self, span: int) -> None:
         self.clock.now += span
         self.settle()
+
+    def fill_disk(self, *places: str, spared: int = 0) -> None:
+        """Leave room for `spared` names in these folders, until `disk.refused` is empty again."""
+        self.disk.code = errno.ENOSPC
+        self.disk.refused, self.disk.spared = [f"make {place}" for place in places], spared
 
     def send(self, *bodies: bytes, queue: str = "q") -> list[str]:
         ids: list[str] = self.ask(Send(queue=queue, bodies=bodies)).results
@@ -156,6 +86,3 @@ class SetRig:
 
     def ids_in(self, sequence_number: int = 0, *, engine: Engine | None = None) -> list[str]:
         return [message.id for message in self.read(sequence_number, engine=engine)]
-
-    def names(self) -> list[str]:
-        return sorted(each.name for each in self.disk.scan("reserved"))

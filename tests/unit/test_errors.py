@@ -25,34 +25,6 @@ KINDS = [
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, StoreError) and kind is not StoreError
 ]
-REASONS = {
-    "ATTRIBUTES_TOO_LARGE",
-    "DAMAGED_SETTINGS",
-    "DISK_ERROR",
-    "DISK_FULL",
-    "DRAINING",
-    "INVALID_MESSAGE",
-    "INVALID_QUEUE_NAME",
-    "INVALID_RECEIPT",
-    "INVALID_REQUEST",
-    "INVALID_SETTING",
-    "MESSAGE_DAMAGED",
-    "MESSAGE_NOT_FOUND",
-    "MESSAGE_TOO_LARGE",
-    "OUTCOME_UNKNOWN",
-    "QUEUE_BEING_DELETED",
-    "QUEUE_EXISTS",
-    "QUEUE_FULL",
-    "QUEUE_NOT_FOUND",
-    "ROOT_IN_USE",
-    "ROOT_UNUSABLE",
-    "SENDING_PAUSED",
-    "STALE_RECEIPT",
-    "STORE_FAILED",
-    "UNKNOWN_FORMAT",
-    "VERSION_MISMATCH",
-}
-
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
@@ -60,14 +32,6 @@ def facts_of(kind: type[StoreError]) -> dict[str, object]:
     """Return a fact for each field of the message, which is the docstring."""
     fields = [field for _, field, _, _ in Formatter().parse(inspect.getdoc(kind) or "") if field]
     return {field: f"the-{field}" for field in fields}
-
-
-def test_no_reason_ever_goes_away() -> None:
-    assert {kind.reason for kind in KINDS} >= REASONS
-
-
-def test_no_two_errors_share_a_reason() -> None:
-    assert len({kind.reason for kind in KINDS}) == len(KINDS)
 
 
 @kinds

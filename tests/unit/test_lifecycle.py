@@ -1,4 +1,4 @@
-"""The picture in docs/explanation/lifecycle.md is the table that the store obeys."""
+"""The picture in docs/explanation/lifecycle.md is the table that the store obeys, and it is sound."""
 
 from __future__ import annotations
 
@@ -30,3 +30,14 @@ def test_the_drawing_names_every_state_and_every_move_of_a_healthy_life() -> Non
             assert state.name in drawing
     for move in (Move.PUBLISH, Move.HIDE, Move.DUE, Move.LEASE, Move.EXTEND, Move.REQUEUE, Move.DELETE):
         assert move.value in drawing
+
+
+def test_a_deleted_message_never_comes_back() -> None:
+    reached = {State.REMOVED}
+    for _ in State:
+        reached |= {target for _, source, target in LEGAL if source in reached}
+    assert reached == {State.REMOVED}
+
+
+def test_a_move_from_one_state_has_one_outcome() -> None:
+    assert len({(move, source) for move, source, _ in LEGAL}) == len(LEGAL)

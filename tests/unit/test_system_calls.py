@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -64,3 +65,24 @@ def test_a_write_to_shared_bytes_that_the_system_refuses_raises_its_error(tmp_pa
     with pytest.raises(OSError, match=os.strerror(errno.EBADF)):
         shared.write(0, b"a")
     shared.close()
+
+
+def test_a_lock_that_the_system_could_not_be_asked_about_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: int, operation: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "LOCK").touch()
+    disk, other = LocalDisk(tmp_path), LocalDisk(tmp_path)
+    lock = disk.lock("LOCK")
+    assert lock is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", refuse)
+        with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+            lock.is_held()
+
+    assert other.lock("LOCK") is None
+    lock.release()
+
+    assert other.lock("LOCK") is not None

@@ -1,7 +1,7 @@
 """The names and the content of files that hold no messages, but for settings.
 
-Each text is written by hand in `record_lists`; the store's own grammar parses it to its meaning. An
-invalid text must be refused, and a valid one must be spelt the same again.
+Each text is written by hand in `records.json`; the store's own grammar parses it to its meaning. A name
+with `parsed` null must be refused, and any other must be spelt the same again.
 """
 
 from __future__ import annotations
@@ -19,39 +19,46 @@ from spoolrack_store.model.reservation_names import parse_reservation_name
 from spoolrack_store.model.sealed import NotWhole, unseal
 from spoolrack_store.model.stage_names import parse_chunk, parse_published, parse_stage_life
 
-from tests.vectors import record_lists as lists
-
 Parse = Callable[[str], Any]
-GRAMMARS: Final[dict[str, tuple[Parse, tuple[str, ...], tuple[str, ...]]]] = {
-    "stage": (parse_stage_life, lists.STAGES, lists.NO_STAGES),
-    "chunk": (parse_chunk, lists.CHUNKS, lists.NO_CHUNKS),
-    "published": (parse_published, lists.PUBLISHED, lists.NOT_PUBLISHED),
-    "redrive": (parse_redrive, lists.REDRIVES, lists.NO_REDRIVES),
-    "reserved": (parse_reservation_name, lists.RESERVED, lists.NOT_RESERVED),
+GRAMMARS: Final[dict[str, Parse]] = {
+    "stage": parse_stage_life,
+    "chunk": parse_chunk,
+    "published": parse_published,
+    "redrive": parse_redrive,
+    "reserved": parse_reservation_name,
 }
-"""By kind: the parser, valid texts and invalid ones."""
+"""The parser of each kind."""
 
 
-def vectors() -> dict[str, Any]:
+def vectors(kept: dict[str, Any]) -> dict[str, Any]:
     """Return `names`, each with `kind`, `name` and `parsed` (null: it is none), `keys` of
     deduplication ids, and what is `sealed`."""
-    names = []
-    for kind, (parse_name, valid, invalid) in GRAMMARS.items():
-        for name in valid:
-            parsed = parse_name(name)
-            assert (parsed.path if kind == "chunk" else str(parsed)).removeprefix("staged/") == name
-            names.append({"kind": kind, "name": name, "parsed": said(parsed)})
-        for name in invalid:
-            assert is_refused(parse_name, name), name
-            names.append({"kind": kind, "name": name, "parsed": None})
     return {
-        "names": names,
+        "names": [_name(**each) for each in kept["names"]],
         "keys": [
-            {"deduplication_id": id, "salt": salt, "key": key_text(key_of(id, salt))}
-            for id, salt in lists.KEYS
+            {
+                "deduplication_id": each["deduplication_id"],
+                "salt": each["salt"],
+                "key": key_text(key_of(each["deduplication_id"], each["salt"])),
+            }
+            for each in kept["keys"]
         ],
-        "sealed": [sealed for line in lists.SEALED for sealed in _sealed(line)],
+        "sealed": [
+            sealed
+            for each in kept["sealed"]
+            if each["values"] is not None
+            for sealed in _sealed(each["content"])
+        ],
     }
+
+
+def _name(kind: str, name: str, parsed: Any) -> dict[str, Any]:
+    if parsed is None:
+        assert is_refused(GRAMMARS[kind], name), name
+        return {"kind": kind, "name": name, "parsed": None}
+    value = GRAMMARS[kind](name)
+    assert (value.path if kind == "chunk" else str(value)).removeprefix("staged/") == name
+    return {"kind": kind, "name": name, "parsed": said(value)}
 
 
 def is_refused(parse_name: Parse, name: str) -> bool:
@@ -79,15 +86,16 @@ def said(value: Any) -> Any:
     return value
 
 
-def _sealed(line: str) -> list[dict[str, Any]]:
-    """Return the same line, sealed, torn and changed."""
+def _sealed(content: str) -> list[dict[str, Any]]:
+    """Return the first line of `content`, sealed, torn and changed."""
+    line = content.splitlines(keepends=True)[0]
     whole = line + f"{crc32(line.encode()):08x}\n"
     changed = whole.replace("7", "8", 1)
     made: list[dict[str, Any]] = [{"content": whole, "values": unseal(whole.encode())}]
-    for content in (line, whole[:-1], changed, whole + "\n", ""):
+    for other in (line, whole[:-1], changed, whole + "\n", ""):
         try:
-            unseal(content.encode())
+            unseal(other.encode())
         except NotWhole:
-            made.append({"content": content, "values": None})
+            made.append({"content": other, "values": None})
     assert len(made) == 6
     return made

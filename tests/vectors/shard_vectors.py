@@ -1,4 +1,4 @@
-"""The vectors of `shards.json`: names of queues, their tags, and their shards."""
+"""The vectors of `shards.json`: names of queues, as the file has them, their tags, and their shards."""
 
 from __future__ import annotations
 
@@ -9,32 +9,11 @@ from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.shards import shard_of, tag_of
 
 COUNTS: Final = (1, 2, 3, 8, 16, 1_024)
-NAMES: Final = (
-    "jobs",
-    "jobs--dead",
-    "jobs--dead--again",
-    "jobs.fifo",
-    "jobs--dead.fifo",
-    "jobs.fifo--dead",
-    "jobs-dead",
-    "jobs-",
-    "jobs---",
-    "jobs.fifo.fifo",
-    "jobs.fifo1",
-    "jobs.FIFO",
-    "Jobs",
-    "a",
-    "0",
-    "a--",
-    "mail",
-    "orders.eu_1",
-    "x" * 80,
-    *(f"queue-{number}" for number in range(40)),
-)
 
 
-def vectors() -> list[dict[str, Any]]:
-    assert all(map(is_queue_name, NAMES))
+def vectors(kept: dict[str, Any]) -> list[dict[str, Any]]:
+    queues = [each["queue"] for each in kept["vectors"]]
+    assert all(map(is_queue_name, queues))
     return [
         {
             "queue": queue,
@@ -42,5 +21,5 @@ def vectors() -> list[dict[str, Any]]:
             "hash": crc32(tag_of(queue).encode()) >> 16 & 0x7FFF,
             "shards": {str(count): shard_of(queue, count) for count in COUNTS},
         }
-        for queue in NAMES
+        for queue in queues
     ]

@@ -14,6 +14,7 @@ from typing import Any, Final
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from spoolrack_server.wire.status import CODES, DETAILS_KEY, DOMAIN, INTERNAL, Failure, failure_of
+from spoolrack_store.model import errors
 from spoolrack_store.model.errors import StoreError
 
 FACTS: Final[dict[str, object]] = {
@@ -44,19 +45,13 @@ def vectors() -> list[dict[str, Any]]:
 
 def _failures() -> Iterator[Failure]:
     yield INTERNAL
-    for kind in _kinds(StoreError):
-        if kind.reason in CODES:
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, StoreError) and kind.reason in CODES:
             words = inspect.getdoc(kind) or ""
             facts = {name: FACTS.get(name, name) for name in re.findall(r"{(\w+)(?:![rs])?}", words)}
             failure = failure_of(kind(**facts))
             assert failure is not None
             yield failure
-
-
-def _kinds(kind: type[StoreError]) -> Iterator[type[StoreError]]:
-    for below in kind.__subclasses__():
-        yield below
-        yield from _kinds(below)
 
 
 def _vector(failure: Failure) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from spoolrack.vsqs._watcher import Watcher
 
 from tests.vsqs.vsqs_rig import Micros, no_inotify
 
-OFTEN = 20
-"""Milliseconds between two listings of a folder without events."""
+OFTEN = 0.02
+"""Seconds between two listings of a folder without events."""
 
 
 @pytest.fixture(params=["told by the kernel", "by listing"])
@@ -23,7 +23,7 @@ def means(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """How a queue comes to know what others do."""
     means: str = request.param
     if means == "by listing":
-        blind = partial(Watcher, kernel=no_inotify, look_again=OFTEN)
+        blind = partial(Watcher, kernel=no_inotify, list_every=OFTEN)
         monkeypatch.setattr(watching, "Watcher", blind)
     return means
 

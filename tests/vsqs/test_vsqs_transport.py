@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import spoolrack
-from spoolrack import ById, Client, MessageState, Outgoing, Queue, QueueSettings, aio, vsqs
+from spoolrack import Client, MessageState, Outgoing, Queue, QueueSettings, aio, vsqs
 from spoolrack._runtime import Threads, run
 from spoolrack._transports.url import open_transport
 from spoolrack.errors import (
@@ -175,13 +175,6 @@ def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, mic
     assert message.lease_expires_at is None
 
 
-def test_a_purge_takes_what_is_leased_too(jobs: Queue, client: Client, folder: Path) -> None:
-    jobs.send_many(["a", "b", "c"])
-    jobs.receive()
-    assert client.queue("jobs").purge() == 3
-    assert files(folder) == {}
-
-
 @pytest.mark.parametrize("body", [b"", b"\x00\xff\n", bytes(range(256)) * 40_000])
 def test_bodies_come_as_they_were_sent(jobs: Queue, body: bytes) -> None:
     jobs.send(body)
@@ -253,15 +246,6 @@ def test_a_closed_client_makes_no_calls(url: str, jobs: Queue) -> None:
         waiting.result()
     with pytest.raises(ClientClosed):
         client.queue("jobs").send("a")
-
-
-def test_a_batch_of_deletions_has_a_result_each(jobs: Queue) -> None:
-    jobs.send_many(["a", "b"])
-    a, b = jobs.receive(2)
-    results = jobs.delete_many([a, ById(b.id), ById(b.id), ById("7"), ById("x"), a])
-    errors = [type(result.error) for result in results]
-    gone = MessageNotFound
-    assert errors == [type(None), type(None), gone, gone, gone, type(None)]
 
 
 def test_a_stopped_stream_leases_nothing_more(url: str, jobs: Queue) -> None:

@@ -14,7 +14,6 @@ import spoolrack.vsqs._folder
 from spoolrack.vsqs import Queue
 from spoolrack.vsqs import _watched_folder as watching
 from spoolrack.vsqs._watcher import Inotify, Watcher
-from spoolrack_store.model.clock import Millis
 
 from tests.support import STUCK
 from tests.vsqs.vsqs_rig import Beside
@@ -35,10 +34,10 @@ class Hesitant(Watcher):
     comes: threading.Event
     may_sleep: threading.Event
 
-    def wait(self, timeout: Millis | None = None) -> None:
+    def wait(self, seconds: float | None = None) -> None:
         self.comes.set()
         assert self.may_sleep.wait(STUCK)
-        super().wait(timeout)
+        super().wait(seconds)
 
 
 @pytest.fixture
@@ -173,6 +172,6 @@ def test_a_folder_that_the_kernel_does_not_watch_is_logged_with_what_to_do(
     def refuse() -> Inotify:
         raise OSError(code, os.strerror(code))
 
-    Watcher(tmp_path, kernel=refuse).close()
+    Watcher(str(tmp_path), kernel=refuse).close()
     (told,) = caplog.messages
     assert all(words in told for words in (str(tmp_path), os.strerror(code), advice))

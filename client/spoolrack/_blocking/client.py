@@ -111,10 +111,10 @@ class Client(ClientState):
         *,
         order: Order = "fair",
         on_error: Callable[[Message, Exception], object] | None = None,
-        stop_on_signals: bool = False,
+        stop_on_signals: bool | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        """Run a `worker` here until Ctrl-C, or, if asked, until SIGTERM or SIGINT: see `Worker.run`."""
+        """Run a `worker` here until Ctrl-C (SIGINT) or SIGTERM: see `Worker.run`."""
         worker = self.worker(queues, handler, order=order, on_error=on_error, **options)
         worker.run(stop_on_signals=stop_on_signals)
 

@@ -37,8 +37,8 @@ def blocking(
     """Make the method of a class with the same state. `returns`: its type, if it is a blocking one."""
 
     @wraps(method)
-    def blocks(self: Any, /, *given: Any, **named: Any) -> Any:
-        return run(method(self, *given, **named))
+    def blocks(self: Any, /, *arguments: Any, **options: Any) -> Any:
+        return run(method(self, *arguments, **options))
 
     return blocks
 
@@ -63,8 +63,8 @@ def blocking_items(method: Callable[..., AsyncIterator[Any]], of: Any = None) ->
     """Make such a method that returns an iterator, of blocking objects if `of` is their type."""
 
     @wraps(method)
-    def blocks(self: Any, /, *given: Any, **named: Any) -> Any:
-        return _iterator(method(self, *given, **named))
+    def blocks(self: Any, /, *arguments: Any, **options: Any) -> Any:
+        return _iterator(method(self, *arguments, **options))
 
     return blocks
 

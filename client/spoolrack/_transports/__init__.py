@@ -42,9 +42,9 @@ class Deliveries(Protocol):
         """Return at least one message; raise a `SpoolrackError` when the stream has ended, also by
         `cancel`."""
 
-    def report(self, begun: int, max_in_flight: int) -> None:
+    def report(self, begun: int, max_in_flight: int, max_bytes_in_flight: int) -> None:
         """Tell the server soon how many of these messages were handed out or dropped, in order, and how
-        many it may lease to the stream from now on."""
+        many, of how many bytes, it may lease to the stream from now on; 0 bytes change nothing."""
 
     def connected(self) -> bool:
         """Return whether the server has accepted the stream."""

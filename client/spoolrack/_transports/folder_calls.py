@@ -45,7 +45,7 @@ class FolderCalls:
         self._suspends = isinstance(runtime, Tasks)
         self._threads = ThreadRunner(runtime)
         self._lock = threading.Lock()
-        self._waiting: set[Future[Any]] = set()
+        self._waiting_requests: set[Future[Any]] = set()
         """Receives and reserves that a caller waits for."""
         self._closed = False
 
@@ -65,10 +65,6 @@ class FolderCalls:
             raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}.")
         return self._result(future)
 
-    async def query(self, query: Callable[[Store], Answer], timeout: float | None) -> Answer:
-        """Return the answer to a query, which waits for no commit, but perhaps for the disk."""
-        return await self.work(query, timeout)
-
     async def page(
         self,
         fetch: Callable[..., Sequence[Found]],
@@ -77,7 +73,7 @@ class FolderCalls:
         timeout: float,
     ) -> Page[Shown]:
         """Return a page of what a query of the store finds; `place` is the token of an item."""
-        found = await self.query(lambda store: fetch(store, limit=DEFAULT_PAGE + 1), timeout)
+        found = await self.work(lambda store: fetch(store, limit=DEFAULT_PAGE + 1), timeout)
         has_more = len(found) > DEFAULT_PAGE
         return Page(
             items=[shown(each) for each in found[:DEFAULT_PAGE]],
@@ -92,8 +88,8 @@ class FolderCalls:
         undo: Callable[[Store, Answer], object] = _nothing,
         stop: Callable[[], object] = _nothing,
     ) -> Answer:
-        """Return the result of work done in a thread; `undo` and `stop` as in `ThreadRunner.run`. The
-        timeout is that of the opening."""
+        """Return the result of work done in a thread, such as a query, which may wait for the disk;
+        `undo` and `stop` as in `ThreadRunner.run`. The timeout is that of the opening."""
         store = await self._store(timeout)
         try:
             return await self._threads.run(
@@ -118,7 +114,7 @@ class FolderCalls:
             if self._closed:
                 raise ClientClosed()
             future = store.submit(request)
-            self._waiting.add(future)
+            self._waiting_requests.add(future)
         return future
 
     async def leased(self, store: Store, future: Future[Answer], timeout: float | None) -> Answer:
@@ -132,13 +128,13 @@ class FolderCalls:
             raise
         finally:
             with self._lock:
-                self._waiting.discard(future)
+                self._waiting_requests.discard(future)
         return self._result(future)
 
     async def close(self) -> None:
         with self._lock:
             self._closed = True
-            waiting = list(self._waiting)
+            waiting = list(self._waiting_requests)
         for future in waiting:
             future.cancel()
         await self._threads.run(self.share.leave)

@@ -47,7 +47,7 @@ class FolderFiles:
             request.bodies, request.written = [b""], body
             (result,) = convert.send_results(await self._calls.submit(request, timeout))
         finally:
-            await self._calls.query(lambda store: store.discard_body(body), None)
+            await self._calls.work(lambda store: store.discard_body(body), None)
         return result
 
 

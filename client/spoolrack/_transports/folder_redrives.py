@@ -46,9 +46,7 @@ class FolderRedrives:
         return _redrive(await self._calls.submit(request, timeout))
 
     async def get(self, id: str, *, queue: str, timeout: float) -> Redrive:
-        return _redrive(
-            await self._calls.query(lambda store: store.redrive(id.lower(), queue), timeout)
-        )
+        return _redrive(await self._calls.work(lambda store: store.redrive(id.lower(), queue), timeout))
 
     async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
         return await self._calls.page(
@@ -64,18 +62,18 @@ class FolderRedrives:
         )
 
 
-def _redrive(found: ops.Redrive) -> Redrive:
+def _redrive(redrive: ops.Redrive) -> Redrive:
     return Redrive(
-        id=found.id,
-        queue=found.queue,
-        destination=found.destination,
-        source_queue=found.source_queue,
-        max_messages_per_second=found.rate,
-        state=_STATES[found.state],
-        moved_count=found.moved,
-        failed_count=found.failed,
-        last_failure=found.last_failure,
-        remaining_count=found.remaining,
-        started_at=moment_of(found.started_at),
-        ended_at=None if found.ended_at is None else moment_of(found.ended_at),
+        id=redrive.id,
+        queue=redrive.queue,
+        destination=redrive.destination,
+        source_queue=redrive.source_queue,
+        max_messages_per_second=redrive.rate,
+        state=_STATES[redrive.state],
+        moved_count=redrive.moved,
+        failed_count=redrive.failed,
+        last_failure=redrive.last_failure,
+        remaining_count=redrive.remaining,
+        started_at=moment_of(redrive.started_at),
+        ended_at=None if redrive.ended_at is None else moment_of(redrive.ended_at),
     )

@@ -30,7 +30,7 @@ class FolderPages:
         self._cancelled = False
 
     async def next(self) -> Sequence[Envelope]:
-        page = [] if self._cancelled else await self._calls.query(self._next, None)
+        page = [] if self._cancelled else await self._calls.work(self._next, None)
         return [convert.envelope(message, self._calls.root) for message in page]
 
     def _next(self, store: Store) -> Sequence[operations.Message]:
@@ -118,7 +118,7 @@ class FolderReservations:
         self, stream: str, sequence_number: int, *, queue: str, timeout: float
     ) -> Reservation:
         return _reservation(
-            await self._calls.query(
+            await self._calls.work(
                 lambda store: store.reservation(stream, sequence_number, queue), timeout
             )
         )
@@ -134,8 +134,8 @@ class FolderReservations:
         )
 
 
-def _token(found: ops.Reservation) -> str:
-    return f"{found.stream}.{found.sequence_number}"
+def _token(reservation: ops.Reservation) -> str:
+    return f"{reservation.stream}.{reservation.sequence_number}"
 
 
 def _after(token: str) -> tuple[str, int]:
@@ -143,14 +143,14 @@ def _after(token: str) -> tuple[str, int]:
     return (stream, int(sequence_number)) if token else _FIRST_PAGE
 
 
-def _reservation(found: ops.Reservation) -> Reservation:
+def _reservation(reservation: ops.Reservation) -> Reservation:
     return Reservation(
-        queue=found.queue,
-        stream=found.stream,
-        sequence_number=found.sequence_number,
-        message_count=found.messages,
-        byte_count=found.bytes,
-        expires_at=moment_of(found.expires_at),
-        state=ReservationState.LOST if found.is_lost else ReservationState.HELD,
-        read_count=found.reads,
+        queue=reservation.queue,
+        stream=reservation.stream,
+        sequence_number=reservation.sequence_number,
+        message_count=reservation.messages,
+        byte_count=reservation.bytes,
+        expires_at=moment_of(reservation.expires_at),
+        state=ReservationState.LOST if reservation.is_lost else ReservationState.HELD,
+        read_count=reservation.reads,
     )

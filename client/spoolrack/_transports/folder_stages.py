@@ -71,7 +71,7 @@ class FolderStaging:
         return await self._calls.submit(ops.Abort(stage=stage, queue=queue), timeout)
 
     async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo:
-        return _info(await self._calls.query(lambda store: store.stage(stage, queue), timeout))
+        return _info(await self._calls.work(lambda store: store.stage(stage, queue), timeout))
 
     async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
         return await self._calls.page(

@@ -90,12 +90,16 @@ class FolderDeliveries:
             self._connected = True
             return self._under_way
 
-    def report(self, begun: int, max_in_flight: int) -> None:
+    def report(self, begun: int, max_in_flight: int, max_bytes_in_flight: int) -> None:
         credits = self._request.credits
         assert credits is not None
         # The receive that waits in the store passed over what it may lease now.
-        may_more = credits.is_silent or max_in_flight > credits.limit
-        credits.report(begun, max_in_flight)
+        may_more = (
+            credits.is_silent
+            or max_in_flight > credits.limit
+            or max_bytes_in_flight > credits.max_bytes
+        )
+        credits.report(begun, max_in_flight, max_bytes_in_flight or None)
         if may_more and (store := self._store) is not None:
             store.retry_receives()
 
@@ -143,7 +147,7 @@ class FolderTransport:
         return self._info(await self._calls.submit(request, timeout, make=True))
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
-        queue, shard = await self._calls.query(lambda store: (store.queue(name), store.shard), timeout)
+        queue, shard = await self._calls.work(lambda store: (store.queue(name), store.shard), timeout)
         return replace(self._info(queue), shard="" if shard is None else str(shard))
 
     async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
@@ -310,7 +314,7 @@ class FolderTransport:
         return [answers[position] for position in range(len(rejections))]
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
-        found = await self._calls.query(lambda store: store.message(queue, id.lower()), timeout)
+        found = await self._calls.work(lambda store: store.message(queue, id.lower()), timeout)
         return convert.envelope(found, self._calls.root)
 
     async def list_messages(
@@ -325,7 +329,7 @@ class FolderTransport:
     ) -> Page[Envelope]:
         with convert.errors():
             size = convert.page_size(limit)
-        found = await self._calls.query(
+        page = await self._calls.work(
             lambda store: store.page(
                 queue,
                 convert.message_filter(wanted),
@@ -336,8 +340,8 @@ class FolderTransport:
             timeout,
         )
         return Page(
-            items=[convert.envelope(message, self._calls.root) for message in found.messages],
-            next_token=found.last,
+            items=[convert.envelope(message, self._calls.root) for message in page.messages],
+            next_token=page.last,
         )
 
     async def close(self) -> None:

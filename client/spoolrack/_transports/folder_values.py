@@ -140,26 +140,27 @@ def check_count(count: int, what: str) -> None:
 # Queues.
 
 
-def changes(named: Mapping[str, object]) -> dict[str, object]:
+def changes(settings: Mapping[str, object]) -> dict[str, object]:
     """Return settings by the store's names; None is the default."""
-    found: dict[str, object] = {}
-    for name, value in named.items():
+    values: dict[str, object] = {}
+    for name, value in settings.items():
         if value is None:
-            found[name] = SCHEMA[name].default
+            values[name] = SCHEMA[name].default
         elif SCHEMA[name].is_span:
-            found[name] = millis(cast(float, value))
+            values[name] = millis(cast(float, value))
         else:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
-def settings(named: Mapping[str, object]) -> store_settings.QueueSettings:
-    return _DEFAULTS.changed(changes(named))
+def settings(values: Mapping[str, object]) -> store_settings.QueueSettings:
+    return _DEFAULTS.changed(changes(values))
 
 
-def _settings(held: store_settings.QueueSettings) -> QueueSettings:
+def _settings(settings: store_settings.QueueSettings) -> QueueSettings:
     values = {
-        name: value / 1_000 if SCHEMA[name].is_span else value for name, value in asdict(held).items()
+        name: value / 1_000 if SCHEMA[name].is_span else value
+        for name, value in asdict(settings).items()
     }
     return QueueSettings(**values)
 
@@ -343,8 +344,8 @@ def message_filter(wanted: MessageFilter) -> ops.MessageFilter:
     )
 
 
-def states(named: Collection[MessageState]) -> frozenset[StoreState]:
-    return frozenset(_STATES[state] for state in named)
+def states(message_states: Collection[MessageState]) -> frozenset[StoreState]:
+    return frozenset(_STATES[state] for state in message_states)
 
 
 def delete(queue: str, targets: Sequence[Target]) -> tuple[Delete, list[int]]:
@@ -361,11 +362,11 @@ def delete(queue: str, targets: Sequence[Target]) -> tuple[Delete, list[int]]:
     return request, [*by_receipt, *by_id]
 
 
-def last_receives(named: Iterable[Target | VisibilityChange]) -> dict[int, LastReceive]:
+def last_receives(targets: Iterable[Target | VisibilityChange]) -> dict[int, LastReceive]:
     """Return the last receives that are named, by position."""
     return {
         position: LastReceive(last.receive_count, Millis(last.first_receive_ms))
-        for position, each in enumerate(named)
+        for position, each in enumerate(targets)
         if not isinstance(each, ById) and (last := each.last_receive) is not None
     }
 

@@ -98,7 +98,7 @@ class Frames(Protocol):
 class ReportingFrames(Frames, Protocol):
     """The responses of a call that takes reports."""
 
-    def report(self, *told: int) -> None:
+    def report(self, *numbers: int) -> None:
         """Send a report soon: at once, if the last one was sent `PACE` seconds ago. Of those that wait
         only the last one is sent."""
 
@@ -252,8 +252,8 @@ class _Reports:
         self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._ended = ThreadSignal()
 
-    def report(self, *told: int) -> None:
-        self._newest = told
+    def report(self, *numbers: int) -> None:
+        self._newest = numbers
         if self._wakes.empty():  # Else the thread that sends the newest one is woken anyway.
             self._wakes.put(None)
 
@@ -393,8 +393,8 @@ class ReportingTaskFrames(TaskFrames):
             self._write(request), name="spoolrack-reports"
         )
 
-    def report(self, *told: int) -> None:
-        self._newest = told
+    def report(self, *numbers: int) -> None:
+        self._newest = numbers
         self._some.set()
 
     def stop(self) -> None:

@@ -108,18 +108,20 @@ def ended(target: str) -> SpoolrackError:
 
 def _of_http(status: int, target: str) -> SpoolrackError:
     """Return the error of a response that a proxy made without gRPC."""
-    said = f"A proxy at {target} answered HTTP {status} ({responses.get(status, 'unknown')})"
+    answer = f"A proxy at {target} answered HTTP {status} ({responses.get(status, 'unknown')})"
     match status:
         case 401 | 407:
-            return Unauthenticated(f"{said}: it wants credentials, or refuses the caller's.")
+            return Unauthenticated(f"{answer}: it wants credentials, or refuses the caller's.")
         case 403:
-            return PermissionDenied(f"{said}: it refuses the call.")
+            return PermissionDenied(f"{answer}: it refuses the call.")
         case 413:
-            return MessageTooLarge(f"{said}: raise its limit for request bodies, or send less at once.")
+            return MessageTooLarge(
+                f"{answer}: raise its limit for request bodies, or send less at once."
+            )
         case _ if status in _TRANSIENT or status >= 500:
-            return Unreachable(f"{said}: {_TRANSIENT.get(status, 'it reaches no server')}.")
+            return Unreachable(f"{answer}: {_TRANSIENT.get(status, 'it reaches no server')}.")
         case _:
-            return SpoolrackError(f"{said}: no gRPC is served there. Check the address and the port.")
+            return SpoolrackError(f"{answer}: no gRPC is served there. Check the address and the port.")
 
 
 def _why_unreachable(target: str, text: str) -> str:

@@ -73,21 +73,21 @@ class GrpcRedrives:
         return _redrive(response.redrive)
 
 
-def _redrive(found: pb.Redrive) -> Redrive:
+def _redrive(redrive: pb.Redrive) -> Redrive:
     return Redrive(
-        id=found.id,
-        queue=found.queue,
-        destination=found.destination,
-        source_queue=found.source_queue,
-        max_messages_per_second=found.max_messages_per_second,
+        id=redrive.id,
+        queue=redrive.queue,
+        destination=redrive.destination,
+        source_queue=redrive.source_queue,
+        max_messages_per_second=redrive.max_messages_per_second,
         # A state that this client doesn't know yet: only the end tells whether it goes on.
         state=_STATES.get(
-            found.state, RedriveState.DONE if found.HasField("end_time") else RedriveState.RUNNING
+            redrive.state, RedriveState.DONE if redrive.HasField("end_time") else RedriveState.RUNNING
         ),
-        moved_count=found.moved_count,
-        failed_count=found.failed_count,
-        last_failure=found.last_failure,
-        remaining_count=found.remaining_count,
-        started_at=moment_of(convert.millis(found.start_time)),
-        ended_at=moment_of(convert.millis(found.end_time)) if found.HasField("end_time") else None,
+        moved_count=redrive.moved_count,
+        failed_count=redrive.failed_count,
+        last_failure=redrive.last_failure,
+        remaining_count=redrive.remaining_count,
+        started_at=moment_of(convert.millis(redrive.start_time)),
+        ended_at=moment_of(convert.millis(redrive.end_time)) if redrive.HasField("end_time") else None,
     )

@@ -140,14 +140,14 @@ class GrpcReservations:
         )
 
 
-def _reservation(found: pb.Reservation) -> Reservation:
+def _reservation(reservation: pb.Reservation) -> Reservation:
     return Reservation(
-        queue=found.queue,
-        stream=found.stream,
-        sequence_number=found.sequence_number,
-        message_count=found.message_count,
-        byte_count=found.byte_count,
-        expires_at=moment_of(convert.millis(found.expire_time)),
-        state=_STATES.get(found.state, ReservationState.HELD),
-        read_count=found.read_count,
+        queue=reservation.queue,
+        stream=reservation.stream,
+        sequence_number=reservation.sequence_number,
+        message_count=reservation.message_count,
+        byte_count=reservation.byte_count,
+        expires_at=moment_of(convert.millis(reservation.expire_time)),
+        state=_STATES.get(reservation.state, ReservationState.HELD),
+        read_count=reservation.read_count,
     )

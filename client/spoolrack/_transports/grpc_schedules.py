@@ -74,14 +74,14 @@ class GrpcSchedules:
                 attributes={key: convert.attribute(each) for key, each in (attributes or {}).items()},
             )
         )
-        given = {
+        changes = {
             "cron": cron,
             "time_zone": time_zone,
             "body": body,
             "attributes": attributes,
             "group": group,
         }
-        request.update_mask.paths.extend(each for each, value in given.items() if value is not None)
+        request.update_mask.paths.extend(each for each, value in changes.items() if value is not None)
         response = await self._calls.unary(
             self._calls.stub.UpdateSchedule, request, pb.UpdateScheduleResponse, timeout
         )
@@ -118,20 +118,24 @@ class GrpcSchedules:
         )
 
 
-def _schedule(found: pb.Schedule) -> Schedule:
+def _schedule(schedule: pb.Schedule) -> Schedule:
     def moment(field: str) -> int:
-        return convert.millis(getattr(found, field))
+        return convert.millis(getattr(schedule, field))
 
     return Schedule(
-        queue=found.queue,
-        name=found.name,
-        cron=found.cron,
-        time_zone=found.time_zone,
-        body=found.body,
-        attributes=convert.attributes(found),
-        group=found.group,
-        paused=found.paused,
+        queue=schedule.queue,
+        name=schedule.name,
+        cron=schedule.cron,
+        time_zone=schedule.time_zone,
+        body=schedule.body,
+        attributes=convert.attributes(schedule),
+        group=schedule.group,
+        paused=schedule.paused,
         created_at=moment_of(moment("create_time")),
-        last_tick_at=moment_of(moment("last_tick_time")) if found.HasField("last_tick_time") else None,
-        next_tick_at=moment_of(moment("next_tick_time")) if found.HasField("next_tick_time") else None,
+        last_tick_at=moment_of(moment("last_tick_time"))
+        if schedule.HasField("last_tick_time")
+        else None,
+        next_tick_at=moment_of(moment("next_tick_time"))
+        if schedule.HasField("next_tick_time")
+        else None,
     )

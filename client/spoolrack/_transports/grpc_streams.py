@@ -88,30 +88,30 @@ class _PendingRequests:
     def message_of(self, request: Any, waiting: Any) -> tuple[Any, list[_PendingRequest]]:
         """Return a message with `request` and those in the queue `waiting`, as many as may share one,
         and its requests; without those whose callers have left."""
-        found: list[Any] = []
+        requests: list[Any] = []
         pending: list[_PendingRequest] = []
         size = 0
         while True:
             caller = self.by_id.get(request.correlation_id)
             if caller is not None:
-                found.append(request)
+                requests.append(request)
                 pending.append(caller)
                 size += request.ByteSize() if self._may_join else 0
-            if not self._may_join or len(found) == JOINED or size >= JOINED_BYTES or waiting.empty():
+            if not self._may_join or len(requests) == JOINED or size >= JOINED_BYTES or waiting.empty():
                 break
             request = waiting.get_nowait()
             if request is None:
                 waiting.put_nowait(None)
                 break
-        if not found:
+        if not requests:
             return None, pending
-        message = found[0]
+        message = requests[0]
         message.accepts_more = True
-        if len(found) > 1:
+        if len(requests) > 1:
             # A caller may make its call again, without the others.
             message = type(message)()
-            message.CopyFrom(found[0])
-            message.more.extend(found[1:])
+            message.CopyFrom(requests[0])
+            message.more.extend(requests[1:])
         return message, pending
 
     def fail(self, error: Exception, *, unsent: Exception | None = None) -> None:

@@ -225,8 +225,10 @@ class GrpcTransport:
                 stub.StreamReceive,
                 stub.one_request.StreamReceive,
                 rpc.StreamReceiveRequest(start=start),
-                lambda told: rpc.StreamReceiveRequest(
-                    report=rpc.ReceiveReport(begun=told[0], max_in_flight=told[1])
+                lambda numbers: rpc.StreamReceiveRequest(
+                    report=rpc.ReceiveReport(
+                        begun=numbers[0], max_in_flight=numbers[1], max_bytes_in_flight=numbers[2]
+                    )
                 ),
                 rpc.StreamReceiveRequest(stop=Empty()),
             )

@@ -119,10 +119,10 @@ def mask(settings: Mapping[str, object], labels: Mapping[str, str | None]) -> Fi
     return FieldMask(paths=[f"{field}.{name}" for field in named for name in sorted(named[field])])
 
 
-def _settings(held: pb.QueueSettings) -> QueueSettings:
+def _settings(settings: pb.QueueSettings) -> QueueSettings:
     values: dict[str, object] = {}
     for field in fields(QueueSettings):
-        value = getattr(held, field.name)
+        value = getattr(settings, field.name)
         if field.name in CHOICES:
             names = {number: choice for choice, number in _NUMBERS[field.name].items()}
             # An older server says nothing of it, a later one may say what this client doesn't know.
@@ -261,16 +261,16 @@ def attribute(value: str | bytes) -> pb.Attribute:
     return pb.Attribute(binary_value=value)
 
 
-def states(named: Collection[MessageState]) -> list[pb.MessageState.ValueType]:
-    return [_STATES[state] for state in named]
+def states(message_states: Collection[MessageState]) -> list[pb.MessageState.ValueType]:
+    return [_STATES[state] for state in message_states]
 
 
-def target(named: Target) -> rpc.DeleteTarget:
-    if isinstance(named, ById):
-        return rpc.DeleteTarget(id=named.id)
-    if named.last_receive is None:
-        return rpc.DeleteTarget(receipt=named.receipt)
-    return rpc.DeleteTarget(receipt=named.receipt, last_receive=last_receive(named.last_receive))
+def target(message: Target) -> rpc.DeleteTarget:
+    if isinstance(message, ById):
+        return rpc.DeleteTarget(id=message.id)
+    if message.last_receive is None:
+        return rpc.DeleteTarget(receipt=message.receipt)
+    return rpc.DeleteTarget(receipt=message.receipt, last_receive=last_receive(message.last_receive))
 
 
 def last_receive(receive: LastReceive | None) -> rpc.LastReceive | None:
@@ -281,20 +281,20 @@ def last_receive(receive: LastReceive | None) -> rpc.LastReceive | None:
     return rpc.LastReceive(receive_count=receive.receive_count, first_receive_time=first)
 
 
-def extension(wanted: VisibilityChange) -> rpc.LeaseExtension:
+def extension(change: VisibilityChange) -> rpc.LeaseExtension:
     return rpc.LeaseExtension(
-        receipt=wanted.receipt,
-        visibility_timeout=duration(wanted.seconds),
-        last_receive=last_receive(wanted.last_receive),
+        receipt=change.receipt,
+        visibility_timeout=duration(change.seconds),
+        last_receive=last_receive(change.last_receive),
     )
 
 
-def release(wanted: MessageRelease) -> rpc.MessageRelease:
+def release(message: MessageRelease) -> rpc.MessageRelease:
     return rpc.MessageRelease(
-        receipt=wanted.receipt,
-        delay=optional_duration(wanted.delay),
-        reason=wanted.reason,
-        uncounted=not wanted.count,
+        receipt=message.receipt,
+        delay=optional_duration(message.delay),
+        reason=message.reason,
+        uncounted=not message.count,
     )
 
 

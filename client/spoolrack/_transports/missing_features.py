@@ -26,7 +26,7 @@ class _Missing:
         self._why = why
 
     def __getattr__(self, operation: str) -> Any:
-        def refuse(*arguments: object, **named: object) -> NoReturn:
+        def refuse(*arguments: object, **options: object) -> NoReturn:
             raise Unsupported(self._why)
 
         return refuse

@@ -8,6 +8,7 @@ been away.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import heapq
 import json
@@ -78,7 +79,9 @@ class ShardedTransport:
     def __getattr__(self, operation: str) -> Any:
         if operation.startswith("_"):
             raise AttributeError(operation)
-        return lambda queue, *given, **named: getattr(self.of(queue), operation)(queue, *given, **named)
+        return lambda queue, *arguments, **options: getattr(self.of(queue), operation)(
+            queue, *arguments, **options
+        )
 
     async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[Any]:
         def fetch(shard: Any, token: str, left: float) -> Awaitable[Page[Any]]:
@@ -107,17 +110,17 @@ class ShardedTransport:
         shards = self.all
         places: list[Any] = json.loads(token) if token else [["", None, False] for _ in shards]
         late = not any(place and not place[2] for place in places)
-        asked = [number for number, place in enumerate(places) if place and place[2] is late]
+        numbers = [number for number, place in enumerate(places) if place and place[2] is late]
         left = timeout if late else min(PATIENCE, timeout)
         pages = await _together(
-            self._runtime, [partial(fetch, shards[each], places[each][0], left) for each in asked]
+            self._runtime, [partial(fetch, shards[each], places[each][0], left) for each in numbers]
         )
         failures = [page for page in pages if isinstance(page, SpoolrackError)]
         final = [each for each in failures if not isinstance(each, Timeout | Unreachable)]
-        if final or (late and len(failures) == len(asked)):
+        if final or (late and len(failures) == len(numbers)):
             raise _joined(final or failures)
         rows, bounds = {}, []
-        for number, page in zip(asked, pages, strict=True):
+        for number, page in zip(numbers, pages, strict=True):
             if isinstance(page, SpoolrackError):
                 places[number][2] = True
                 continue
@@ -127,7 +130,7 @@ class ShardedTransport:
             if page.next_token:
                 bounds.append(found[-1][0] if found else after or [])
         bound = min(bounds, default=None)
-        for number, page in zip(asked, pages, strict=True):
+        for number, page in zip(numbers, pages, strict=True):
             if number not in rows or isinstance(page, SpoolrackError):
                 continue
             known = rows[number]
@@ -147,17 +150,17 @@ class ShardedTransport:
         self, probe: Callable[[Any], Awaitable[object]], missing: type[SpoolrackError], what: str
     ) -> Any | None:
         """Return the only shard on which a probe finds something; None if it is `missing` on all."""
-        found = await self.together(probe)
-        known = [each for each, result in found if not isinstance(result, SpoolrackError)]
-        if len(known) > 1:
+        answers = await self.together(probe)
+        shards = [each for each, result in answers if not isinstance(result, SpoolrackError)]
+        if len(shards) > 1:
             raise InvalidRequest(
-                f"{what} is on {' and '.join(map(str, known))}: name its queue (queue=)."
+                f"{what} is on {' and '.join(map(str, shards))}: name its queue (queue=)."
             )
-        failed = [each for _, each in found if isinstance(each, SpoolrackError)]
+        failed = [each for _, each in answers if isinstance(each, SpoolrackError)]
         failed = [each for each in failed if not isinstance(each, missing)]
-        if not known and failed:
+        if not shards and failed:
             raise _joined(failed)
-        return known[0] if known else None
+        return shards[0] if shards else None
 
     async def together(
         self, call: Callable[[Any], Awaitable[T]]
@@ -230,15 +233,15 @@ class _ShardOperations:
     def __init__(self, operations: Any, shard: _ShardTransport) -> None:
         self._operations, self._shard = operations, shard
 
-    def read(self, *given: Any, **named: Any) -> _ShardReader:
-        return _ShardReader(self._operations.read(*given, **named), self._shard)
+    def read(self, *arguments: Any, **options: Any) -> _ShardReader:
+        return _ShardReader(self._operations.read(*arguments, **options), self._shard)
 
-    def stream(self, *given: Any, **named: Any) -> _ShardReader:
-        return _ShardReader(self._operations.stream(*given, **named), self._shard)
+    def stream(self, *arguments: Any, **options: Any) -> _ShardReader:
+        return _ShardReader(self._operations.stream(*arguments, **options), self._shard)
 
     def __getattr__(self, operation: str) -> Any:
         call = getattr(self._operations, operation)
-        return lambda *given, **named: self._shard.noted(call(*given, **named))
+        return lambda *arguments, **options: self._shard.noted(call(*arguments, **options))
 
 
 class _ShardTransport(_ShardOperations):
@@ -293,7 +296,9 @@ class _ByQueue:
         return getattr(self._whole.of(queue), self._part)
 
     def __getattr__(self, operation: str) -> Any:
-        return lambda queue, *given, **named: getattr(self.of(queue), operation)(queue, *given, **named)
+        return lambda queue, *arguments, **options: getattr(self.of(queue), operation)(
+            queue, *arguments, **options
+        )
 
     async def listed(
         self, operation: str, key: Callable[[Any], list[Any]], token: str, timeout: float, **which: str
@@ -319,7 +324,11 @@ class _RoutedStaging(_ByQueue):
     async def stage(
         self, stage: str, chunk: int, queue: str, messages: Any, **options: Any
     ) -> StageResult:
-        check_together(self._whole.home, self._queues.get(stage, queue), queue)
+        queue_of_stage = self._queues.get(stage, queue)
+        if self._whole.home(queue_of_stage) != self._whole.home(queue):
+            with contextlib.suppress(StageNotFound):  # It has expired: another one has its name now.
+                await self.get(stage, queue="", timeout=options["timeout"])
+                check_together(self._whole.home, queue_of_stage, queue)
         self._queues.setdefault(stage, queue)
         if len(self._queues) > KNOWN_STAGES:
             self._queues.pop(next(iter(self._queues)), None)
@@ -329,37 +338,48 @@ class _RoutedStaging(_ByQueue):
     async def publish(
         self, writer: str, epoch: int, stages: Sequence[str], *, queue: str, **options: Any
     ) -> PublishResult:
-        known = [self._queues[each] for each in stages if each in self._queues]
-        queue = queue or (known[0] if known else "")
-        for each in known:
-            check_together(self._whole.home, queue, each)
+        queues = [self._queues[each] for each in stages if each in self._queues]
+        if queues and not queue:
+            queue = queues[0]
+            for each in queues[1:]:
+                check_together(self._whole.home, queue, each)
         shard = None if queue else await self._shard_of(stages, options["timeout"])
         if not queue and shard is None:
             # An epoch that was published has no stages any more, and is known where it was.
             return await self._published(writer, epoch, stages, options)
         staging = self.of(queue) if shard is None else shard.staging
-        published: PublishResult = await staging.publish(writer, epoch, stages, queue=queue, **options)
-        for stage in stages:
-            self._queues.pop(stage, None)
+        try:
+            published: PublishResult = await staging.publish(
+                writer, epoch, stages, queue=queue, **options
+            )
+        except StageNotFound:
+            self._drop(stages)
+            raise
+        self._drop(stages)
         return published
 
+    def _drop(self, stages: Sequence[str]) -> None:
+        """Note that stages are gone: the next ones of their names may be of another shard."""
+        for stage in stages:
+            self._queues.pop(stage, None)
+
     async def _shard_of(self, stages: Sequence[str], timeout: float) -> Any | None:
-        found = {}
+        shards = {}
         for stage in stages:
 
             def probe(shard: Any, stage: str = stage) -> Awaitable[object]:
-                found: Awaitable[object] = shard.staging.get(stage, queue="", timeout=timeout)
-                return found
+                shards: Awaitable[object] = shard.staging.get(stage, queue="", timeout=timeout)
+                return shards
 
             shard = await self._whole.knowing(probe, StageNotFound, f"The stage {stage}")
             if shard is not None:
-                found[str(shard)] = shard
-        if len(found) > 1:
+                shards[str(shard)] = shard
+        if len(shards) > 1:
             raise InvalidRequest(
-                f"The stages are on {' and '.join(found)}: a publication is of one shard. Nothing was "
+                f"The stages are on {' and '.join(shards)}: a publication is of one shard. Nothing was "
                 "published."
             )
-        return next(iter(found.values()), None)
+        return next(iter(shards.values()), None)
 
     async def _published(
         self, writer: str, epoch: int, stages: Sequence[str], options: dict[str, Any]
@@ -375,8 +395,9 @@ class _RoutedStaging(_ByQueue):
         return max(results, key=lambda result: (result.duplicate, result.last_epoch))
 
     async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
-        known = self._queues.pop(stage, "")  # The next stage of this name may be of another shard.
-        if queue := queue or known:
+        queue_of_stage = self._queues.get(stage, "")
+        self._drop([stage])
+        if queue := queue or queue_of_stage:
             dropped: int = await self.of(queue).abort(stage, queue=queue, timeout=timeout)
             return dropped
         answers = await self._whole.together(
@@ -386,9 +407,16 @@ class _RoutedStaging(_ByQueue):
         return sum(each for _, each in answers if isinstance(each, int))
 
     async def get(self, stage: str, *, queue: str, timeout: float) -> Any:
-        queue = queue or self._queues.get(stage, "")
-        if queue:
-            return await self.of(queue).get(stage, queue=queue, timeout=timeout)
+        queue_of_stage = self._queues.get(stage, "")
+        if queue or queue_of_stage:
+            try:
+                return await self.of(queue or queue_of_stage).get(
+                    stage, queue=queue or queue_of_stage, timeout=timeout
+                )
+            except StageNotFound:
+                if not queue:
+                    self._drop([stage])
+                raise
         return _only(
             await self._whole.together(
                 lambda shard: shard.staging.get(stage, queue="", timeout=timeout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 from .._runtime import Runtime, Tasks
@@ -35,46 +36,25 @@ class ThreadRunner:
         waits, and `undo`, beside the event loop, with a result that no caller gets any more."""
         if not self._suspends:
             return work()
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-
-        def start_undoing(result: T) -> None:
-            start_thread(lambda: undo(result), "spoolrack-undo")
-
-        def fail(error: BaseException) -> None:
-            if not done.cancelled():
-                done.set_exception(error)
-
-        def hand_over(result: T) -> None:
-            if done.cancelled():
-                start_undoing(result)
-            else:
-                done.set_result(result)
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
 
         def run() -> None:
             try:
-                result = work()
+                future.set_result(work())
             except BaseException as error:  # noqa: BLE001  # the task that waits raises it
-                _soon(loop, lambda error=error: fail(error))  # type: ignore[misc]
-            else:
-                if not _soon(loop, lambda: hand_over(result)):
-                    undo(result)
+                future.set_exception(error)
 
         start_thread(run, "spoolrack-work")
         try:
-            return await done
-        except asyncio.CancelledError:
+            return await asyncio.wrap_future(future)
+        except (asyncio.CancelledError, GeneratorExit):
             stop()
-            # It may have been cancelled after the result came, and before it took it.
-            if done.done() and not done.cancelled() and done.exception() is None:
-                start_undoing(done.result())
+            # At once, if the result came before the cancellation, and the task did not take it.
+            future.add_done_callback(lambda done: _undo(done, undo))
             raise
 
 
-def _soon(loop: asyncio.AbstractEventLoop, action: Callable[[], None]) -> bool:
-    """Call `action` in the event loop; False if that has ended."""
-    try:
-        loop.call_soon_threadsafe(action)
-    except RuntimeError:
-        return False
-    return True
+def _undo(done: Future[T], undo: Callable[[T], object]) -> None:
+    if done.exception() is None:
+        start_thread(lambda: undo(done.result()), "spoolrack-undo")

@@ -69,7 +69,7 @@ FAILURE_DELAY: Final = 1.0
 class Stop:
     """Signals the waiting thread that its caller is gone."""
 
-    told: bool = False
+    is_set: bool = False
 
 
 class ExtendedLeases:
@@ -77,7 +77,7 @@ class ExtendedLeases:
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
-        self._put_off: set[str] = set()
+        self._delayed_receipts: set[str] = set()
 
     def name(self, receipt: str) -> str:
         return self._names.get(receipt, receipt)
@@ -91,15 +91,17 @@ class ExtendedLeases:
 
     def put_off(self, receipt: str) -> None:
         """Hide the message again, without a lease."""
-        self._put_off = {each for each in self._put_off if not _is_over(lease_of(self.name(each)))}
-        self._put_off.add(receipt)
+        self._delayed_receipts = {
+            each for each in self._delayed_receipts if not _is_over(lease_of(self.name(each)))
+        }
+        self._delayed_receipts.add(receipt)
 
     def is_put_off(self, receipt: str) -> bool:
-        return receipt in self._put_off
+        return receipt in self._delayed_receipts
 
     def ended(self, receipt: str) -> None:
         self._names.pop(receipt, None)
-        self._put_off.discard(receipt)
+        self._delayed_receipts.discard(receipt)
 
 
 class VsqsCalls:
@@ -270,16 +272,16 @@ class VsqsCalls:
         """Lease ready messages, or wait for them; none once it is stopped."""
         span = self._place.settings.visibility_timeout if visibility is None else visibility
         with self._opened(queue) as folder:
-            found = folder.lease(
-                span, limit=limit, timeout=timeout, stopped=lambda: stop.told or self._closed
+            messages = folder.lease(
+                span, limit=limit, timeout=timeout, stopped=lambda: stop.is_set or self._closed
             )
-        if not found and self._closed:
+        if not messages and self._closed:
             raise ClientClosed()
         return [
             envelope_of(
                 leased.name, leased.body, size=len(leased.body), now=0, receipt=leased.name.text
             )
-            for leased in found
+            for leased in messages
         ]
 
     def give_back(self, envelopes: Sequence[Envelope]) -> None:
@@ -404,8 +406,8 @@ def _is_wanted(wanted: MessageFilter, name: FileName, now: int) -> bool:
     )
 
 
-def _refuse_expired(named: ByReceipt | VisibilityChange) -> None:
-    if named.last_receive is not None:
+def _refuse_expired(message: ByReceipt | VisibilityChange) -> None:
+    if message.last_receive is not None:
         raise Unsupported(
             "A vsqs folder doesn't know which receive was the last one: leave allow_expired out."
         )

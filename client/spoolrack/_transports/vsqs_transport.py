@@ -53,11 +53,11 @@ class VsqsDeliveries:
         self._queue = queue
         self._max_in_flight = max_in_flight
         self._visibility = visibility
-        self._held: set[str] = set()
+        self._receipts: set[str] = set()
         self._stop = Stop()
         self._connected = False
 
-    def report(self, begun: int, max_in_flight: int) -> None:
+    def report(self, begun: int, max_in_flight: int, max_bytes_in_flight: int) -> None:
         """Do nothing: each receive counts."""
 
     async def next(self) -> Sequence[Envelope]:
@@ -65,30 +65,30 @@ class VsqsDeliveries:
 
     def _next(self) -> list[Envelope]:
         envelopes = None
-        if not self._stop.told:  # Else a message that is released at the end would come again.
+        if not self._stop.is_set:  # Else a message that is released at the end would come again.
             envelopes = self._calls.lease(
                 self._queue, self._room, timeout=None, visibility=self._visibility, stop=self._stop
             )
         if not envelopes:
             raise ClientClosed("The stream was closed.")
-        self._held |= {envelope.receipt for envelope in envelopes}
+        self._receipts |= {envelope.receipt for envelope in envelopes}
         return envelopes
 
     def _room(self, content: Content) -> int:
         self._connected = True
         leases = self._calls.leases
-        self._held = {
+        self._receipts = {
             receipt
-            for receipt in self._held
+            for receipt in self._receipts
             if leases.name(receipt) in content and not leases.is_put_off(receipt)
         }
-        return self._max_in_flight - len(self._held)
+        return self._max_in_flight - len(self._receipts)
 
     def connected(self) -> bool:
         return self._connected
 
     def cancel(self) -> None:
-        self._stop.told = True
+        self._stop.is_set = True
         self._calls.wake()
 
     stop = cancel  # Messages that are leased by then are returned.
@@ -175,7 +175,7 @@ class VsqsTransport:
             )
 
         def cancel() -> None:
-            stop.told = True
+            stop.is_set = True
             self._calls.wake()
 
         return await self._threads.run(receive, undo=self._calls.give_back, stop=cancel)

@@ -62,12 +62,12 @@ def _seconds(text: str) -> float | None:
 
 
 def check_settings(
-    named: Mapping[str, object], labels: Mapping[str, str | None], settings: QueueSettings
+    values: Mapping[str, object], labels: Mapping[str, str | None], settings: QueueSettings
 ) -> None:
     """Raise `Unsupported` for labels, and for settings that differ from those the URL gave."""
     if labels:
         raise Unsupported("A vsqs folder keeps no labels: leave them out.")
-    for name, value in named.items():
+    for name, value in values.items():
         if getattr(settings, name) != value:
             raise Unsupported(
                 f"A vsqs folder keeps no settings, so {name} can't be {value!r}: each program has its "

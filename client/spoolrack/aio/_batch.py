@@ -83,16 +83,16 @@ class BatchState:
         self._timeout = arguments.timeout(options.get("timeout"))
         self._lock = context.runtime.lock()
         self._piles: dict[_Key, _Pile] = {}
-        self._held = 0
+        self._gathered_bytes = 0
         self._chunks_in_flight: deque[Started] = deque()
-        self._staging_now: set[Signal] = set()
+        self._chunk_signals: set[Signal] = set()
         """Set when a call ends. Of one that a signal's handler kept from `_chunks_in_flight`, too."""
-        self._dropped = False
+        self._is_dropped = False
         self._chunks = 0
-        self._landed = 0
+        self._stored_chunks = 0
         self._failure: Exception | None = None
         self._expire_time: datetime | None = None
-        self._ended = False
+        self._is_over = False
         self._published: PublishResult | None = None
         self._messages = 0
 
@@ -133,7 +133,7 @@ class BatchState:
         return self._in_doubt
 
     async def _add(self, queue: str, message: Outgoing) -> None:
-        if self._ended:
+        if self._is_over:
             raise InvalidRequest("The batch has ended: begin another one.")
         self._queue_of_all = self._queue_of_all or queue
         if queue != self._queue_of_all:
@@ -154,11 +154,11 @@ class BatchState:
             pile = self._piles[key] = _Pile()
         pile.messages.append(message)
         pile.size += size
-        self._held += size + MESSAGE_BYTES
+        self._gathered_bytes += size + MESSAGE_BYTES
         self._messages += 1
         if len(pile.messages) == MAX_BATCH:
             await self._set_off(key)
-        while self._held > HELD_BYTES:
+        while self._gathered_bytes > HELD_BYTES:
             await self._set_off(max(self._piles, key=lambda key: self._piles[key].size))
 
     async def _set_off(self, key: _Key) -> None:
@@ -172,7 +172,7 @@ class BatchState:
 
     def _next_chunk(self, key: _Key) -> list[Outgoing]:
         pile = self._piles.pop(key)
-        self._held -= pile.size + MESSAGE_BYTES * len(pile.messages)
+        self._gathered_bytes -= pile.size + MESSAGE_BYTES * len(pile.messages)
         return pile.messages
 
     async def _await_first(self) -> None:
@@ -188,13 +188,13 @@ class BatchState:
         """Stage a chunk, unless the batch is dropped. An error is kept for the caller."""
         ended = self._context.runtime.signal()
         with self._lock:
-            if self._dropped:
+            if self._is_dropped:
                 return
-            self._staging_now.add(ended)
+            self._chunk_signals.add(ended)
         try:
             await self._stage_chunk(chunk, queue, messages)
         finally:
-            self._staging_now.discard(ended)
+            self._chunk_signals.discard(ended)
             ended.set()
 
     async def _stage_chunk(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
@@ -215,7 +215,7 @@ class BatchState:
                 self._failure = self._failure or error
             return
         with self._lock:
-            self._landed += 1
+            self._stored_chunks += 1
             first = self._expire_time = self._expire_time or staged.expires_at
             if staged.expires_at != first:
                 # The stage is another one by now: to publish it would publish a part of the batch.
@@ -240,7 +240,7 @@ class BatchState:
         while self._chunks_in_flight:
             await self._await_first()
         self._check()
-        if self._landed != self._chunks:
+        if self._stored_chunks != self._chunks:
             raise Unreachable("The batch was interrupted before all of it was staged.")
 
     async def _publish(self) -> None:
@@ -279,8 +279,8 @@ class BatchState:
     async def _drop(self) -> None:
         """Abort the stage, if that takes only moments; it expires in any case."""
         with self._lock:
-            self._dropped = True
-            staging_now = tuple(self._staging_now)
+            self._is_dropped = True
+            staging_now = tuple(self._chunk_signals)
         for started in self._chunks_in_flight:
             started.cancel()
         self._chunks_in_flight.clear()
@@ -299,7 +299,7 @@ class BatchState:
             log.warning("stage %s is left until it expires: %s", self._stage, error)
 
     def __repr__(self) -> str:
-        state = "published" if self._published else "ended" if self._ended else "open"
+        state = "published" if self._published else "ended" if self._is_over else "open"
         package = type(self).__module__.rpartition("._")[0]
         target = self._context.transport.target
         return f"<{package}.Batch {self._stage} at {target}, {self._messages} messages, {state}>"
@@ -343,7 +343,7 @@ class Batch(BatchState):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended = True
+        self._is_over = True
         if error is not None:
             await self._drop()
             return

@@ -17,7 +17,7 @@ from .._settings import Settings
 from .._stage_values import BatchOptions
 from .._transports import ClientTransport
 from .._transports.url import Routing, open_transport
-from .._values import QueueInfo, Seconds
+from .._values import QueueInfo, Seconds, StreamOptions
 from ._batch import Batch
 from ._message import Message, MessageStream
 from ._pagination import items
@@ -157,9 +157,7 @@ class Client(ClientState):
         queues: Queues,
         *,
         order: Order = "fair",
-        max_in_flight: int = 100,
-        visibility_timeout: Seconds | None = None,
-        timeout: Seconds | None = None,
+        **options: Unpack[StreamOptions],
     ) -> MessageStream:
         """Return the messages of several queues as they arrive, without end: see `Queue.messages`.
 
@@ -171,14 +169,12 @@ class Client(ClientState):
         and matches, is found within 10 s; a pattern without `--` has no queues with `--` in their
         names, such as dead-letter queues. `order`: "fair" takes a message of each queue in turn,
         "strict" of the first queue that has some. No more than `max_in_flight` messages of all queues
-        are leased at once, or one of each queue; for a moment more, where a queue's share passes to
+        are leased at once, or one of each queue, and no more than `max_bytes_in_flight` bytes, which
+        may be exceeded by one message of each queue; for a moment more, where a queue's share passes to
         another. A queue whose shard is away doesn't hold up the others.
         """
         several = SeveralQueues(self._handle, self._context, queues, order)
-        core = several._envelopes(
-            max_in_flight=max_in_flight, visibility_timeout=visibility_timeout, timeout=timeout
-        )
-        stream: MessageStream = self._queue_type._stream_type(core, several)
+        stream: MessageStream = self._queue_type._stream_type(several._envelopes(**options), several)
         return stream
 
     def worker(
@@ -202,10 +198,10 @@ class Client(ClientState):
         *,
         order: Order = "fair",
         on_error: Callable[[Message, Exception], object] | None = None,
-        stop_on_signals: bool = False,
+        stop_on_signals: bool | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        """Run a `worker` here until this task is cancelled, or, if asked, until SIGTERM or SIGINT."""
+        """Run a `worker` here until SIGTERM, SIGINT (Ctrl-C) or a cancellation: see `Worker.run`."""
         worker = self.worker(queues, handler, order=order, on_error=on_error, **options)
         await worker.run(stop_on_signals=stop_on_signals)
 

@@ -3,18 +3,16 @@ call."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Generic
 
-from .. import _arguments as arguments
 from .. import tracing
 from .._batcher import Batcher, Item, Result
 from .._client_context import ClientContext
 from .._outgoing import chunks_of
 from .._values import (
-    ById,
-    ByReceipt,
     DeleteResult,
     LeaseResult,
     MessageRejection,
@@ -23,96 +21,75 @@ from .._values import (
     Target,
     VisibilityChange,
 )
-from ..errors import MessageNotFound, SpoolrackError, StaleReceipt
+from ..errors import SpoolrackError, StaleReceipt
+
+
+class LeaseOperation(Generic[Item, Result]):
+    """One kind of calls. Retries are safe: each call may take place twice."""
+
+    def __init__(
+        self,
+        context: ClientContext,
+        queue: str,
+        name: str | None,
+        call: Callable[..., Awaitable[Sequence[Result]]],
+        failed: Callable[[SpoolrackError], Result],
+        done_if: type[SpoolrackError] | None = None,
+    ) -> None:
+        """`name`: as spans name it; None: it has none. `failed` makes the result of an item whose call
+        has failed. `done_if`: see `ClientContext.attempt`."""
+        self._context = context
+        self._queue = queue
+        self._name = name
+        self._failed = failed
+        self._done_if = done_if
+        self._batcher: Batcher[Item, Result] = Batcher(context.runtime, partial(call, queue), _no_size)
+
+    def one(
+        self, item: Item, timeout: Seconds | None, done_if: type[SpoolrackError] | None = None
+    ) -> Awaitable[Result | None]:
+        """Return the result of one item; raise its error."""
+        done_if = done_if or self._done_if
+        call = self._context.attempt(self._batcher.submit, timeout, item, done_if=done_if)
+        if self._name is None:
+            return call
+        return tracing.settling(call, self._name, self._queue, self._context.transport)
+
+    def many(self, items: Iterable[Item], timeout: Seconds | None) -> Awaitable[list[Result]]:
+        """Return a result for each item."""
+        chunks = chunks_of(items, _no_size)
+        call = self._context.in_chunks(chunks, self._batcher.submit_many, self._failed, timeout)
+        if self._name is None:
+            return call
+        return tracing.settling(call, self._name, self._queue, self._context.transport)
 
 
 class LeaseBatches:
-    """The batched calls of one queue. Retries are safe: each call may take place twice."""
+    """The batched calls of one queue."""
 
     def __init__(self, context: ClientContext, queue: str) -> None:
-        self._context = context
-        self._queue = queue
-        transport, runtime = context.transport, context.runtime
-        self._deletes: Batcher[Target, DeleteResult] = Batcher(
-            runtime, partial(transport.delete, queue), _no_size
+        transport = context.transport
+        self.deletes: LeaseOperation[Target, DeleteResult] = LeaseOperation(
+            context, queue, "delete", transport.delete, lambda error: DeleteResult(error=error)
         )
-        self._changes: Batcher[VisibilityChange, LeaseResult] = Batcher(
-            runtime, partial(transport.change_visibility, queue), _no_size
+        self.extensions: LeaseOperation[VisibilityChange, LeaseResult] = LeaseOperation(
+            context, queue, None, transport.change_visibility, _failed_lease
         )
-        self._releases: Batcher[MessageRelease, LeaseResult] = Batcher(
-            runtime, partial(transport.release, queue), _no_size
+        self.releases: LeaseOperation[MessageRelease, LeaseResult] = LeaseOperation(
+            context, queue, "release", transport.release, _failed_lease, StaleReceipt
         )
-        self._rejections: Batcher[MessageRejection, LeaseResult] = Batcher(
-            runtime, partial(transport.reject, queue), _no_size
+        self.rejections: LeaseOperation[MessageRejection, LeaseResult] = LeaseOperation(
+            context, queue, "reject", transport.reject, _failed_lease, StaleReceipt
         )
 
-    def delete(self, target: Target, timeout: Seconds | None) -> Awaitable[object]:
-        # By its receipt, what is gone is a success anyhow.
-        done_if = MessageNotFound if isinstance(target, ById) else None
-        call = self._context.attempt(self._deletes.submit, timeout, target, done_if=done_if)
-        return tracing.settling(call, "delete", self._queue, self._context.transport)
-
-    def delete_many(
-        self, targets: Iterable[Target], timeout: Seconds | None
-    ) -> Awaitable[list[DeleteResult]]:
-        call = self._many(self._deletes, targets, lambda error: DeleteResult(error=error), timeout)
-        return tracing.settling(call, "delete", self._queue, self._context.transport)
-
-    async def extend(self, target: ByReceipt, seconds: Seconds, timeout: Seconds | None) -> datetime:
+    async def extend(self, change: VisibilityChange, timeout: Seconds | None) -> datetime:
         """Extend a lease; return the time at which it expires now."""
-        change = _extended(target, _extension(seconds))
-        result = await self._context.attempt(self._changes.submit, timeout, change)
+        result = await self.extensions.one(change, timeout)
         return result.lease_expires_at  # type: ignore[union-attr, return-value]  # one without an error
-
-    def extend_many(
-        self, targets: Iterable[ByReceipt], seconds: Seconds, timeout: Seconds | None
-    ) -> Awaitable[list[LeaseResult]]:
-        extension = _extension(seconds)
-        changes = (_extended(target, extension) for target in targets)
-        return self._many(self._changes, changes, _failed_lease, timeout)
-
-    def release(self, release: MessageRelease, timeout: Seconds | None) -> Awaitable[object]:
-        call = self._context.attempt(self._releases.submit, timeout, release, done_if=StaleReceipt)
-        return tracing.settling(call, "release", self._queue, self._context.transport)
-
-    def release_many(
-        self, releases: Iterable[MessageRelease], timeout: Seconds | None
-    ) -> Awaitable[list[LeaseResult]]:
-        call = self._many(self._releases, releases, _failed_lease, timeout)
-        return tracing.settling(call, "release", self._queue, self._context.transport)
-
-    def reject(self, rejection: MessageRejection, timeout: Seconds | None) -> Awaitable[object]:
-        call = self._context.attempt(self._rejections.submit, timeout, rejection, done_if=StaleReceipt)
-        return tracing.settling(call, "reject", self._queue, self._context.transport)
-
-    def reject_many(
-        self, rejections: Iterable[MessageRejection], timeout: Seconds | None
-    ) -> Awaitable[list[LeaseResult]]:
-        call = self._many(self._rejections, rejections, _failed_lease, timeout)
-        return tracing.settling(call, "reject", self._queue, self._context.transport)
-
-    def _many(
-        self,
-        batcher: Batcher[Item, Result],
-        items: Iterable[Item],
-        failed: Callable[[SpoolrackError], Result],
-        timeout: Seconds | None,
-    ) -> Awaitable[list[Result]]:
-        chunks = chunks_of(items, _no_size)
-        return self._context.in_chunks(chunks, batcher.submit_many, failed, timeout)
 
 
 def _failed_lease(error: SpoolrackError) -> LeaseResult:
     return LeaseResult(error=error)
-
-
-def _extension(seconds: Seconds) -> float:
-    # To end a lease is a release.
-    return arguments.span("seconds", seconds, is_positive=True)
-
-
-def _extended(target: ByReceipt, seconds: float) -> VisibilityChange:
-    return VisibilityChange(target.receipt, seconds, last_receive=target.last_receive)
 
 
 def _no_size(_: object) -> int:

@@ -26,6 +26,7 @@ from .._values import (
     MessageRejection,
     MessageRelease,
     Seconds,
+    VisibilityChange,
 )
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 
@@ -61,6 +62,16 @@ def target_of(message: MessageFacts | str, allow_expired: bool) -> ByReceipt:
         )
     first = message._envelope.first_receive_ms or 0
     return ByReceipt(receipt_of(message), LastReceive(message.receive_count, first))
+
+
+def extension_of(
+    message: MessageFacts | str, seconds: Seconds, allow_expired: bool
+) -> VisibilityChange:
+    """Return the extension of a lease; raise `InvalidRequest` for invalid arguments."""
+    target = target_of(message, allow_expired)
+    # To end a lease is a release.
+    span = arguments.span("seconds", seconds, is_positive=True)
+    return VisibilityChange(target.receipt, span, target.last_receive)
 
 
 def release_of(
@@ -130,13 +141,13 @@ async def finish_message(
     batches = message._queue._lease_batches
     refusal: SpoolrackError | None = None
     if error is None:
-        await batches.delete(ByReceipt(receipt_of(message)), None)
+        await batches.deletes.one(ByReceipt(receipt_of(message)), None)
     else:
         try:
             if isinstance(error, Reject):
                 refusal = await _reject(message, error)
             if not isinstance(error, Reject) or refusal is not None:
-                await batches.release(_release_after(message, error, backoff), CLOSE_TIMEOUT)
+                await batches.releases.one(_release_after(message, error, backoff), CLOSE_TIMEOUT)
         except StaleReceipt:
             pass  # It is ready, or another consumer's, as a release would have it.
         except SpoolrackError as why:
@@ -151,7 +162,7 @@ async def _reject(message: BoundMessage, error: Reject) -> SpoolrackError | None
     """Reject a message; return why that was refused."""
     rejection = MessageRejection(receipt_of(message), error.reason)
     try:
-        await message._queue._lease_batches.reject(rejection, CLOSE_TIMEOUT)
+        await message._queue._lease_batches.rejections.one(rejection, CLOSE_TIMEOUT)
     except StaleReceipt:
         raise
     except SpoolrackError as why:
@@ -207,7 +218,7 @@ class Message(BoundMessage):
 
         With `allow_expired`, delete it also then, as long as it was not received since.
         """
-        await self._queue._lease_batches.delete(target_of(self, allow_expired), timeout)
+        await self._queue._lease_batches.deletes.one(target_of(self, allow_expired), timeout)
         self._finished = True
 
     async def release(
@@ -229,7 +240,7 @@ class Message(BoundMessage):
         Raises `StaleReceipt` if the lease is over. A delayed message takes none of its stream's
         `max_in_flight`.
         """
-        await self._queue._lease_batches.release(release_of(self, delay, reason, count), timeout)
+        await self._queue._lease_batches.releases.one(release_of(self, delay, reason, count), timeout)
         self._finished = True
 
     async def reject(self, reason: str = "", *, timeout: Seconds | None = None) -> None:
@@ -240,7 +251,7 @@ class Message(BoundMessage):
         queue has none, `StaleReceipt` if the lease is over.
         """
         rejection = MessageRejection(receipt_of(self), arguments.reason(reason))
-        await self._queue._lease_batches.reject(rejection, timeout)
+        await self._queue._lease_batches.rejections.one(rejection, timeout)
         self._finished = True
 
     async def extend(
@@ -252,8 +263,8 @@ class Message(BoundMessage):
         since. That isn't counted as a receive. Only calls with `allow_expired` extend the new lease or
         delete the message by it. A queue whose `group_order` is "strict" refuses it.
         """
-        target = target_of(self, allow_expired)
-        end: datetime = await self._queue._lease_batches.extend(target, seconds, timeout)
+        change = extension_of(self, seconds, allow_expired)
+        end: datetime = await self._queue._lease_batches.extend(change, timeout)
         self._lease_expires_at = end
         return end
 

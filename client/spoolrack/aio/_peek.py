@@ -53,12 +53,12 @@ def states_of(states: Collection[MessageState | str]) -> frozenset[MessageState]
     return frozenset(map(_state, named))
 
 
-def _state(named: MessageState | str) -> MessageState:
+def _state(state: MessageState | str) -> MessageState:
     try:
-        return MessageState(named)
+        return MessageState(state)
     except ValueError:
         rule = f"one of {', '.join(MessageState)}"
-        raise arguments.refusal("a state", named, rule) from None
+        raise arguments.refusal("a state", state, rule) from None
 
 
 async def _envelopes(

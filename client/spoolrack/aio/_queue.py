@@ -41,9 +41,18 @@ from .._values import (
     SendResult,
     StreamOptions,
 )
+from ..errors import MessageNotFound
 from ._batch import Batch
 from ._lease_batches import LeaseBatches
-from ._message import Message, MessageStream, note_ended, receipt_of, release_of, target_of
+from ._message import (
+    Message,
+    MessageStream,
+    extension_of,
+    note_ended,
+    receipt_of,
+    release_of,
+    target_of,
+)
 from ._peek import filter_of, peek_envelopes, states_of
 from ._queue_changes import delete_queue, update_queue
 from ._redrives import RedriveHandle, Redrives, start_redrive
@@ -383,14 +392,14 @@ class Queue(QueueHandle):
         `allow_expired`, which needs the message itself, it is deleted also then, as long as it was not
         received since.
         """
-        await self._lease_batches.delete(target_of(message, allow_expired), timeout)
+        await self._lease_batches.deletes.one(target_of(message, allow_expired), timeout)
         note_ended([message])
 
     async def delete_by_id(self, id: str, *, timeout: Seconds | None = None) -> None:
         """Delete a message in any state, leased or not; raise `MessageNotFound`.
 
         One that was deleted a moment ago may also be a success."""
-        await self._lease_batches.delete(ById(arguments.text("id", id)), timeout)
+        await self._lease_batches.deletes.one(ById(arguments.text("id", id)), timeout, MessageNotFound)
 
     async def delete_many(
         self,
@@ -401,14 +410,14 @@ class Queue(QueueHandle):
     ) -> list[DeleteResult]:
         """Delete messages by themselves, their receipts, or `ById(id)`; a result for each.
         `allow_expired` as in `delete`."""
-        given = list(arguments.some("messages", messages, "messages, receipts or ById"))
+        listed = list(arguments.some("messages", messages, "messages, receipts or ById"))
         targets = [
             ById(arguments.text("an id", message.id))
             if isinstance(message, ById)
             else target_of(message, allow_expired)
-            for message in given
+            for message in listed
         ]
-        return note_ended(given, await self._lease_batches.delete_many(targets, timeout))
+        return note_ended(listed, await self._lease_batches.deletes.many(targets, timeout))
 
     async def extend(
         self,
@@ -420,7 +429,8 @@ class Queue(QueueHandle):
     ) -> datetime:
         """Extend a lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
         `allow_expired` as in `Message.extend`; it needs the message itself."""
-        return await self._lease_batches.extend(target_of(message, allow_expired), seconds, timeout)
+        change = extension_of(message, seconds, allow_expired)
+        return await self._lease_batches.extend(change, timeout)
 
     async def release(
         self,
@@ -434,7 +444,7 @@ class Queue(QueueHandle):
         """End a lease: the message is ready again at its old place, at once or after `delay`. See
         `Message.release`."""
         release = release_of(message, delay, reason, count)
-        await self._lease_batches.release(release, timeout)
+        await self._lease_batches.releases.one(release, timeout)
         note_ended([message])
 
     async def reject(
@@ -442,7 +452,7 @@ class Queue(QueueHandle):
     ) -> None:
         """Make a leased message a dead letter at once. See `Message.reject`."""
         rejection = MessageRejection(receipt_of(message), arguments.reason(reason))
-        await self._lease_batches.reject(rejection, timeout)
+        await self._lease_batches.rejections.one(rejection, timeout)
         note_ended([message])
 
     async def extend_many(
@@ -454,11 +464,11 @@ class Queue(QueueHandle):
         timeout: Seconds | None = None,
     ) -> list[LeaseResult]:
         """Extend many leases, as `extend` does one; a result for each."""
-        targets = [
-            target_of(message, allow_expired)
+        changes = [
+            extension_of(message, seconds, allow_expired)
             for message in arguments.some("messages", messages, "messages or receipts")
         ]
-        return await self._lease_batches.extend_many(targets, seconds, timeout)
+        return await self._lease_batches.extensions.many(changes, timeout)
 
     async def release_many(
         self,
@@ -472,7 +482,7 @@ class Queue(QueueHandle):
         """Release many leases, as `release` does one; a result for each."""
         given = list(arguments.some("messages", messages, "messages or receipts"))
         releases = [release_of(message, delay, reason, count) for message in given]
-        return note_ended(given, await self._lease_batches.release_many(releases, timeout))
+        return note_ended(given, await self._lease_batches.releases.many(releases, timeout))
 
     async def reject_many(
         self,
@@ -486,7 +496,7 @@ class Queue(QueueHandle):
         rejections = [
             MessageRejection(receipt_of(message), arguments.reason(reason)) for message in given
         ]
-        return note_ended(given, await self._lease_batches.reject_many(rejections, timeout))
+        return note_ended(given, await self._lease_batches.rejections.many(rejections, timeout))
 
     async def redrive(
         self,
@@ -573,8 +583,8 @@ class Queue(QueueHandle):
         handler: Callable[[Message], Awaitable[object]],
         *,
         on_error: Callable[[Message, Exception], object] | None = None,
-        stop_on_signals: bool = False,
+        stop_on_signals: bool | None = None,
         **options: Unpack[WorkerOptions],
     ) -> None:
-        """Run a `worker` here until this task is cancelled, or, if asked, until SIGTERM or SIGINT."""
+        """Run a `worker` here until SIGTERM, SIGINT (Ctrl-C) or a cancellation: see `Worker.run`."""
         await self.worker(handler, on_error=on_error, **options).run(stop_on_signals=stop_on_signals)

@@ -197,14 +197,14 @@ async def _read(
     left out and not counted, so it may begin too early: messages already returned are recognised by id,
     and skipped.
     """
-    seen: set[str] = set()
+    read_ids: set[str] = set()
     reading: Pages | None = None
 
     async def following(left: float) -> Sequence[Envelope]:
         nonlocal reading
         if reading is None:
             reading = context.transport.reservations.read(
-                stream, sequence_number, queue=queue, begin=begin + len(seen), end=end or 0
+                stream, sequence_number, queue=queue, begin=begin + len(read_ids), end=end or 0
             )
         try:
             return await reading.next()
@@ -213,13 +213,13 @@ async def _read(
             raise
 
     try:
-        while end is None or begin + len(seen) < end:
+        while end is None or begin + len(read_ids) < end:
             page = await context.call(following, timeout)
             if not page:
                 return
             for envelope in page:
-                if envelope.id not in seen:
-                    seen.add(envelope.id)
+                if envelope.id not in read_ids:
+                    read_ids.add(envelope.id)
                     yield MessageFacts(envelope, "")
     finally:
         if reading is not None:

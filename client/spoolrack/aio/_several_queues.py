@@ -1,9 +1,9 @@
 """Messages of several queues, or of all whose names match a pattern, as one stream.
 
 Each queue has a stream of its own, on its shard. Credits: all of them share one budget of messages in
-flight. A queue without messages has one credit, so that its first message can come; the others share
-the rest evenly, and get what is free. What can fail: a stream. One that is away is opened again, and
-the others go on. A queue of a pattern that is deleted is left out.
+flight, and one of bytes. A queue without messages has one credit, so that its first message can come;
+the others share the rest evenly, and get what is free. What can fail: a stream. One that is away is
+opened again, and the others go on. A queue of a pattern that is deleted is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import contextlib
 import copy
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import partial
@@ -39,6 +39,8 @@ log = logging.getLogger("spoolrack")
 
 LOOK_EVERY: Final = 5.0
 """Seconds between two looks for queues that match a pattern."""
+LOOK_TIMEOUT: Final = 5.0
+"""Seconds that such a look waits for an answer."""
 IDLE_AFTER: Final = 1.0
 """Seconds without messages after which a queue's share of the credits is for others."""
 SHARE_EVERY: Final = 0.01
@@ -70,11 +72,19 @@ class _Member:
     queue: Any
     """Its handle."""
     stream: EnvelopeStream
-    limit: int = 1
+    limit: tuple[int, int]
+    """Messages and bytes that it may hold; 0 bytes are no limit."""
     busy_until: float = 0.0
     """It keeps its share so long without messages: else a fast consumer lowers it with each one."""
     handed_out: dict[str, tuple[MessageFacts, float]] = field(default_factory=dict)
     """By receipt, with the moment at which the lease is over if it isn't extended."""
+
+    def message_count(self) -> int:
+        return self.stream.waiting + len(self.handed_out)
+
+    def byte_count(self) -> int:
+        handed_out = [message._envelope for message, _ in self.handed_out.values()]
+        return sum(map(_size_of, [*self.stream.waiting_messages(), *handed_out]))
 
 
 class SeveralQueues:
@@ -122,6 +132,7 @@ class SeveralStreams:
         context: Any,
         *,
         max_in_flight: int = 100,
+        max_bytes_in_flight: int | None = None,
         visibility_timeout: Seconds | None = None,
         timeout: Seconds | None = None,
         concurrency: int | None = None,
@@ -131,7 +142,12 @@ class SeveralStreams:
         self._context = context
         self._runtime = context.runtime
         most = arguments.MAX_IN_FLIGHT
-        self._budget = arguments.integer("max_in_flight", max_in_flight, 1, most)
+        self._max_in_flight = arguments.integer("max_in_flight", max_in_flight, 1, most)
+        self._max_bytes = (
+            0
+            if max_bytes_in_flight is None
+            else arguments.integer("max_bytes_in_flight", max_bytes_in_flight, 1)
+        )
         self._timeout = context.timeout_of(timeout)
         self._until_dropped = until_dropped
         self._options: dict[str, Any] = {
@@ -139,6 +155,7 @@ class SeveralStreams:
                 "visibility_timeout", visibility_timeout, is_positive=True
             ),
             "timeout": timeout,
+            "max_bytes_in_flight": max_bytes_in_flight,
             "concurrency": concurrency,
             "until_dropped": until_dropped,
             "on_arrival": self._wake,
@@ -146,13 +163,13 @@ class SeveralStreams:
         self._lock = self._runtime.lock()
         self._members: list[_Member] = []
         """In their order. Replaced, never changed."""
-        self._gone: list[_Member] = []
+        self._former_members: list[_Member] = []
         """Those whose streams have ended, and of which messages may still be with the program."""
         self._owners: dict[str, _Member] = {}
         """By receipt, of messages that were handed out."""
         self._turn: tuple[int, str] | None = None
         """Of fair order: the queue that had its turn last."""
-        self._waiting: list[Signal] = []
+        self._waiters: list[Signal] = []
         self._closing: Signal = self._runtime.signal()
         self._failure: SpoolrackError | None = None
         self._is_started = False
@@ -177,7 +194,7 @@ class SeveralStreams:
             signal = self._runtime.signal()
             with self._lock:
                 # Before the look: an arrival after it is not missed.
-                self._waiting.append(signal)
+                self._waiters.append(signal)
             try:
                 found = await self._take(max_messages)
                 if found:
@@ -193,7 +210,7 @@ class SeveralStreams:
                 await signal.wait(min(ends) - now if ends else None)
             finally:
                 with self._lock, contextlib.suppress(ValueError):
-                    self._waiting.remove(signal)
+                    self._waiters.remove(signal)
         return []
 
     async def _take(self, most: int) -> list[Envelope]:
@@ -201,14 +218,14 @@ class SeveralStreams:
             if not member.stream.has_news:
                 continue
             try:
-                found = await member.stream.receive(most, 0)
+                envelopes = await member.stream.receive(most, 0)
             except SpoolrackError as error:
                 self._replace(member, error)
                 continue
-            if found:
+            if envelopes:
                 self._turn = member.rank
-                self._hand_out(member, found)
-                return found
+                self._hand_out(member, envelopes)
+                return envelopes
         return []
 
     def _in_turn(self) -> Sequence[_Member]:
@@ -228,9 +245,9 @@ class SeveralStreams:
                 self._owners[envelope.receipt] = member
                 member.handed_out[envelope.receipt] = (message, until)
         member.busy_until = now + IDLE_AFTER
-        self._share_credits(now, is_new=member.limit == 1)
+        self._share_credits(now, is_new=member.limit[0] == 1)
         # Now that a message has begun it can be told, also if it was decided before.
-        member.stream.limit(member.limit)
+        member.stream.limit(*member.limit)
 
     def message_of(self, envelope: Envelope) -> MessageFacts:
         return self._owners[envelope.receipt].handed_out[envelope.receipt][0]
@@ -248,36 +265,43 @@ class SeveralStreams:
             member.stream.drop_lease(envelope)
 
     def _share_credits(self, now: float, *, is_new: bool = False) -> float | None:
-        """Tell each stream how many messages it may hold, by what each holds now; return when to do it
-        again, if no message comes before. Within `SHARE_EVERY` do nothing, unless `is_new`."""
+        """Tell each stream what it may hold, by what each holds now; return when to do it again, if no
+        message comes before. Within `SHARE_EVERY` do nothing, unless `is_new`."""
         with self._lock:
             due = self._shared + SHARE_EVERY
             if now < due and not is_new:
                 return due
             self._shared = now
             members = self._members
-            for member in (*members, *self._gone):
+            for member in (*members, *self._former_members):
                 for receipt, (message, until) in list(member.handed_out.items()):
                     if message._finished or (until <= now and not self._until_dropped):
                         del member.handed_out[receipt]
                         self._owners.pop(receipt, None)
-            held = [each.stream.waiting + len(each.handed_out) for each in members]
+            counts = [member.message_count() for member in members]
             busy = [
-                count > 0 or each.busy_until > now for each, count in zip(members, held, strict=True)
+                count > 0 or member.busy_until > now
+                for member, count in zip(members, counts, strict=True)
             ]
-            limits = shares(self._budget, held, busy)
-            kept = [
-                each.busy_until
-                for each, count in zip(members, held, strict=True)
-                if not count and each.busy_until > now
+            limits = shares(self._max_in_flight, counts, busy)
+            byte_limits = [0] * len(members)
+            if self._max_bytes:
+                sizes = [member.byte_count() for member in members]
+                byte_limits = shares(self._max_bytes, sizes, busy)
+            ends = [
+                member.busy_until
+                for member, count in zip(members, counts, strict=True)
+                if not count and member.busy_until > now
             ]
-            changed = [(m, new) for m, new in zip(members, limits, strict=True) if m.limit != new]
-            for member, new in changed:
-                member.limit = new
+            changed = []
+            for member, limit in zip(members, zip(limits, byte_limits, strict=True), strict=True):
+                if member.limit != limit:
+                    member.limit = limit
+                    changed.append(member)
         # Those that get less first, so that all together are not more for long.
-        for member, new in sorted(changed, key=lambda change: change[1]):
-            member.stream.limit(new)
-        return min(kept, default=None)
+        for member in sorted(changed, key=lambda member: member.limit):
+            member.stream.limit(*member.limit)
+        return min(ends, default=None)
 
     def _start(self) -> None:
         with self._lock:
@@ -297,28 +321,32 @@ class SeveralStreams:
 
     def _set_members(self, ranks: Iterable[tuple[int, str]]) -> None:
         """Have these queues and no others; a name counts where it is first."""
-        wanted: dict[str, tuple[int, str]] = {}
+        rank_by_name: dict[str, tuple[int, str]] = {}
         for rank in sorted(ranks):
-            wanted.setdefault(rank[1], rank)
+            rank_by_name.setdefault(rank[1], rank)
         with self._lock:
             if self._closing.is_set():
                 return
-            there = {member.rank: member for member in self._members}
-            members = [there.get(rank) or self._member(rank) for rank in sorted(wanted.values())]
-            gone = [each for each in self._members if each not in members]
+            member_by_rank = {member.rank: member for member in self._members}
+            members = [
+                member_by_rank.get(rank) or self._member(rank) for rank in sorted(rank_by_name.values())
+            ]
+            former_members = [each for each in self._members if each not in members]
             self._members = members
-            self._gone = [each for each in self._gone if each.handed_out or each.stream.acks.pending]
-            self._gone += gone
+            self._former_members = [
+                each for each in self._former_members if each.handed_out or each.stream.acks.pending
+            ]
+            self._former_members += former_members
         for member in members:
             member.stream.start()
-        for member in gone:
+        for member in former_members:
             member.stream.abandon_now()
         self._share_credits(self._runtime.monotonic(), is_new=True)
 
     def _member(self, rank: tuple[int, str]) -> _Member:
         queue = self._queues.handle_of(rank[1])
         stream = queue._envelopes(max_in_flight=1, is_one_of_several=True, **self._options)
-        return _Member(rank, queue, stream)
+        return _Member(rank, queue, stream, limit=(1, self._max_bytes))
 
     def _replace(self, member: _Member, error: SpoolrackError) -> None:
         """Open the stream of a queue again that has failed; or leave the queue out, or fail."""
@@ -331,7 +359,7 @@ class SeveralStreams:
                 return
             if is_of_pattern and isinstance(error, QueueNotFound | QueueBeingDeleted):
                 self._members = others
-                self._gone.append(member)
+                self._former_members.append(member)
                 return
             goes_on = is_of_pattern or any(each.stream.ever_connected for each in others)
             if not isinstance(error, Timeout | Unreachable) or not goes_on:
@@ -339,19 +367,19 @@ class SeveralStreams:
                 return
             log.warning("the stream of %s is opened again: %s", member.queue.name, error)
             again = self._member(member.rank)
-            self._gone.append(member)
+            self._former_members.append(member)
             self._members = [again if each is member else each for each in self._members]
         again.stream.start()
 
-    async def _watch(self, named: Sequence[tuple[int, str]]) -> None:
+    async def _watch(self, fixed_ranks: Sequence[tuple[int, str]]) -> None:
         """Look for queues that match, until the stream is closed."""
         is_first, was_whole = True, True
         while not self._closing.is_set():
-            found = {*named}
+            ranks = {*fixed_ranks}
             try:
-                await self._look(found)
+                await self._look(ranks)
             except SpoolrackError as error:
-                if is_first and len(found) == len(named) and not isinstance(error, ClientClosed):
+                if is_first and len(ranks) == len(fixed_ranks) and not isinstance(error, ClientClosed):
                     self._failure = error
                     self._wake()
                     return
@@ -359,48 +387,48 @@ class SeveralStreams:
                     log.warning("queues that match %s may be missing: %s", self._queues.name, error)
                 was_whole = False
                 # Those that weren't listed may be there all the same.
-                found |= {member.rank for member in self._members}
+                ranks |= {member.rank for member in self._members}
             except Exception:
                 log.exception("queues that match %s are looked for no more", self._queues.name)
                 raise
             else:
                 was_whole = True
-            self._set_members(found)
+            self._set_members(ranks)
             self._wake()
             is_first = False
             await self._closing.wait(LOOK_EVERY)
 
-    async def _look(self, found: set[tuple[int, str]]) -> None:
+    async def _look(self, ranks: set[tuple[int, str]]) -> None:
         """Add the queues that match."""
         list_queues = self._context.transport.list_queues
         for number, pattern in enumerate(self._queues.patterns):
             if pattern is not None:
                 fetch = partial(list_queues, prefix=pattern.prefix)
-                async for queue in items(self._context, fetch, min(self._timeout, LOOK_EVERY)):
+                async for queue in items(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
                     if pattern.matches(queue.name):
-                        found.add((number, queue.name))
+                        ranks.add((number, queue.name))
 
     def _wake(self) -> None:
         """Wake all waiting callers. From any thread."""
         with self._lock:
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiters = self._waiters, []
         for signal in waiting:
             signal.set()
 
     async def close(self) -> None:
         """End all streams, and release the messages that wait in them. Idempotent."""
         self.abandon_now()
-        for member in (*self._members, *self._gone):
+        for member in (*self._members, *self._former_members):
             await member.stream.close()
         self._context.open.discard(self)
 
     async def close_acks(self) -> None:
-        for member in (*self._members, *self._gone):
+        for member in (*self._members, *self._former_members):
             await member.stream.acks.close()
 
     def stop_extending(self) -> None:
         """Stop extending all leases."""
-        for member in (*self._members, *self._gone):
+        for member in (*self._members, *self._former_members):
             member.stream.stop_extending()
 
     def abandon(self) -> None:
@@ -436,23 +464,24 @@ class _AcksOfOwners:
         await self._streams.close_acks()
 
 
-def shares(budget: int, held: Sequence[int], busy: Sequence[bool]) -> list[int]:
-    """Return the credits of each queue, by the messages that each holds, and whether it is busy.
+def _size_of(envelope: Envelope) -> int:
+    """Return the bytes of body and attributes; for text outside ASCII a little less."""
+    return envelope.size + sum(len(name) + len(each) for name, each in envelope.attributes.items())
+
+
+def shares(budget: int, amounts: Sequence[int], busy: Sequence[bool]) -> list[int]:
+    """Return the credits of each queue, by what each holds, and whether it is busy: of messages, or of
+    bytes.
 
     One is for each idle queue. The rest is shared evenly by the busy ones; one that holds less than its
     share gets as much more as is free.
     """
-    count = sum(busy)
-    spare = max(0, budget - (len(held) - count) - sum(held))
-    share = max(1, (budget - (len(held) - count)) // count) if count else 1
-    return list(_shares(held, busy, share, spare))
-
-
-def _shares(held: Sequence[int], busy: Sequence[bool], share: int, spare: int) -> Iterator[int]:
-    for each, is_busy in zip(held, busy, strict=True):
-        if not is_busy:
-            yield 1
-            continue
-        more = min(max(0, share - each), spare)
+    busy_count = sum(busy)
+    spare = max(0, budget - (len(amounts) - busy_count) - sum(amounts))
+    share = max(1, (budget - (len(amounts) - busy_count)) // max(1, busy_count))
+    credits = []
+    for amount, is_busy in zip(amounts, busy, strict=True):
+        more = min(max(0, share - amount), spare) if is_busy else 0
         spare -= more
-        yield max(1, min(each, share) + more)
+        credits.append(max(1, min(amount, share) + more) if is_busy else 1)
+    return credits

@@ -88,17 +88,21 @@ class WorkerCore:
     def stop(self) -> None:
         self._stopping.set()
 
-    async def run(self, *, stop_on_signals: bool) -> None:
+    async def run(self, *, stop_on_signals: bool | None) -> None:
         if self._started:
             raise RuntimeError("this worker has run already: make another one with queue.worker()")
         self._started = True
         self._queue._context.check()
-        if not stop_on_signals:
-            await self._run()
-            return
         # A signal comes in the middle of anything, a lock included: `soon` gets it out of there.
-        with stopping_on_signals(lambda: self._runtime.soon(self.stop)):
+        with stopping_on_signals(lambda: self._runtime.soon(self._stop_by_signal), stop_on_signals):
             await self._run()
+
+    def _stop_by_signal(self) -> None:
+        log.info(
+            "the worker of %s stops: its handlers have %g s to end. Another signal acts at once",
+            *(self._queue.name, self._grace),
+        )
+        self.stop()
 
     async def _run(self) -> None:
         lanes: list[Started] = []
@@ -247,12 +251,16 @@ class WorkerState:
 class Worker(WorkerState):
     """A loop that calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
 
-    async def run(self, *, stop_on_signals: bool = False) -> None:
-        """Work until `stop` is called; then drain and return.
+    async def run(self, *, stop_on_signals: bool | None = None) -> None:
+        """Work until `stop` is called, or until SIGTERM or SIGINT (Ctrl-C); then drain and return.
 
-        No new messages, running handlers end, deletes are completed, waiting messages are released. It
-        begins as well when this call is interrupted (Ctrl-C, a cancelled task), and then the exception
-        passes. With `stop_on_signals`, SIGTERM and SIGINT call `stop`, and a second one acts as it did
-        before.
+        No new messages, running handlers end, deletes are completed, waiting messages are released. A
+        second signal acts as it did before `run`. The drain begins as well when this call is
+        interrupted (an exception of a signal handler, a cancelled task), and then the exception passes.
+
+        Signals stop it in the main thread, or in the task that `asyncio.run` was given, and only those
+        for which the program has set no handler. `stop_on_signals`: True replaces the program's
+        handlers, too, until `run` returns, and raises `ValueError` in another thread; False leaves
+        all signals alone.
         """
         await self._core.run(stop_on_signals=stop_on_signals)

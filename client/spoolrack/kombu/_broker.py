@@ -137,14 +137,14 @@ class Broker:
         self._records = self.queue(BINDINGS)
         self._table: list[_StoredBinding] | None = None
         self._table_read = 0.0
-        self._bound: set[tuple[str, Binding]] = set()
+        self._own_bindings: set[tuple[str, Binding]] = set()
         """Bindings of this connection."""
-        self._declared: set[str] = set()
+        self._declared_queues: set[str] = set()
         """Temporary queues that this connection declared: the program's end deletes them."""
-        self._owned: set[str] = set()
+        self._owned_queues: set[str] = set()
         """Those that are deleted at the end of this connection."""
         self._pid = os.getpid()
-        self._deferred: dict[tuple[str, object], Callable[[], None]] = {}
+        self._deferred_steps: dict[tuple[str, object], Callable[[], None]] = {}
         """Refused steps of declarations: by queue and binding, None: its creation."""
         self._dropped = 0
         self._warned = -WARN_EVERY
@@ -159,7 +159,7 @@ class Broker:
         if self._pid != os.getpid():
             return
         try:
-            for name in list(self._owned):
+            for name in list(self._owned_queues):
                 self.delete(name, CLOSE_TIMEOUT)
         finally:
             self.keep_queues()
@@ -167,18 +167,18 @@ class Broker:
 
     def close_for_good(self) -> None:
         """Delete all temporary queues that this connection declared, too: the program ends."""
-        self._owned |= self._declared
+        self._owned_queues |= self._declared_queues
         self.close()
 
     def keep_queues(self) -> None:
         """Delete no temporary queue at the end of this connection."""
-        self._declared.clear()
-        self._owned.clear()
+        self._declared_queues.clear()
+        self._owned_queues.clear()
 
     def consumes_from(self, name: str) -> None:
         """Note that this connection consumes from a queue: it deletes its temporary one."""
-        if name in self._declared:
-            self._owned.add(name)
+        if name in self._declared_queues:
+            self._owned_queues.add(name)
 
     def queue(self, name: str) -> Queue:
         return self._client.queue(spoolrack_name(self._prefix + name))
@@ -201,9 +201,9 @@ class Broker:
             settings["expires"] = idle
             settings["retention"] = message_ttl or max(idle, LEAST_RETENTION)
             if expires or is_exclusive:  # Others may consume from one that is only deleted by itself.
-                self._declared.add(name)
+                self._declared_queues.add(name)
             if is_exclusive:
-                self._owned.add(name)
+                self._owned_queues.add(name)
         self._take_or_defer((name, None), partial(self._create, name, settings))
 
     def _take_or_defer(self, key: tuple[str, object], step: Callable[[], None]) -> None:
@@ -212,26 +212,26 @@ class Broker:
         if not self.is_missing(key[0]):
             try:
                 step()
-                self._deferred.pop(key, None)
+                self._deferred_steps.pop(key, None)
                 return
             except REFUSALS as error:
                 if not in_event_loop():
                     raise
                 log.warning("the queue %s is declared once the server allows it: %s", key[0], error)
-        self._deferred[key] = step
+        self._deferred_steps[key] = step
 
     def declare_deferred(self) -> None:
         """Take the steps that were deferred, up to the first that is refused again."""
-        for key, step in list(self._deferred.items()):
+        for key, step in list(self._deferred_steps.items()):
             try:
                 step()
             except REFUSALS:
                 return
-            del self._deferred[key]
+            del self._deferred_steps[key]
 
     def is_missing(self, name: str) -> bool:
         """Return whether the creation of a queue was deferred."""
-        return (name, None) in self._deferred
+        return (name, None) in self._deferred_steps
 
     def _create(self, name: str, settings: Settings, timeout: float | None = None) -> None:
         with contextlib.suppress(QueueExists):  # The settings of a queue are its operator's.
@@ -246,11 +246,11 @@ class Broker:
 
     def delete(self, name: str, timeout: float | None = None) -> None:
         """Delete a queue with its bindings; it may be gone already."""
-        self._owned.discard(name)
-        self._declared.discard(name)
-        for key in [key for key in self._deferred if key[0] == name]:
-            del self._deferred[key]
-        self._bound = {each for each in self._bound if each[1].queue != name}
+        self._owned_queues.discard(name)
+        self._declared_queues.discard(name)
+        for key in [key for key in self._deferred_steps if key[0] == name]:
+            del self._deferred_steps[key]
+        self._own_bindings = {each for each in self._own_bindings if each[1].queue != name}
         self._delete_records(
             [record for record in self._read(timeout) if record.binding.queue == name], timeout
         )
@@ -263,7 +263,7 @@ class Broker:
         )
 
     def _bind(self, exchange: str, binding: Binding) -> None:
-        self._bound.add((exchange, binding))
+        self._own_bindings.add((exchange, binding))
         if binding in self.table(exchange, fresh=True):
             return
         others = self._table or []
@@ -271,7 +271,7 @@ class Broker:
         self._unbind_missing({each.binding.queue for each in sample(others, min(SAMPLE, len(others)))})
 
     def unbind(self, exchange: str, binding: Binding) -> None:
-        self._bound.discard((exchange, binding))
+        self._own_bindings.discard((exchange, binding))
         self._delete_records([each for each in self._read() if each[1:] == (exchange, binding)])
 
     def _unbind_missing(self, queues: Iterable[str]) -> None:
@@ -293,9 +293,9 @@ class Broker:
         records = self._table
         if fresh or records is None or time.monotonic() - self._table_read > TABLE_AGE:
             records = self._read()
-        if not records and self._bound:
+        if not records and self._own_bindings:
             # The queue of bindings was purged.
-            for bound in self._bound:
+            for bound in self._own_bindings:
                 self._send(*bound)
             records = self._read()
         return [record.binding for record in records if record.exchange == exchange]
@@ -374,14 +374,14 @@ class Broker:
                 self._records.delete_by_id(record.id, timeout=timeout)
 
     def _read(self, timeout: float | None = None) -> list[_StoredBinding]:
-        found = []
+        bindings = []
         for message in self._records.peek(timeout=timeout):
             # An older version had records of expiring queues, too. Any other message isn't kombu's.
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 record = json.loads(message.body)
-                found.append(_StoredBinding(message.id, record.pop("exchange"), Binding(**record)))
-        self._table, self._table_read = found, time.monotonic()
-        return found
+                bindings.append(_StoredBinding(message.id, record.pop("exchange"), Binding(**record)))
+        self._table, self._table_read = bindings, time.monotonic()
+        return bindings
 
 
 _open: Final[WeakSet[Broker]] = WeakSet()

@@ -14,7 +14,6 @@ import base64
 import json
 import logging
 import sys
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from .._arguments import MAX_IN_FLIGHT
 from .._blocking import Queue
 from .._leases import Leases
 from .._runtime import run
+from .._stream import EnvelopeStream
 from .._values import Envelope
 from ..errors import SpoolrackError, StaleReceipt
 from ._broker import Binding, Broker
@@ -65,73 +65,16 @@ class _Unacknowledged:
         return any(request.message.delivery_tag == self.envelope.receipt for request in running)
 
 
+@dataclass(frozen=True, slots=True)
 class _Consumer:
-    """A consumer's stream, with its credits."""
+    """A consumer, with its stream of as many credits as it prefetches."""
 
-    def __init__(
-        self,
-        name: str,
-        queue: Queue,
-        callback: Callable[[Any], object] | None,
-        *,
-        no_ack: bool,
-        visibility_timeout: float | None,
-        on_arrival: Callable[[], None],
-        credits: int,
-    ) -> None:
-        self.name = name
-        self.queue = queue
-        self.callback = callback
-        self.no_ack = no_ack
-        self._visibility_timeout = visibility_timeout
-        self._on_arrival = on_arrival
-        self._lock = threading.Lock()
-        self._out = 0
-        """Messages that were handed out and are not drop_lease."""
-        self._is_closed = False
-        self._resize(credits)
-
-    def _resize(self, credits: int) -> None:
-        self.credits = min(credits, MAX_IN_FLIGHT)
-        self._stream = self.queue._envelopes(
-            max_in_flight=self.credits,
-            visibility_timeout=self._visibility_timeout,
-            until_dropped=True,
-            on_arrival=self._on_arrival,
-        )
-
-    def next_envelope(self) -> Envelope | None:
-        """Return an arrived message, if there is one."""
-        found = run(self._stream.receive(1, 0.0))
-        if not found:
-            return None
-        with self._lock:
-            self._out += 1
-        return found[0]
-
-    def lease_dropper(self) -> Callable[[Envelope], None]:
-        """Return what ends the extension of a lease of the present stream."""
-        stream = self._stream
-
-        def drop_lease(envelope: Envelope) -> None:
-            stream.drop_lease(envelope)
-            with self._lock:
-                self._out -= 1
-                is_last = self._is_closed and self._out == 0
-            if is_last:
-                stream.stop_extending()
-
-        return drop_lease
-
-    def close(self) -> None:
-        """End the stream; messages that were handed out stay leased until they are acknowledged or
-        rejected."""
-        run(self._stream.close())
-        with self._lock:
-            self._is_closed = True
-            is_last = self._out == 0
-        if is_last:
-            self._stream.stop_extending()
+    name: str
+    queue: Queue
+    callback: Callable[[Any], object] | None
+    no_ack: bool
+    credits: int
+    stream: EnvelopeStream
 
 
 class QoS(virtual.QoS):
@@ -139,7 +82,9 @@ class QoS(virtual.QoS):
 
     def ack(self, delivery_tag: str) -> None:
         """Delete a message; returns when that is on stable media."""
-        self.channel._end_lease(delivery_tag, lambda held: held.queue.delete(held.envelope.receipt))
+        self.channel._end_lease(
+            delivery_tag, lambda message: message.queue.delete(message.envelope.receipt)
+        )
         super().ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
@@ -152,7 +97,8 @@ class QoS(virtual.QoS):
 
     def _release(self, delivery_tag: str, counts: Callable[[_Unacknowledged], bool]) -> None:
         self.channel._end_lease(
-            delivery_tag, lambda held: held.queue.release(held.envelope.receipt, count=counts(held))
+            delivery_tag,
+            lambda message: message.queue.release(message.envelope.receipt, count=counts(message)),
         )
         self._quick_ack(delivery_tag)
 
@@ -162,7 +108,7 @@ class QoS(virtual.QoS):
         self._flush()
         for delivery_tag in list(self._delivered):
             try:
-                self._release(delivery_tag, lambda held: held.has_begun)
+                self._release(delivery_tag, lambda message: message.has_begun)
             except SpoolrackError as error:
                 log.warning("a message is leased until its visibility timeout ends: %s", error)
         self._delivered.clear()
@@ -176,7 +122,7 @@ class Channel(virtual.Channel):
     supports_fanout = True
 
     def __init__(self, connection: Any, **kwargs: Any) -> None:
-        self._streams: dict[str, _Consumer] = {}
+        self._consumers_by_tag: dict[str, _Consumer] = {}
         self._turns: deque[str] = deque()
         """Tags of the consumers; the next one to deliver is at the left."""
         self._unacknowledged: dict[str, _Unacknowledged] = {}
@@ -257,14 +203,14 @@ class Channel(virtual.Channel):
         if not exchange:
             return [name for name in [routing_key or default] if name]
         kind = self.typeof(exchange)
-        found = self._routed(kind, exchange, routing_key, fresh=kind.type == "fanout")
-        if not found and kind.type == "direct":
+        queues = self._routed(kind, exchange, routing_key, fresh=kind.type == "fanout")
+        if not queues and kind.type == "direct":
             # A queue for replies that was bound a moment ago.
-            found = self._routed(kind, exchange, routing_key, fresh=True)
-        if not found and default:
+            queues = self._routed(kind, exchange, routing_key, fresh=True)
+        if not queues and default:
             self._new_queue(default)
             return [default]
-        return sorted(found)
+        return sorted(queues)
 
     def _routed(self, kind: Any, exchange: str, routing_key: str, *, fresh: bool) -> set[str]:
         table = self.broker.table(exchange, fresh=fresh)
@@ -314,14 +260,16 @@ class Channel(virtual.Channel):
         no_ack: bool,
         credits: int,
     ) -> None:
-        self._streams[consumer_tag] = _Consumer(
-            queue,
-            self.broker.queue(queue),
-            callback,
-            no_ack=no_ack,
+        credits = min(credits, MAX_IN_FLIGHT)
+        handle = self.broker.queue(queue)
+        stream = handle._envelopes(
+            max_in_flight=credits,
             visibility_timeout=self._visibility_timeout,
+            until_dropped=True,
             on_arrival=self.connection.wake,
-            credits=credits,
+        )
+        self._consumers_by_tag[consumer_tag] = _Consumer(
+            queue, handle, callback, no_ack, credits, stream
         )
         if consumer_tag not in self._turns:
             self._turns.append(consumer_tag)
@@ -329,9 +277,9 @@ class Channel(virtual.Channel):
 
     def basic_cancel(self, consumer_tag: str) -> None:
         super().basic_cancel(consumer_tag)
-        if consumer_tag in self._streams:
+        if consumer_tag in self._consumers_by_tag:
             self._turns.remove(consumer_tag)
-            self._streams.pop(consumer_tag).close()
+            run(self._consumers_by_tag.pop(consumer_tag).stream.close())
 
     def basic_qos(
         self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False
@@ -347,14 +295,15 @@ class Channel(virtual.Channel):
         for _ in range(len(self._turns)):
             consumer_tag = self._turns[0]
             self._turns.rotate(-1)
-            consumer = self._streams[consumer_tag]
+            consumer = self._consumers_by_tag[consumer_tag]
             if self.broker.is_missing(consumer.name):
                 continue
             if not consumer.no_ack and not self._may_deliver(consumer_tag, consumer):
                 continue
-            envelope = self._streams[consumer_tag].next_envelope()
-            if envelope is not None:
-                self._deliver(self._streams[consumer_tag], envelope)
+            consumer = self._consumers_by_tag[consumer_tag]
+            envelopes = run(consumer.stream.receive(1, 0.0))
+            if envelopes:
+                self._deliver(consumer, envelopes[0])
                 return True
         return False
 
@@ -362,43 +311,43 @@ class Channel(virtual.Channel):
         """Return whether the prefetch count allows one more message; fit the stream's credits to it."""
         if not self.qos.can_consume():
             return False
-        wanted = self._credits()
-        if wanted > consumer.credits and len(self._unacknowledged) >= consumer.credits:
+        credits = self._credits()
+        if credits > consumer.credits and len(self._unacknowledged) >= consumer.credits:
             # Celery raises its prefetch by one for each task that waits for its time.
-            wanted = max(wanted, 2 * consumer.credits)
-        elif wanted > consumer.credits // 2:
+            credits = max(credits, 2 * consumer.credits)
+        elif credits > consumer.credits // 2:
             return True
-        consumer.close()
+        run(consumer.stream.close())
         self._open(
-            consumer_tag, consumer.name, consumer.callback, no_ack=consumer.no_ack, credits=wanted
+            consumer_tag, consumer.name, consumer.callback, no_ack=consumer.no_ack, credits=credits
         )
         return True
 
     def _deliver(self, consumer: _Consumer, envelope: Envelope) -> None:
-        drop_lease = consumer.lease_dropper()
+        drop_lease = consumer.stream.drop_lease
         if consumer.no_ack:
             try:
                 _delete(consumer.queue, envelope)
             finally:
                 drop_lease(envelope)
             message = self._message(envelope)
-            held = None
+            unacknowledged = None
         else:
             is_task = _is_worker(consumer.callback)
-            held = _Unacknowledged(consumer.queue, envelope, drop_lease, is_task)
-            message = self._hold(held)
+            unacknowledged = _Unacknowledged(consumer.queue, envelope, drop_lease, is_task)
+            message = self._hold(unacknowledged)
         assert consumer.callback is not None
         try:
             consumer.callback(message)
         except BaseException:
-            if held is not None and message.delivery_tag in self._unacknowledged:
+            if unacknowledged is not None and message.delivery_tag in self._unacknowledged:
                 # It may end each worker that gets it.
-                self._unacknowledged[message.delivery_tag] = replace(held, is_task=False)
+                self._unacknowledged[message.delivery_tag] = replace(unacknowledged, is_task=False)
             raise
 
-    def _hold(self, held: _Unacknowledged) -> Any:
-        message = self._message(held.envelope)
-        self._unacknowledged[message.delivery_tag] = held
+    def _hold(self, unacknowledged: _Unacknowledged) -> Any:
+        message = self._message(unacknowledged.envelope)
+        self._unacknowledged[message.delivery_tag] = unacknowledged
         self.qos.append(message, message.delivery_tag)
         return message
 
@@ -439,15 +388,15 @@ class Channel(virtual.Channel):
 
     def _end_lease(self, delivery_tag: str, end: Callable[[_Unacknowledged], None]) -> None:
         """End the lease of a message; one that was lost is the next consumer's."""
-        held = self._unacknowledged.pop(delivery_tag, None)
-        if held is None:
+        unacknowledged = self._unacknowledged.pop(delivery_tag, None)
+        if unacknowledged is None:
             return
         try:
-            end(held)
+            end(unacknowledged)
         except StaleReceipt as error:
-            log.warning("message %s is delivered again: %s", held.envelope.id, error)
+            log.warning("message %s is delivered again: %s", unacknowledged.envelope.id, error)
         finally:
-            held.drop_lease(held.envelope)
+            unacknowledged.drop_lease(unacknowledged.envelope)
             if self.connection is not None:
                 self.connection.wake()
 

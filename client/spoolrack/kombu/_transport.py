@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
 import time
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from kombu.transport import virtual
 from .. import errors
 from .._blocking import connect
 from .._credentials import CredentialOptions
+from .._runtime import ThreadSignal, run
 from ._broker import Broker, Retries, runs_event_loop
 from ._channel import Channel
 
@@ -73,7 +73,8 @@ class Transport(virtual.Transport):
     def __init__(self, client: Any, **kwargs: Any) -> None:
         super().__init__(client, **kwargs)
         self._broker: Broker | None = None
-        self._arrived = threading.Event()
+        self._arrival = ThreadSignal()
+        """Of the last check for deliverable messages."""
         self._hub: Any = None
         """The event loop that delivers, if one does."""
         self._timer: Any = None
@@ -151,7 +152,7 @@ class Transport(virtual.Transport):
 
     def wake(self) -> None:
         """Check again for deliverable messages. From any thread."""
-        self._arrived.set()
+        self._arrival.set()
         if self._waker is not None:
             # A full socket wakes, too; a closed one ends no wait.
             with contextlib.suppress(OSError):
@@ -199,13 +200,14 @@ class Transport(virtual.Transport):
         """Deliver one message; raise `TimeoutError` if none comes within `timeout` seconds."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._arrived.clear()
+            # Before the check: a `wake` after it is not missed.
+            arrived = self._arrival = ThreadSignal()
             if self._deliver_next():
                 return
             left = None if end is None else end - time.monotonic()
             if left is not None and left <= 0:
                 raise TimeoutError
-            self._arrived.wait(left)
+            run(arrived.wait(left))
 
     def _deliver_next(self) -> bool:
         """Deliver a message of one of the channels, which are asked in turn."""
@@ -231,19 +233,19 @@ def _url(info: Any, is_secure: bool) -> str:
 
 def _credentials(info: Any) -> tuple[CredentialOptions, bool]:
     """Return the client's credentials, and whether the connection is one of TLS."""
-    found: CredentialOptions = {}
+    credentials: CredentialOptions = {}
     token = info.transport_options.get("token") or info.password
     if token:
-        found["token"] = token() if callable(token) else token
+        credentials["token"] = token() if callable(token) else token
     if info.transport_options.get("insecure"):
-        found["insecure"] = True
+        credentials["insecure"] = True
     if not info.ssl:
-        return found, False
+        return credentials, False
     if isinstance(info.ssl, dict):
         if "ca_certs" in info.ssl:
-            found["ca"] = info.ssl["ca_certs"]
+            credentials["ca"] = info.ssl["ca_certs"]
         if "certfile" in info.ssl:
-            found["certificate"] = info.ssl["certfile"]
+            credentials["certificate"] = info.ssl["certfile"]
         if "keyfile" in info.ssl:
-            found["key"] = info.ssl["keyfile"]
-    return found, True
+            credentials["key"] = info.ssl["keyfile"]
+    return credentials, True

@@ -24,50 +24,50 @@ def credentials_in(text: str, address: str, host: str, *, is_secure: bool) -> Cr
     """Return the credentials of `text`: `token=...`, `token-file=PATH`, `token-variable=NAME` of the
     environment, `ca=PATH`, `certificate=PATH`, `key=PATH`, `insecure=true`, with `;` between them; or
     `file=PATH`, a file that holds them, one in a line."""
-    given = _parts(text)
-    if "file" in given:
-        if len(given) > 1:
+    parts = _parts(text)
+    if "file" in parts:
+        if len(parts) > 1:
             raise InvalidOption("credentials: file stands alone, the other parts are in that file.")
-        given = _parts(_content(given["file"]))
-    if unknown := given.keys() - set(PARTS):
+        parts = _parts(_content(parts["file"]))
+    if unknown := parts.keys() - set(PARTS):
         raise InvalidOption(
             f"credentials: there is no part {sorted(unknown)[0][:20]!r}: there are {', '.join(PARTS)}, "
             "or file alone."
         )
-    if given.get("insecure", "true") != "true":
+    if parts.get("insecure", "true") != "true":
         raise InvalidOption("credentials: insecure is 'true', or left out.")
-    options: dict[str, Any] = {name: given.get(name) for name in ("token", "ca", "certificate", "key")}
-    if len(given.keys() & {"token", "token-file", "token-variable"}) > 1:
+    options: dict[str, Any] = {name: parts.get(name) for name in ("token", "ca", "certificate", "key")}
+    if len(parts.keys() & {"token", "token-file", "token-variable"}) > 1:
         raise InvalidOption("credentials: choose one of token, token-file and token-variable.")
-    if "token-file" in given:
-        options["token"] = _content(given["token-file"]).strip()
-    elif "token-variable" in given:
-        name = given["token-variable"]
+    if "token-file" in parts:
+        options["token"] = _content(parts["token-file"]).strip()
+    elif "token-variable" in parts:
+        name = parts["token-variable"]
         options["token"] = os.environ.get(name, "").strip()
         if not options["token"]:
             raise InvalidOption(f"credentials: the driver's environment has no variable {name}.")
     try:
         return credentials_for(
-            address, host, is_secure=is_secure, insecure="insecure" in given, **options
+            address, host, is_secure=is_secure, insecure="insecure" in parts, **options
         )
     except InvalidCredentials as error:
         raise InvalidOption(f"credentials: {error}") from None
 
 
 def _parts(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in _BETWEEN.split(text):
         if not part.strip() or part.lstrip().startswith("#"):
             continue
         name, separator, value = part.partition("=")
         name = name.strip()
-        if not separator or not value.strip() or name in found:
+        if not separator or not value.strip() or name in values:
             # Not shown: it may be a token that lacks its name.
             raise InvalidOption(
                 "credentials must be parts NAME=VALUE with ';' between them, each once."
             )
-        found[name] = value.strip()
-    return found
+        values[name] = value.strip()
+    return values
 
 
 def _content(path: str) -> str:

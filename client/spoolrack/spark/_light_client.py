@@ -29,7 +29,7 @@ import grpc
 
 from .._credentials import NONE, Credentials
 from .._retry import RetryPolicy
-from .._runtime import run
+from .._runtime import beside, run
 from .._shards import shard_of
 from .._transports.grpc_calls import Frames, ThreadCalls
 from .._transports.grpc_channels import Method
@@ -244,11 +244,15 @@ def of_each(keys: Iterable[Key], call: Callable[[Key], Answer]) -> dict[Key, Ans
     """Return what a call answers for each key, a bounded number of them at once: a server makes them
     durable together, and shards work side by side. Raise the first error, when the calls that have
     begun are over."""
-    every = [*keys]
-    if len(every) < 2:
-        return {key: call(key) for key in every}
-    with ThreadPoolExecutor(min(AT_ONCE, len(every)), "spoolrack-queues") as pool:
-        try:
-            return dict(zip(every, pool.map(call, every), strict=True))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    listed_keys = [*keys]
+    if len(listed_keys) < 2:
+        return {key: call(key) for key in listed_keys}
+
+    def call_each() -> dict[Key, Answer]:
+        with ThreadPoolExecutor(min(AT_ONCE, len(listed_keys)), "spoolrack-queues") as pool:
+            try:
+                return dict(zip(listed_keys, pool.map(call, listed_keys), strict=True))
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    return beside(call_each)

@@ -79,30 +79,30 @@ class QueuesOffset:
         return QueuesOffset(gen=str(uuid.uuid4()), only_queue=only_queue, roots=("",) * shards)
 
     @staticmethod
-    def from_json(given: Mapping[str, Any], only_queue: str | None, shards: int = 1) -> QueuesOffset:
+    def from_json(content: Mapping[str, Any], only_queue: str | None, shards: int = 1) -> QueuesOffset:
         """Return an offset of a query of one queue, or of several on so many shards. Raises
         `InvalidOption` for a checkpoint of another source."""
-        match given:
+        match content:
             case {"gen": str(gen), "queues": dict(queues)} if only_queue is None:
                 pass
             case {"gen": str(gen)} if only_queue is not None:
-                queues = {only_queue: given}
+                queues = {only_queue: content}
             case _:
-                raise _other_source(given)
-        began_with = given.get("queue", only_queue)
+                raise _other_source(content)
+        began_with = content.get("queue", only_queue)
         if began_with != only_queue:
             raise InvalidOption(
                 f"The checkpoint is of the queue {began_with}, and the option queue says {only_queue}: "
                 f"set it to {began_with}, or start with a new checkpointLocation and a new output path."
             )
-        first = QueuesOffset(gen=gen, only_queue=only_queue, roots=_roots(given, shards))
+        first = QueuesOffset(gen=gen, only_queue=only_queue, roots=_roots(content, shards))
         ends = {}
         for queue, one in queues.items():
             match one:
                 case {"seq": int(sequence_number), "n": int(n)}:
                     ends[queue] = replace(first.of(queue), sequence_number=sequence_number, n=n)
                 case _:
-                    raise _other_source(given)
+                    raise _other_source(content)
         return first.moved_to(ends)
 
     def as_json(self) -> dict[str, Any]:
@@ -154,13 +154,13 @@ def _as_json(offset: Offset) -> dict[str, int]:
     return {"seq": offset.sequence_number, "n": offset.n}
 
 
-def _roots(given: Mapping[str, Any], shards: int) -> tuple[str, ...]:
+def _roots(content: Mapping[str, Any], shards: int) -> tuple[str, ...]:
     """Return the root of each shard; raise `InvalidOption` for another number of them."""
-    match given:
+    match content:
         case {"roots": [*roots]} if all(isinstance(root, str) for root in roots):
             pass
         case {"roots": _}:
-            raise _other_source(given)
+            raise _other_source(content)
         case {"root": str(root)}:
             roots = [root]
         case _:
@@ -178,9 +178,9 @@ def _servers(count: int) -> str:
     return f"{count} shards" if count > 1 else "one server"
 
 
-def _other_source(given: Mapping[str, Any]) -> InvalidOption:
+def _other_source(content: Mapping[str, Any]) -> InvalidOption:
     return InvalidOption(
-        f"The checkpoint holds the offset {given!r}, which is none of this source: give each query a "
+        f"The checkpoint holds the offset {content!r}, which is none of this source: give each query a "
         "checkpointLocation of its own, and a new one where the option queue changes from one name to "
         "several or back."
     )

@@ -62,27 +62,27 @@ def names_in(*kinds: type) -> tuple[str, ...]:
     )
 
 
-def values_in(kind: type, given: Mapping[str, str]) -> dict[str, Any]:
+def values_in(kind: type, options: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of a dataclass's fields whose options are `given`."""
     return {
-        field.name: field.metadata["parse"](given[field.metadata["name"].lower()])
+        field.name: field.metadata["parse"](options[field.metadata["name"].lower()])
         for field in dataclasses.fields(kind)
-        if field.metadata and field.metadata["name"].lower() in given
+        if field.metadata and field.metadata["name"].lower() in options
     }
 
 
 def known(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """Return the options by their names in small letters. Those that Spark adds are kept."""
-    given = {name.lower(): value for name, value in options.items()}
+    by_name = {name.lower(): value for name, value in options.items()}
     ours = {name.lower(): name for name in names}
-    for name in given:
+    for name in by_name:
         if name in KAFKAS:
             raise InvalidOption(
                 f"The option {name!r} is Kafka's: {KAFKAS[name]} (docs/how-to/spark.md)."
             )
         if name not in ours and (near := difflib.get_close_matches(name, ours, 1, 0.8)):
             raise InvalidOption(f"There is no option {name!r}: is it {ours[near[0]]}?")
-    return given
+    return by_name
 
 
 def whole(name: str, text: str, least: int, most: int) -> int:

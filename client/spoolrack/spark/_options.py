@@ -157,21 +157,21 @@ NAMES: Final = (
 
 
 def read_options(options: Mapping[str, str]) -> ReadOptions:
-    given = known(options, NAMES)
-    queues = _queues(given)
-    values = values_in(ReadOptions, given)
+    texts = known(options, NAMES)
+    queues = _queues(texts)
+    values = values_in(ReadOptions, texts)
     if queues and values.get("wait_seconds"):
         raise InvalidOption(
             "waitSeconds is for a query of one queue: leave it out, and set a trigger's processingTime."
         )
     if not values.get("columns"):
         values["columns"] = READ_UNASKED_OF_SEVERAL if queues else READ_UNASKED
-    return ReadOptions(place=_place(given, is_several=bool(queues)), queues=queues, **values)
+    return ReadOptions(place=_place(texts, is_several=bool(queues)), queues=queues, **values)
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    given = known(options, NAMES)
-    found = WriteOptions(place=_place(given), **values_in(WriteOptions, given))
+    texts = known(options, NAMES)
+    found = WriteOptions(place=_place(texts), **values_in(WriteOptions, texts))
     if found.transaction and found.is_direct:
         raise InvalidOption(
             "txnId goes with mode 'staged': a direct write is made once by its deduplication_id column."
@@ -218,18 +218,18 @@ def _address(
     )
 
 
-def _place(given: Mapping[str, str], *, is_several: bool = False) -> QueueAddress:
+def _place(options: Mapping[str, str], *, is_several: bool = False) -> QueueAddress:
     """Return the address of the queue; of several queues that of their server."""
     for name in ("endpoint", "queue"):
-        if not given.get(name):
+        if not options.get(name):
             raise InvalidOption(f"The option {name} is missing: .option({name!r}, ...).")
     more: dict[str, Any] = {
-        "credentials": given.get("credentials"),
-        **values_in(QueueAddress, given),
+        "credentials": options.get("credentials"),
+        **values_in(QueueAddress, options),
     }
     if is_several:
-        return _address(given["endpoint"], "", **more)
-    return queue_address(given["endpoint"], given["queue"], **more)
+        return _address(options["endpoint"], "", **more)
+    return queue_address(options["endpoint"], options["queue"], **more)
 
 
 def is_pattern(word: str) -> bool:
@@ -237,15 +237,15 @@ def is_pattern(word: str) -> bool:
     return "*" in word or "?" in word
 
 
-def _queues(given: Mapping[str, str]) -> tuple[str, ...]:
+def _queues(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return names and patterns; none if there is one name alone, or nothing."""
-    found = words("queue", given.get("queue", ""))
-    if len(found) < 2 and not any(map(is_pattern, found)):
+    names = words("queue", options.get("queue", ""))
+    if len(names) < 2 and not any(map(is_pattern, names)):
         return ()
-    for word in found:
+    for word in names:
         if _QUEUE_PATTERN.fullmatch(word) is None:
             raise InvalidOption(
                 f"queue has {word!r}: it may have names of queues, and patterns as orders-*, divided "
                 "by commas."
             )
-    return found
+    return names

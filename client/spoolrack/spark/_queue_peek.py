@@ -44,16 +44,16 @@ def counts_of(caller: LightClient, options: ReadOptions, *, must_exist: bool) ->
 
     Raise `QueueNotFound` for one that is named, `must_exist` and doesn't.
     """
-    found = _matching(caller, options.queues) if options.queues else {}
+    counts = _matching(caller, options.queues) if options.queues else {}
     for queue in options.named if must_exist or not options.queues else ():
-        if queue not in found:
+        if queue not in counts:
             try:
                 request = rpc.GetQueueRequest(name=queue)
-                found[queue] = caller.of(queue)("GetQueue", request).queue.counts
+                counts[queue] = caller.of(queue)("GetQueue", request).queue.counts
             except SpoolrackError as error:
                 if must_exist or error.reason != MISSING:
                     raise
-    return found
+    return counts
 
 
 def _matching(caller: LightClient, words: Sequence[str]) -> dict[str, Any]:
@@ -85,15 +85,15 @@ def shares(caller: LightClient, options: ReadOptions) -> list[PeekShare]:
     each = -(-sum(totals.values()) // (options.partitions or SHARES))
     if options.partitions is None:
         each = max(each, WORTH)
-    found = []
+    parts = []
     for queue, total in totals.items():
         whole = PeekShare(queue, options.since, options.until)
         bounds = sorted(set(_bounds(caller, options, whole, each))) if 0 < each < total else []
-        found += [
+        parts += [
             PeekShare(queue, begin, end)
             for begin, end in zip([whole.begin, *bounds], [*bounds, whole.end], strict=True)
         ]
-    return found
+    return parts
 
 
 def _bounds(caller: LightClient, options: ReadOptions, whole: PeekShare, each: int) -> Iterator[int]:

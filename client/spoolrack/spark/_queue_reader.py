@@ -71,24 +71,24 @@ class StreamReading:
         self._committed: Offset | None = None
         self._committed_at = 0.0
         """Monotonic."""
-        self._left: int | None = None
+        self._messages_left: int | None = None
         """How many messages may yet come; None: all."""
         self._may_be_reserved = False
 
     def limit(self, ready_count: int) -> None:
         """Limit the next batches to the messages that are ready now."""
-        self._left = ready_count
+        self._messages_left = ready_count
         self._may_be_reserved = True
 
     def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
         """Reserve the next batch; `start` if there is none."""
         wait = self._options.wait_seconds
         is_counted = False
-        if self._left is not None:
+        if self._messages_left is not None:
             wait = 0.0
             is_counted = not self._is_reserved(start)
             if is_counted:
-                max_messages = min(max_messages, self._left)
+                max_messages = min(max_messages, self._messages_left)
                 if max_messages == 0:
                     return start
         request = reserved.ReserveRequest(
@@ -104,8 +104,8 @@ class StreamReading:
         if not answer.HasField("reservation"):
             return start
         count = answer.reservation.message_count
-        if self._left is not None and is_counted:
-            self._left = max(0, self._left - count)
+        if self._messages_left is not None and is_counted:
+            self._messages_left = max(0, self._messages_left - count)
         end = Offset(
             gen=start.gen,
             sequence_number=request.sequence_number,

@@ -47,7 +47,7 @@ class QueuesReading:
         self._readings: dict[str, StreamReading] = {}
         self._last: dict[str, int] = {}
         """The last sequence number that is reserved in each queue, as far as this run knows."""
-        self._there: frozenset[str] | None = None
+        self._readable_queues: frozenset[str] | None = None
         """The only queues from which messages may yet come; None: all that match."""
         self._reserved_at = -math.inf
         """The monotonic time of the last batch: the first one waits for nothing."""
@@ -55,8 +55,8 @@ class QueuesReading:
     def only_what_is_there(self) -> None:
         """Limit the next batches to the messages that are ready now."""
         counts = counts_of(self._caller, self._options, must_exist=not self._options.waits_for_queue)
-        self._there = self._named.union(counts)
-        for queue in self._there:
+        self._readable_queues = self._named.union(counts)
+        for queue in self._readable_queues:
             self._of(queue).limit(counts[queue].ready_count if queue in counts else 0)
 
     def latest(self, start: QueuesOffset, *, max_messages: int, max_bytes: int) -> QueuesOffset:
@@ -103,31 +103,31 @@ class QueuesReading:
     def _may_wait(self) -> bool:
         """Return whether the next batch may wait for more messages than are ready."""
         since = self._caller.monotonic() - self._reserved_at
-        may_be_more = self._there is None and since < self._options.max_trigger_delay
+        may_be_more = self._readable_queues is None and since < self._options.max_trigger_delay
         return bool(self._options.min_messages) and may_be_more
 
     def _wanted(self, start: QueuesOffset, counts: Mapping[str, Any]) -> dict[str, int]:
         """Return how many messages each queue has that is worth a call; one for a queue that isn't
         counted."""
-        wanted = {}
+        counts_wanted = {}
         for queue in sorted(self._named.union(counts)):
             ready = counts[queue].ready_count if queue in counts else 1
-            if self._there is not None and queue not in self._there:
+            if self._readable_queues is not None and queue not in self._readable_queues:
                 continue
             if ready or self._last.get(queue) != start.of(queue).sequence_number:
-                wanted[queue] = max(1, ready)
-        return wanted
+                counts_wanted[queue] = max(1, ready)
+        return counts_wanted
 
     def parts(self, start: QueuesOffset, end: QueuesOffset) -> list[tuple[Piece, ...]]:
         """Return the pieces of a batch for each task, and extend all its reservations."""
         batch = end.batch_since(start)
-        held = of_each(batch, lambda queue: self._of(queue).extend(batch[queue]))
-        counts = {queue: one.message_count for queue, one in held.items()}
-        size = sum(one.byte_count for one in held.values())
+        reservations = of_each(batch, lambda queue: self._of(queue).extend(batch[queue]))
+        counts = {queue: one.message_count for queue, one in reservations.items()}
+        size = sum(one.byte_count for one in reservations.values())
         return [
             tuple(
                 Piece(
-                    queue=held[queue].queue,
+                    queue=reservations[queue].queue,
                     root=end.of(queue).root,
                     stream=end.of(queue).gen,
                     sequence_number=end.of(queue).sequence_number,
@@ -176,12 +176,12 @@ class QueuesReading:
         self._extender.stop()
 
 
-def _divided(total: int, wanted: Mapping[str, int]) -> dict[str, int]:
+def _divided(total: int, counts: Mapping[str, int]) -> dict[str, int]:
     """Return how much of `total` each queue gets, at least 1: equal shares, and what small queues leave
     of theirs goes to the others."""
     shares = {}
-    for number, queue in enumerate(sorted(wanted, key=lambda queue: (wanted[queue], queue))):
-        shares[queue] = max(1, min(wanted[queue], total // (len(wanted) - number)))
+    for number, queue in enumerate(sorted(counts, key=lambda queue: (counts[queue], queue))):
+        shares[queue] = max(1, min(counts[queue], total // (len(counts) - number)))
         total -= shares[queue]
     return shares
 

@@ -148,17 +148,17 @@ NAMES: Final = ("path", "columns", "bodies", *names_in(RootOptions))
 
 def root_options(options: Mapping[str, str]) -> RootOptions:
     """Return the parsed options; raise `InvalidOption`."""
-    given = known(options, NAMES)
-    path = given.get("path", "").removeprefix("file://")
+    texts = known(options, NAMES)
+    path = texts.get("path", "").removeprefix("file://")
     if not path:
         raise InvalidOption("The folder is missing: .load('/srv/queues').")
-    has_bodies = not either("bodies", given.get("bodies", "false"), "true", "false")
-    columns = words("columns", given.get("columns", ""), *COLUMNS) or tuple(
+    has_bodies = not either("bodies", texts.get("bodies", "false"), "true", "false")
+    columns = words("columns", texts.get("columns", ""), *COLUMNS) or tuple(
         name for name in COLUMNS if name != "body" or has_bodies
     )
     if has_bodies and "body" not in columns:
         columns = (*columns, "body")
-    values = values_in(RootOptions, given)
+    values = values_in(RootOptions, texts)
     return RootOptions(path=os.path.abspath(path), columns=columns, **values)
 
 
@@ -224,7 +224,7 @@ class _RootFolders:
         """Raise `InvalidOption` where there is no root that can be listed."""
         try:
             with open(os.path.join(self.path, layout.FORMAT), "rb") as file:
-                found = file.read(100)
+                content = file.read(100)
             os.listdir(os.path.join(self.path, layout.QUEUES))
         except FileNotFoundError as error:
             raise InvalidOption(
@@ -236,22 +236,22 @@ class _RootFolders:
                 f"{self.path} can't be read: {error.strerror}. Run Spark as the server's user, "
                 "or copy the root."
             ) from error
-        if found not in layout.HOSTS_OF:
+        if content not in layout.HOSTS_OF:
             raise InvalidOption(
-                f"{self.path} has the format {found.decode(errors='replace').strip()!r}, and this "
+                f"{self.path} has the format {content.decode(errors='replace').strip()!r}, and this "
                 f"reads {layout.FORMAT_CONTENT.decode().strip()!r}: use the version that wrote it."
             )
 
     def all_names(self) -> dict[str, list[str]]:
         """Return the names in each folder of messages, those of queues by `queues/<queue>`."""
         folders = [layout.STAGED, layout.DELAY, layout.NEW]
-        found = {folder: self.list(folder) for folder in [layout.QUARANTINE, layout.REMOVE, *folders]}
+        names = {folder: self.list(folder) for folder in [layout.QUARANTINE, layout.REMOVE, *folders]}
         for queue in self.list(layout.QUEUES):
-            found[f"{layout.QUEUES}/{queue}"] = self.list(f"{layout.QUEUES}/{queue}")
+            names[f"{layout.QUEUES}/{queue}"] = self.list(f"{layout.QUEUES}/{queue}")
         for folder in (layout.DELAY, layout.QUARANTINE):
             # Messages that have left a queue since it was listed.
-            found[folder] = [*dict.fromkeys([*found[folder], *self.list(folder)])]
-        return found
+            names[folder] = [*dict.fromkeys([*names[folder], *self.list(folder)])]
+        return names
 
     def archived(self) -> Iterator[tuple[str, str, str]]:
         """Yield queue, folder and stem of each file of the archive."""
@@ -282,26 +282,26 @@ class _RootFolders:
 
     def published_stages(self) -> frozenset[str]:
         """Return the stages that a manifest publishes, whose messages are sent."""
-        found: set[str] = set()
+        stages: set[str] = set()
         for item in self.list(layout.PUBLISHED):
             try:
-                found.update(manifest.decode(self.content(f"{layout.PUBLISHED}/{item}")).stages)
+                stages.update(manifest.decode(self.content(f"{layout.PUBLISHED}/{item}")).stages)
             except (OSError, NotWhole):
                 continue  # No manifest: nothing of it is published.
-        return frozenset(found)
+        return frozenset(stages)
 
     def holds(self) -> dict[str, int]:
         """Return when the hold of each reserved set ends, in Unix milliseconds, by its token."""
-        found: dict[str, int] = {}
+        ends: dict[str, int] = {}
         for item in self.list(layout.RESERVED):
             try:
                 name = parse_reservation_name(item)
                 if name.due is not None:
                     record = ReservationRecord.decode(self.content(f"{layout.RESERVED}/{item}"))
-                    found[record.token] = name.due
+                    ends[record.token] = name.due
             except (OSError, NotAName, NotWhole):
                 continue  # No set of it is answered. Its leases end as their names say.
-        return found
+        return ends
 
     def content(self, path: str, last: int | None = None) -> bytes:
         """Return the bytes of a file, or the `last` ones; raise `OSError`, also for no regular file."""

@@ -90,26 +90,26 @@ def writer_name(name: str, queue: str, partition: int | None = None) -> str:
 def together(parts: Iterable[StagedRows]) -> StagedRows:
     """Return the stages and the content of all of them; raise `SeveralServers` for stages of different
     roots."""
-    every = [*parts]
-    roots = {part.root for part in every if part.root}
+    listed_parts = [*parts]
+    roots = {part.root for part in listed_parts if part.root}
     if len(roots) > 1:
         raise SeveralServers(sorted(roots))
     return StagedRows(
-        stages=tuple(name for part in every for name in part.stages),
+        stages=tuple(name for part in listed_parts for name in part.stages),
         root=roots.pop() if roots else "",
-        messages=sum(part.messages for part in every),
-        total=sum(part.total for part in every) % (1 << 8 * _CHECKSUM),
+        messages=sum(part.messages for part in listed_parts),
+        total=sum(part.total for part in listed_parts) % (1 << 8 * _CHECKSUM),
     )
 
 
 def checksums(queue: str, chunk: Chunk) -> StagedRows:
     """Return the checksums that these messages for the queue add to a stage: of each message as its
     `OutgoingMessage` is written, whichever form the chunk has."""
-    begun = blake2b(f"{queue}\n".encode(), digest_size=_CHECKSUM)
+    prefix = blake2b(f"{queue}\n".encode(), digest_size=_CHECKSUM)
     total = 0
     if isinstance(chunk, list):
         for message in chunk:
-            checksum = begun.copy()
+            checksum = prefix.copy()
             # Deterministic: attributes in the order of their names.
             checksum.update(message.SerializeToString(deterministic=True))
             total += int.from_bytes(checksum.digest(), "big")
@@ -120,7 +120,7 @@ def checksums(queue: str, chunk: Chunk) -> StagedRows:
         begin, end = end, end + size
         before = begun_by_size.get(size)
         if before is None:
-            before = begun_by_size[size] = begun.copy()
+            before = begun_by_size[size] = prefix.copy()
             before.update(_before_body(size))
         checksum = before.copy()
         checksum.update(bodies[begin:end])
@@ -189,9 +189,9 @@ def publish(
 
     A batch without rows is published, too: with rows its repetition is another batch, and the reverse.
     """
-    all_of_it = together(written)
-    stages = all_of_it.stages
-    caller = caller.to(all_of_it.root)
+    rows = together(written)
+    stages = rows.stages
+    caller = caller.to(rows.root)
     if len(stages) > STAGES:
         abort(caller, queue, stages)
         raise InvalidOption(
@@ -203,10 +203,10 @@ def publish(
         epoch=epoch,
         stages=stages,
         queue=queue,
-        message_count=all_of_it.messages,
+        message_count=rows.messages,
     )
     if not skips_different:
-        request.digest = all_of_it.digest
+        request.digest = rows.digest
     try:
         answer = caller("Publish", request)
     except SpoolrackError as error:
@@ -219,7 +219,7 @@ def publish(
             raise
         raise OtherRows(
             f"Batch {epoch} of the writer {writer} was published before, with other rows than the "
-            f"{all_of_it.messages} of now, or to a queue that was deleted and created again since, and "
+            f"{rows.messages} of now, or to a queue that was deleted and created again since, and "
             f"these were not written. {_kept(stages)} If the queue is a new one: write under a new "
             "txnId, query name or checkpointLocation. If an old "
             f"checkpoint was put back: {_AFTER_RESTORE} If a repeated batch has other rows by itself, "

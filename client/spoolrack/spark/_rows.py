@@ -42,20 +42,20 @@ def check_columns(
     names: Iterable[str], *, may_deduplicate: bool, must_deduplicate: bool = False
 ) -> None:
     """Raise `InvalidColumn` for columns that can't be part of a message."""
-    given = list(names)
-    if others := [name for name in given if name not in WRITTEN]:
+    columns = list(names)
+    if others := [name for name in columns if name not in WRITTEN]:
         raise InvalidColumn(
             f"The columns {', '.join(others)} can't be written: a queue takes {', '.join(WRITTEN)}. "
             "Select these, or put the others into the body: to_json(struct(...)) AS body."
         )
-    if "body" not in given:
+    if "body" not in columns:
         raise InvalidColumn("The column body is missing: it is what is sent, as binary or string.")
-    if "deduplication_id" in given and not may_deduplicate:
+    if "deduplication_id" in columns and not may_deduplicate:
         raise InvalidColumn(
             "The column deduplication_id goes with .option('mode', 'direct'), which sends each row by "
             "itself. Without it all rows of a batch appear together and once, and need no ids."
         )
-    if "deduplication_id" not in given and must_deduplicate:
+    if "deduplication_id" not in columns and must_deduplicate:
         raise InvalidColumn(
             "mode 'direct' needs the column deduplication_id, by which a row that comes twice is known."
         )

@@ -34,20 +34,20 @@ ALL_BYTES = 2**40
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        self._opened: QueuesReading | None = None
+        self._open_reading: QueuesReading | None = None
         self._latest: QueuesOffset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_opened": None, "_latest": None}
+        return {"_options": self._options, "_open_reading": None, "_latest": None}
 
     @property
     def _reading(self) -> QueuesReading:
-        if self._opened is None:
-            self._opened = QueuesReading(self._options, self._options.place.caller)
-        return self._opened
+        if self._open_reading is None:
+            self._open_reading = QueuesReading(self._options, self._options.place.caller)
+        return self._open_reading
 
-    def _offset(self, given: dict[str, Any]) -> QueuesOffset:
-        return QueuesOffset.from_json(given, self._options.only_queue, self._options.shards)
+    def _offset(self, content: dict[str, Any]) -> QueuesOffset:
+        return QueuesOffset.from_json(content, self._options.only_queue, self._options.shards)
 
     def initialOffset(self) -> dict[str, Any]:
         return QueuesOffset.initial(self._options.only_queue, self._options.shards).as_json()
@@ -90,8 +90,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reading.commit(self._offset(end))
 
     def stop(self) -> None:
-        if self._opened is not None:
-            self._opened.stop()
+        if self._open_reading is not None:
+            self._open_reading.stop()
 
 
 class QueueReader(DataSourceReader):

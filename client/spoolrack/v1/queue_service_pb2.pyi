@@ -777,6 +777,7 @@ class ReceiveReport(_message.Message):
 
     BEGUN_FIELD_NUMBER: _builtins.int
     MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     begun: _builtins.int
     """Number of the stream's messages that the client has begun or dropped so far, in the order of
     delivery.
@@ -785,15 +786,20 @@ class ReceiveReport(_message.Message):
     """Bound on the messages of this stream that are leased at once, from now on, up to 10,000. A client
     can raise it while a delete is under way, to get the next message early. 0: no change.
     """
+    max_bytes_in_flight: _builtins.int
+    """Bound on the bytes of bodies and attributes of this stream that are leased at once, from now on. A
+    client of several queues divides its own bound among its streams. 0: no change.
+    """
     def __init__(
         self,
         *,
         begun: _builtins.int = ...,
         max_in_flight: _builtins.int = ...,
+        max_bytes_in_flight: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun", b"begun", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

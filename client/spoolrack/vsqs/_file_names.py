@@ -50,15 +50,15 @@ class FileName:
 
 def parse(text: str) -> FileName | None:
     """Parse a name; None if it isn't one of vsqs's."""
-    found = _NAME.fullmatch(text)
-    if found is None:
+    match = _NAME.fullmatch(text)
+    if match is None:
         return None
-    number = int(found["number"])
-    if found["new"]:
+    number = int(match["number"])
+    if match["new"]:
         return FileName(text, number, FileState.NEW)
-    if found["expiration"] is None:
+    if match["expiration"] is None:
         return FileName(text, number, FileState.READY)
-    return FileName(text, number, FileState.LEASED, in_micros(int(found["expiration"])))
+    return FileName(text, number, FileState.LEASED, in_micros(int(match["expiration"])))
 
 
 def new(number: int) -> str:

@@ -54,6 +54,7 @@ class MessageFolder:
         self.path = os.fspath(path)
         self._clock = clock
         self._watched = Watched(self.path)
+        self._content = self._watched.content
         self._last = -1
         self._arriving = 0
         """Messages of ours that have a place, and no name yet that others count."""
@@ -87,15 +88,15 @@ class MessageFolder:
                 os.fsync(file)
             finally:
                 os.close(file)
-            with self._watched as content:
+            with self._watched.lock:
                 os.rename(source, os.path.join(self.path, names.ready(number)))
-                content.add(names.ready(number))
+                self._content.add(names.ready(number))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(source)
             raise
         finally:
-            with self._watched:
+            with self._watched.lock:
                 self._arriving -= 1
                 self._watched.announce()
         return number
@@ -103,10 +104,10 @@ class MessageFolder:
     def _claim_number(self, capacity: int | None, timeout: float | None) -> tuple[int, int]:
         """Create the file of a new message under a number that no other one has."""
         deadline = _deadline(timeout)
-        with self._watched as content:
+        with self._watched.lock:
             while True:
                 if capacity is not None:
-                    self._wait_for_room(content, capacity, deadline)
+                    self._wait_for_room(capacity, deadline)
                 # Later than our last one also when the clock was set back, so that ours stay in order.
                 number = self._last = max(self._clock(), self._last + 1)
                 path = os.path.join(self.path, names.new(number))
@@ -117,7 +118,7 @@ class MessageFolder:
                 try:
                     # No other process can take the number from here on: one that has it, had it before.
                     self._watched.refresh()
-                    if not content.named(number) and self._has_room(content, capacity):
+                    if not self._content.named(number) and self._has_room(capacity):
                         self._arriving += 1
                         return number, file
                 except BaseException:
@@ -127,17 +128,17 @@ class MessageFolder:
                 os.close(file)
                 os.unlink(path)
 
-    def _has_room(self, content: Content, capacity: int | None) -> bool:
-        return capacity is None or len(content) + self._arriving < capacity
+    def _has_room(self, capacity: int | None) -> bool:
+        return capacity is None or len(self._content) + self._arriving < capacity
 
-    def _wait_for_room(self, content: Content, capacity: int, deadline: float | None) -> None:
+    def _wait_for_room(self, capacity: int, deadline: float | None) -> None:
         while True:
             self._watched.refresh()
-            if self._has_room(content, capacity):
+            if self._has_room(capacity):
                 return
             left = _left(deadline)
             if self._watched.closed or (left is not None and left <= 0):
-                raise Full(len(content))
+                raise Full(len(self._content))
             self._watched.wait(left)
 
     # Ready, leased, and back.
@@ -158,8 +159,8 @@ class MessageFolder:
         """
         deadline = _deadline(timeout)
         while True:
-            with self._watched as content:
-                found = self._claim(content, visibility, limit, deadline, stopped)
+            with self._watched.lock:
+                found = self._claim(visibility, limit, deadline, stopped)
             if not found:
                 return []
             # Outside the lock: a large body holds up no other call.
@@ -169,7 +170,6 @@ class MessageFolder:
 
     def _claim(
         self,
-        content: Content,
         visibility: float,
         limit: Callable[[Content], int],
         deadline: float | None,
@@ -178,19 +178,19 @@ class MessageFolder:
         claimed: list[FileName] = []
         while True:
             self._watched.refresh()
-            if self._requeue_expired(content):
+            if self._requeue_expired():
                 continue  # there may be more by now, and older ones
-            wanted = limit(content)
-            while len(claimed) < wanted and (name := content.oldest()) is not None:
+            wanted = limit(self._content)
+            while len(claimed) < wanted and (name := self._content.oldest()) is not None:
                 text = names.leased(name.number, self._clock() + round(visibility * SECOND))
-                if self._is_message(content, name) and self._move(content, name.text, text):
+                if self._is_message(name) and self._move(name.text, text):
                     lease = names.parse(text)
                     assert lease is not None
                     claimed.append(lease)
             left = _left(deadline)
             if claimed or stopped() or self._watched.closed or (left is not None and left <= 0):
                 return claimed
-            expiration = content.next_expiration()
+            expiration = self._content.next_expiration()
             until_then = (
                 LONGEST_WAIT
                 if expiration is None
@@ -198,42 +198,42 @@ class MessageFolder:
             )
             self._watched.wait(min(until_then, LONGEST_WAIT if left is None else left))
 
-    def _requeue_expired(self, content: Content) -> bool:
+    def _requeue_expired(self) -> bool:
         """Put back all whose lease is over; answers whether there were any."""
         now = self._clock()
         requeued = False
-        for name in content.expired(now):
-            if len(content.named(name.number)) > 1:
+        for name in self._content.expired(now):
+            if len(self._content.named(name.number)) > 1:
                 # A twin, by a mistake: the rename might replace it. It comes back later.
-                content.postpone(name, now + SECOND)
+                self._content.postpone(name, now + SECOND)
                 continue
             try:
-                self._move(content, name.text, names.ready(name.number))
+                self._move(name.text, names.ready(name.number))
             except OSError:
-                content.postpone(name, now + SECOND)
+                self._content.postpone(name, now + SECOND)
                 raise
             requeued = True
         return requeued
 
-    def _move(self, content: Content, source: str, target: str) -> bool:
+    def _move(self, source: str, target: str) -> bool:
         """Rename; return False if another process was faster."""
         try:
             os.rename(os.path.join(self.path, source), os.path.join(self.path, target))
         except FileNotFoundError:
-            content.remove(source)
+            self._content.remove(source)
             return False
-        content.remove(source)
-        content.add(target)
+        self._content.remove(source)
+        self._content.add(target)
         return True
 
-    def _is_message(self, content: Content, name: FileName) -> bool:
+    def _is_message(self, name: FileName) -> bool:
         try:
             facts = os.stat(os.path.join(self.path, name.text), follow_symlinks=False)
         except FileNotFoundError:
-            content.remove(name.text)
+            self._content.remove(name.text)
             return False
         if not stat.S_ISREG(facts.st_mode):
-            content.exclude(name.text)
+            self._content.exclude(name.text)
             return False
         return True
 
@@ -257,11 +257,11 @@ class MessageFolder:
     def _change_lease(self, lease: str, target: str | None) -> bool:
         name = names.parse(lease)
         assert name is not None
-        with self._watched as content:
+        with self._watched.lock:
             self._watched.refresh()
-            if target is None and len(content.named(name.number)) > 1:
+            if target is None and len(self._content.named(name.number)) > 1:
                 raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), names.ready(name.number))
-            moved = self._move(content, lease, target or names.ready(name.number))
+            moved = self._move(lease, target or names.ready(name.number))
             self._watched.announce()
             return moved
 
@@ -271,33 +271,33 @@ class MessageFolder:
         """Delete a message in any state, leased or not; return False if there is none."""
         deleted = False
         looks = 0
-        with self._watched as content:
+        with self._watched.lock:
             for _ in range(_RIVALS):
                 self._watched.refresh()
-                found = content.named(number)
+                found = self._content.named(number)
                 looks = 0 if found else looks + 1
                 # A listing may miss a file that is renamed in that moment, so it is asked twice.
                 if looks > (0 if self._watched.reports_all else 1):
                     break
                 for name in found:
-                    deleted |= self._unlink(content, name.text)
+                    deleted |= self._unlink(name.text)
             self._watched.announce()
         return deleted
 
     def drop(self, lease: str) -> bool:
         """Delete a message by the name of its lease; False if the lease is gone."""
-        with self._watched as content:
-            dropped = self._unlink(content, lease)
+        with self._watched.lock:
+            dropped = self._unlink(lease)
             self._watched.announce()
             return dropped
 
-    def _unlink(self, content: Content, text: str) -> bool:
+    def _unlink(self, text: str) -> bool:
         try:
             os.unlink(os.path.join(self.path, text))
         except FileNotFoundError:
-            content.remove(text)
+            self._content.remove(text)
             return False  # another process has deleted or moved it: the next look tells
-        content.remove(text)
+        self._content.remove(text)
         return True
 
     def sync(self) -> None:
@@ -308,21 +308,21 @@ class MessageFolder:
 
     def messages(self) -> list[FileName]:
         """Return all messages in order."""
-        with self._watched as content:
+        with self._watched.lock:
             self._watched.refresh()
-            return list(content)
+            return list(self._content)
 
     def named(self, number: int) -> list[FileName]:
         """Return all names of one message: none if it is gone."""
-        with self._watched as content:
+        with self._watched.lock:
             self._watched.refresh()
-            return content.named(number)
+            return self._content.named(number)
 
     def size(self) -> int:
         """Return the number of messages, leased ones included."""
-        with self._watched as content:
+        with self._watched.lock:
             self._watched.refresh()
-            return len(content)
+            return len(self._content)
 
     def read(self, text: str, limit: int | None = None) -> bytes:
         """Return the content of a message, or its beginning."""

@@ -10,26 +10,19 @@ Of the threads that wait, one listens to the kernel; the others wait for that on
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import weakref
-from types import TracebackType
 from typing import Final
 
-from spoolrack_store.model.clock import Millis
-
+from .._runtime import SLICE, ThreadSignal, run
+from .._threads import in_main_thread
 from ._folder_index import Content
 from ._watcher import Watcher
 
-HERE: Final = "."
-SLICE: Final = 0.5
-"""Seconds after which a main thread sees a signal at the latest: one that comes in the instant before
-the system is called does not interrupt it."""
-
 
 class Watched:
-    """A folder's content and a lock, as a context: all calls but `close` and `wake` need the lock."""
+    """A folder's content, and a lock that all calls but `close` and `wake` need."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -39,7 +32,9 @@ class Watched:
         _all.add(self)
 
     def _start_anew(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+        self.lock = threading.Lock()
+        self._changed = ThreadSignal()
+        """Set by the next `announce`."""
         self._watcher: Watcher | None = None
         self._is_listed = False
         self._has_listener = False
@@ -49,15 +44,6 @@ class Watched:
         if self._watcher is not None:
             self._watcher.close()
         self._start_anew()
-
-    def __enter__(self) -> Content:
-        self._condition.acquire()
-        return self.content
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._condition.release()
 
     @property
     def reports_all(self) -> bool:
@@ -84,18 +70,19 @@ class Watched:
         self._is_listed = False
         if self._watcher is not None:
             # Before the listing, so that changes made meanwhile are reported afterwards.
-            self._watcher.watch(HERE)
+            self._watcher.watch()
         with os.scandir(self._path) as entries:
             news = self.content.replace(
                 entry.name for entry in entries if entry.is_file(follow_symlinks=False)
             )
-        self._is_listed = self._watcher is not None and self._watcher.is_watched(HERE)
+        self._is_listed = True
         if news:
             self.announce()
 
     def announce(self) -> None:
         """Wake all waiters."""
-        self._condition.notify_all()
+        changed, self._changed = self._changed, ThreadSignal()
+        changed.set()
         if self._has_listener and self._watcher is not None:
             self._watcher.wake()
 
@@ -103,35 +90,38 @@ class Watched:
         """Return once the content may have changed, or after a time. The lock is free meanwhile."""
         if self.closed:
             return
-        if threading.current_thread() is threading.main_thread():
+        if in_main_thread():
+            # A signal in the instant before the system is called does not interrupt it.
             seconds = SLICE if seconds is None else min(seconds, SLICE)
-        if self._has_listener or self._watcher is None:
-            self._condition.wait(seconds)
-            return
-        watcher = self._watcher
-        self._has_listener = True
-        self._condition.release()
+        changed, watcher = self._changed, self._watcher
+        listens = watcher is not None and not self._has_listener
+        self._has_listener |= listens
+        self.lock.release()
         try:
-            watcher.wait(None if seconds is None else Millis(math.ceil(seconds * 1_000)))
+            if listens and watcher is not None:
+                watcher.wait(seconds)
+            else:
+                run(changed.wait(seconds))
         finally:
-            self._condition.acquire()
-            self._stop_listening(watcher)
+            self.lock.acquire()
+            if listens and watcher is not None:
+                self._stop_listening(watcher)
 
     def _stop_listening(self, watcher: Watcher) -> None:
         self._has_listener = False
         # Another waiting thread must listen from now on, if this one doesn't come back.
-        self._condition.notify_all()
+        self.announce()
         if self.closed:
             watcher.close()
 
     def wake(self) -> None:
         """Call `announce` with the lock."""
-        with self._condition:
+        with self.lock:
             self.announce()
 
     def close(self) -> None:
         """Close the watch, and end all waits. The content is still updated, by listing."""
-        with self._condition:
+        with self.lock:
             if self.closed:
                 return
             self.closed = True

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import TypedDict
 
 import click
-from spoolrack import Client, Outgoing
+from spoolrack import Attributes, Client, Outgoing
 from spoolrack.errors import InvalidRequest
 from spoolrack_store.archive_reader import ArchivedMessage, read_archive
 from spoolrack_store.files.layout import ARCHIVE
@@ -135,13 +135,7 @@ class _Replay:
         with self._client.batch() as batch:
             for message in messages:
                 self._step_start = message.sent_at if not count else self._step_start
-                batch.send_to(
-                    self._target,
-                    message.body,
-                    attributes=message.attributes,
-                    group=message.group,
-                    priority=message.priority,
-                )
+                batch.send_to(self._target, message.body, **_properties_of(message))
                 count += 1
         self._count += count
 
@@ -155,32 +149,32 @@ class _Replay:
         """Link the body into the root; where no link can be, copy it."""
         assert message.body_path is not None
         if self._connection.root is None:
-            sent = Outgoing(
-                body=b"",
-                attributes=message.attributes,
-                group=message.group,
-                priority=message.priority,
-            )
             http = self._connection.http()
             http.send(
                 self._target,
                 message.body_path,
-                sent,
+                Outgoing(body=b"", **_properties_of(message)),
                 lambda messages, size: None,
                 wait=self._connection.timeout,
             )
             return
-        send = partial(
-            self._client.queue(self._target).send_file,
-            message.body_path,
-            attributes=message.attributes,
-            group=message.group,
-            priority=message.priority,
-        )
+        queue, properties = self._client.queue(self._target), _properties_of(message)
         try:
-            send(link=True)
+            queue.send_file(message.body_path, link=True, **properties)
         except InvalidRequest:  # Another file system, or a file of another user.
-            send()
+            queue.send_file(message.body_path, **properties)
+
+
+class _Properties(TypedDict):
+    """What a message keeps when it is sent again."""
+
+    attributes: Attributes
+    group: str
+    priority: int
+
+
+def _properties_of(message: ArchivedMessage) -> _Properties:
+    return _Properties(attributes=message.attributes, group=message.group, priority=message.priority)
 
 
 def _is_large(message: ArchivedMessage) -> bool:

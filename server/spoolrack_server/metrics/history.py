@@ -164,7 +164,7 @@ class History:
         return by_queue
 
 
-def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
+def combined(series: Series | None, others: Mapping[int, Series | None]) -> Series:
     """Return the hour of one queue in one server of several processes.
 
     Counts are this process's, and another's where this one has no sample, as all see the same root.
@@ -172,7 +172,7 @@ def combined(own: Series | None, others: Mapping[int, Series | None]) -> Series:
     None; `silent` are the processes that did not answer (None), whose rates are missing throughout.
     """
     silent = sorted(number for number, answer in others.items() if answer is None)
-    answers = [answer for answer in (own, *others.values()) if answer]
+    answers = [answer for answer in (series, *others.values()) if answer]
     if not answers:
         return {"is_kept": False, "silent": silent}
     starts = [answer["first"] for answer in answers]

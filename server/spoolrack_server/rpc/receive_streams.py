@@ -171,10 +171,10 @@ class ReceiveStreams:
 
         def note(request: rpc.StreamReceiveRequest) -> bool:
             report = request.report
-            if report.begun < 1:
+            if report.begun < 1 or report.max_bytes_in_flight < 0:
                 return False
             was_silent = credits.is_silent
-            credits.report(report.begun, _limit_of(report))
+            credits.report(report.begun, _limit_of(report), report.max_bytes_in_flight or None)
             if was_silent:
                 # The receive that waits in the store passed over what has become ready meanwhile.
                 self._leases.retry_receives()
@@ -195,7 +195,7 @@ class ReceiveStreams:
                     return _stop(receiving)
                 rule = (
                     "must be one that follows the first: delete, extend, release, reject, stop, or "
-                    "a report from begun 1 on"
+                    "a report from begun 1 on, without negative numbers"
                 )
                 raise InvalidRequest(what="the frame", value=name or "none", rule=rule)
             if content.queue != queue:

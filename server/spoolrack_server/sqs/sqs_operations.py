@@ -424,13 +424,13 @@ class SqsOperations:
         if attempt and leased:
             self._attempts[key] = _Attempt(self._clock.monotonic(), received_at, receipts)
         try:
-            shown = [
+            entries = [
                 messages.received(each, received_at, system, wanted, caller.region) for each in leased
             ]
         except BaseException:
             self._leases.give_back(queue, receipts)
             raise
-        return Result({"Messages": shown} if shown else {}, queue, receipts)
+        return Result({"Messages": entries} if entries else {}, queue, receipts)
 
     async def _repeated(
         self, caller: SqsCaller, key: tuple[str, str, str], request: Receive

@@ -103,14 +103,14 @@ class LineWriter:
 
     def _put(self, raw: bytes) -> bool:
         """Write all of `raw`; return whether that succeeded."""
-        left = memoryview(b"\n" + raw if self._is_torn else raw)
-        whole = len(left)
+        rest = memoryview(b"\n" + raw if self._is_torn else raw)
+        whole = len(rest)
         try:
-            while left:
-                left = left[os.write(self._fd, left) :]
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
         except OSError:
             # A part of a line stays in the file: the next one begins on a line of its own.
-            self._is_torn = self._is_torn or len(left) < whole
+            self._is_torn = self._is_torn or len(rest) < whole
             return False
         self._is_torn = False
         return True

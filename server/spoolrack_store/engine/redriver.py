@@ -38,10 +38,10 @@ from ..model.members import first_of, indexes
 from ..model.message_ids import FileIds, is_id, sent_at
 from ..model.names import NotAName, is_queue_name
 from ..model.redrive_names import (
+    FailureReason,
     MoveFailure,
     RedriveName,
     RedriveOrder,
-    Stays,
     decode,
     encode,
     parse_redrive,
@@ -324,7 +324,7 @@ class Redriver(Part):
             moved=name.moved + sum(count for _, count in drive.unsynced),
             failed=failed,
             last_failure="" if failure is None else failure.text,
-            lacks_queue=failure is not None and failure.why is Stays.NO_QUEUE,
+            lacks_queue=failure is not None and failure.why is FailureReason.NO_QUEUE,
             remaining=remaining,
             started_at=order.started_at,
             ended_at=name.ended,
@@ -502,12 +502,12 @@ class Redriver(Part):
             return None
         destination = order.destination or source
         if not destination:
-            return MoveFailure(Stays.DAMAGED_HISTORY if death else Stays.NO_HISTORY)
+            return MoveFailure(FailureReason.DAMAGED_HISTORY if death else FailureReason.NO_HISTORY)
         record = self._catalog.records.get(destination)
         if record is None or destination == order.queue:
-            return MoveFailure(Stays.NO_QUEUE, destination)
+            return MoveFailure(FailureReason.NO_QUEUE, destination)
         if record.settings.retention and sent_at(stem.id) + record.settings.retention <= wall:
-            return MoveFailure(Stays.TOO_OLD, destination)
+            return MoveFailure(FailureReason.TOO_OLD, destination)
         return record
 
 

@@ -257,9 +257,14 @@ class _FileLock:
         return True
 
     def is_held(self) -> bool:
-        # To lock it again changes nothing, and asks the servers of a file system of several hosts.
-        self._is_locked = False
-        return self.acquire()
+        if self._file is None:
+            return False
+        try:
+            # To lock it again changes nothing, and asks the servers of a file system of several hosts.
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def release(self) -> None:
         if not self._stays_open:

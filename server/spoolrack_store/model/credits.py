@@ -111,11 +111,13 @@ class Credits:
         """Note that the messages delivered last don't reach the consumer: others get their numbers."""
         self.delivered -= count
 
-    def report(self, begun: int, limit: int | None = None) -> None:
-        """Note how many of the messages that have reached it the consumer has begun or dropped, and a
-        new limit. Called from any thread, but from one only."""
+    def report(self, begun: int, limit: int | None = None, max_bytes: int | None = None) -> None:
+        """Note how many of the messages that have reached it the consumer has begun or dropped, and new
+        limits. Called from any thread, but from one only."""
         if limit is not None:
             self.limit = limit
+        if max_bytes is not None:
+            self.max_bytes = max_bytes
         if self.is_silent:
             # Its lost messages ended without an answer. Of those that it holds now, it begins the first
             # ones without a report.

@@ -23,7 +23,7 @@ from .redrive_requests import MAX_RATE, MAX_SELECTED, RedriveState
 from .sealed import NotWhole, list_in, number_in, seal, text_in, unseal
 
 
-class Stays(Enum):
+class FailureReason(Enum):
     """Why a message could not be moved."""
 
     NO_HISTORY = "history"
@@ -34,11 +34,17 @@ class Stays(Enum):
 
 
 _TEXTS = {
-    Stays.NO_HISTORY: "it has no history that says which queue it came from: give a destination",
-    Stays.DAMAGED_HISTORY: "its history can't be read: give a destination",
-    Stays.NO_QUEUE: "the queue {queue} is missing, or being deleted: create it, or give a destination",
-    Stays.TOO_OLD: "it is older than the retention of {queue}, and would be deleted there at once",
-    Stays.THERE_ALREADY: "the queue {queue} has a message with the same id",
+    FailureReason.NO_HISTORY: (
+        "it has no history that says which queue it came from: give a destination"
+    ),
+    FailureReason.DAMAGED_HISTORY: "its history can't be read: give a destination",
+    FailureReason.NO_QUEUE: (
+        "the queue {queue} is missing, or being deleted: create it, or give a destination"
+    ),
+    FailureReason.TOO_OLD: (
+        "it is older than the retention of {queue}, and would be deleted there at once"
+    ),
+    FailureReason.THERE_ALREADY: "the queue {queue} has a message with the same id",
 }
 
 
@@ -46,7 +52,7 @@ _TEXTS = {
 class MoveFailure:
     """The reason why a message could not be moved, and the queue concerned, if any."""
 
-    why: Stays
+    why: FailureReason
     queue: str = ""
 
     def __str__(self) -> str:
@@ -97,7 +103,9 @@ def parse_redrive(text: str) -> RedriveName:
         id=match["id"],
         moved=int(match["moved"]),
         failed=int(match["failed"]),
-        failure=MoveFailure(Stays(match["why"]), match["queue"] or "") if match["why"] else None,
+        failure=MoveFailure(FailureReason(match["why"]), match["queue"] or "")
+        if match["why"]
+        else None,
         is_cancelled=match["x"] is not None,
         owner=match["owner"],
         ended=None if ended is None else Millis(int(ended)),
@@ -110,7 +118,7 @@ def parse_redrive(text: str) -> RedriveName:
 _COUNT = "0|[1-9][0-9]{0,14}"
 _NAME = re.compile(
     rf"(?P<id>{UUID.pattern}),m(?P<moved>{_COUNT}),f(?P<failed>{_COUNT})"
-    rf"(?:,w(?P<why>{'|'.join(why.value for why in Stays)})(?:\.(?P<queue>{QUEUE_NAME}))?)?"
+    rf"(?:,w(?P<why>{'|'.join(why.value for why in FailureReason)})(?:\.(?P<queue>{QUEUE_NAME}))?)?"
     r"(?P<x>,x)?(?:,o(?P<owner>[a-z0-9]{1,16}))?(?:@(?P<ended>[0-9]{13}))?"
 )
 

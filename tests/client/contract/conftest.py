@@ -10,7 +10,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from uuid import uuid4
@@ -23,6 +23,7 @@ from spoolrack_store.engine import moves
 from spoolrack_store.store import Store
 
 from tests.ceph.cluster import HOSTS, VARIABLE, Cluster
+from tests.client.contract.blocking_tasks import Loop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,14 @@ def grpc_world() -> Iterator[World]:
             connect_aio=lambda: aio.connect(server.url),
             advance_millis=clock.advance,
         )
+
+
+@contextlib.contextmanager
+def tasks_world() -> Iterator[World]:
+    """The client of asyncio, in the same calls as the one for threads."""
+    loop = Loop()
+    with contextlib.closing(loop), grpc_world() as world:
+        yield replace(world, connect=lambda: loop.call(world.connect_aio))
 
 
 @contextlib.contextmanager
@@ -111,7 +120,13 @@ def hosts_world() -> Iterator[World]:
         )
 
 
-WORLDS = {"grpc": grpc_world, "shards": shards_world, "file": folder_world, "vsqs": vsqs_world}
+WORLDS = {
+    "grpc": grpc_world,
+    "tasks": tasks_world,
+    "shards": shards_world,
+    "file": folder_world,
+    "vsqs": vsqs_world,
+}
 if VARIABLE in os.environ:
     WORLDS["hosts"] = hosts_world
 LACKS = {
@@ -132,6 +147,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "world" in metafunc.fixturenames:
         needs = {need for mark in metafunc.definition.iter_markers("needs") for need in mark.args}
         worlds = [name for name in WORLDS if not needs & LACKS.get(name, set())]
+        if "aio_client" in metafunc.fixturenames:
+            worlds.remove("tasks")  # As in the world grpc.
         metafunc.parametrize("world", worlds, indirect=True)
 
 

@@ -6,10 +6,9 @@ import logging
 import threading
 
 import pytest
-from spoolrack import Client, Queue, aio
+from spoolrack import Client, Queue
 from spoolrack.errors import ClientClosed, InvalidReceipt
 
-from tests.client.client_rig import until_true
 from tests.client.contract.conftest import World
 from tests.support.waiting import until
 
@@ -89,19 +88,6 @@ def test_a_handler_may_ack_and_the_worker_deletes_no_second_time(jobs: Queue) ->
     worker.stop()
     thread.join(60)
     assert errors == []
-
-
-async def test_tasks_ack_without_waiting(aio_jobs: aio.Queue) -> None:
-    await aio_jobs.send_many(["a", "b"])
-    a, b = await aio_jobs.receive(2)
-    a.ack()
-    async with b:
-        b.ack()
-
-    async def are_deleted() -> bool:
-        return not [message async for message in aio_jobs.peek(["ready", "leased"])]
-
-    await until_true(are_deleted)
 
 
 def test_an_acked_message_is_not_deleted_a_second_time_by_its_block(jobs: Queue) -> None:

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 
 import pytest
-from spoolrack import ById, MessageState, Outgoing, QueueSettings, aio
-from spoolrack.errors import ClientClosed, MessageNotFound, QueueNotFound, StaleReceipt
+from spoolrack import MessageState, aio
+from spoolrack.errors import MessageNotFound, StaleReceipt
 
 from tests.client.client_rig import until_true
 from tests.client.contract.conftest import World
@@ -19,28 +19,6 @@ async def take(stream: aio.MessageStream, count: int) -> list[aio.Message]:
 
 async def leased(client: aio.Client) -> int:
     return (await client.queue("jobs").info()).counts.leased_count
-
-
-async def _are_leased(client: aio.Client, count: int) -> bool:
-    return await leased(client) == count
-
-
-async def delayed(client: aio.Client) -> int:
-    return (await client.queue("jobs").info()).counts.delayed_count
-
-
-@pytest.mark.needs("settings", "several queues")
-async def test_queues_are_made_changed_listed_and_deleted(aio_client: aio.Client) -> None:
-    await aio_client.create_queue("b", max_messages=3)
-    await aio_client.create_queue("a")
-    assert [info.name async for info in aio_client.list_queues()] == ["a", "b"]
-    info = await aio_client.update_queue("b", max_messages=None, visibility_timeout=5)
-    assert info.settings == QueueSettings(visibility_timeout=5.0)
-    await aio_client.delete_queue("b")
-    with pytest.raises(QueueNotFound):
-        await aio_client.queue("b").info()
-    await aio_client.queue("a").send("x")
-    assert await aio_client.queue("a").purge() == 1
 
 
 @pytest.mark.needs("attributes", "delays")
@@ -58,48 +36,6 @@ async def test_a_message_lives_its_life(aio_jobs: aio.Queue, world: World) -> No
     await aio_jobs.delete(message)
     with pytest.raises(MessageNotFound):
         await aio_jobs.get(id)
-
-
-@pytest.mark.needs("receive counts")
-async def test_messages_that_a_closed_stream_did_not_hand_out_are_not_counted(
-    aio_client: aio.Client, aio_jobs: aio.Queue
-) -> None:
-    await aio_jobs.send_many(["a", "b", "c"])
-    for _ in range(3):
-        async with aio_jobs.messages() as stream:
-            (first,) = await take(stream, 1)
-            await until_true(lambda: _are_leased(aio_client, 3))
-            await first.release()
-            await stream.close()
-        await until_true(lambda: _are_leased(aio_client, 0))
-    assert [message.receive_count for message in await aio_jobs.receive(3)] == [4, 1, 1]
-
-
-@pytest.mark.needs("uncounted prefetch")
-async def test_prefetched_messages_whose_leases_expire_are_not_counted_and_come_again(
-    aio_client: aio.Client, aio_jobs: aio.Queue, world: World
-) -> None:
-    await aio_jobs.send_many(["a", "b", "c"])
-    async with aio_jobs.messages() as stream:
-        await take(stream, 1)
-        await until_true(lambda: _are_leased(aio_client, 3))
-        world.advance(30)
-        await until_true(lambda: _are_leased(aio_client, 0))
-        found = [(message.text, message.receive_count) for message in await take(stream, 5)]
-        assert found == [("b", 1), ("c", 1), ("a", 2), ("b", 1), ("c", 1)]
-
-
-@pytest.mark.needs("delays")
-async def test_many_at_once_have_a_result_each(aio_jobs: aio.Queue) -> None:
-    results = await aio_jobs.send_many(["a", b"b", Outgoing(body="c"), Outgoing(body="d", delay=9)])
-    assert all(result.ok for result in results)
-    assert [message.text async for message in aio_jobs.peek()] == ["a", "b", "c", "d"]
-    a, b, c = await aio_jobs.receive(10)
-    assert all(result.ok for result in await aio_jobs.extend_many([a, b], 60))
-    assert all(result.ok for result in await aio_jobs.release_many([c]))
-    deleted = await aio_jobs.delete_many([a, b.receipt, ById(results[3].id or "")])
-    assert all(result.ok for result in deleted)
-    assert [message.text async for message in aio_jobs.peek(["ready", "leased", "delayed"])] == ["c"]
 
 
 async def test_a_thousand_tasks_send_each_its_message(aio_jobs: aio.Queue) -> None:
@@ -139,17 +75,6 @@ async def test_a_stream_is_iterated_and_gives_back_the_rest(
     assert [message.text for message in await aio_jobs.receive(10)] == list("3456789")
 
 
-async def test_a_stream_for_tasks_gives_what_has_come(aio_jobs: aio.Queue) -> None:
-    await aio_jobs.send_many(["a", "b", "c"])
-    async with aio_jobs.messages() as stream:
-        found: list[str] = []
-        while len(found) < 3:
-            found += [message.text for message in await stream.receive(2)]
-        assert found == ["a", "b", "c"]
-        assert await stream.receive(2, wait=0) == []
-    assert await stream.receive(2) == []
-
-
 async def test_a_forgotten_stream_gives_back_the_rest(
     aio_client: aio.Client, aio_jobs: aio.Queue
 ) -> None:
@@ -175,49 +100,6 @@ async def test_a_cancelled_task_loses_no_message_of_a_shared_stream(aio_jobs: ai
         await aio_jobs.send("a")
         (message,) = await asyncio.wait_for(second, 60)
         assert message.text == "a"
-
-
-async def test_a_closed_client_ends_its_streams(world: World, aio_jobs: aio.Queue) -> None:
-    client = world.connect_aio()
-    waiting = asyncio.create_task(_all(client.queue("jobs").messages()))
-    await asyncio.sleep(0)
-    await client.close()
-    assert await asyncio.wait_for(waiting, 60) == []
-    with pytest.raises(ClientClosed):
-        await client.queue("jobs").send("b")
-
-
-async def _all(stream: aio.MessageStream) -> list[aio.Message]:
-    return [message async for message in stream]
-
-
-@pytest.mark.needs("receive counts")
-async def test_a_worker_deletes_what_succeeds_and_puts_off_what_fails(
-    world: World, aio_client: aio.Client, aio_jobs: aio.Queue
-) -> None:
-    await aio_jobs.send_many(str(number) for number in range(30))
-    failures: list[str] = []
-
-    async def work_on(message: aio.Message) -> None:
-        if message.receive_count == 1 and int(message.text) % 3 == 0:
-            raise ValueError(message.text)
-
-    worker = aio_jobs.worker(work_on, on_error=lambda message, error: failures.append(str(error)))
-    running = asyncio.create_task(worker.run())
-
-    async def all_are_worked_on() -> bool:
-        return await delayed(aio_client) == 10 == len(failures)
-
-    await until_true(all_are_worked_on)
-    world.advance(1)
-
-    async def all_are_gone() -> bool:
-        return not [message async for message in aio_jobs.peek(max_body_bytes=0)]
-
-    await until_true(all_are_gone)
-    worker.stop()
-    await asyncio.wait_for(running, 60)
-    assert sorted(map(int, failures)) == list(range(0, 30, 3))
 
 
 async def test_handlers_that_outlast_the_grace_are_cancelled_and_their_messages_released(

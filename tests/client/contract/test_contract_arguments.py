@@ -3,7 +3,6 @@ it is given, with an error that names argument, value and rule."""
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -244,22 +243,6 @@ def test_an_argument_that_cannot_be_is_refused_where_it_is_given(
             wrong.append(_complaint(name, value, what))
     assert [each for each in wrong if each] == []
     assert client.queue("jobs").info().counts.ready_count == 0
-
-
-async def test_so_it_is_in_tasks(aio_client: aio.Client, aio_jobs: aio.Queue) -> None:
-    wrong = []
-    for name, call, values in TABLE:
-        for value in values:
-            what: BaseException | None = None
-            try:
-                made = call(aio_client, value)
-                if asyncio.iscoroutine(made):
-                    await made
-            except Exception as error:  # noqa: BLE001  # its kind is what is looked at
-                what = error
-            wrong.append(_complaint(name, value, what))
-    assert [each for each in wrong if each] == []
-    assert (await aio_client.queue("jobs").info()).counts.ready_count == 0
 
 
 @pytest.mark.parametrize("connect", [spoolrack.connect, aio.connect])

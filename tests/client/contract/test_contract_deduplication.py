@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import spoolrack
-from spoolrack import Outgoing, Queue, aio
+from spoolrack import Outgoing, Queue
 from spoolrack.errors import InvalidMessage, InvalidRequest, MessageTooLarge
 
 from tests.client.contract.conftest import World
@@ -118,10 +118,3 @@ def test_an_id_that_is_too_long_is_refused_alone(jobs: Queue) -> None:
 def test_an_id_is_text(jobs: Queue) -> None:
     with pytest.raises(InvalidRequest, match="deduplication_id"):
         jobs.send("a", deduplication_id=b"x")  # type: ignore[arg-type]
-
-
-async def test_tasks_have_deduplication_ids_too(aio_jobs: aio.Queue) -> None:
-    first = await aio_jobs.send("a", deduplication_id="1")
-    assert await aio_jobs.send("a", deduplication_id="1") == first
-    (result,) = await aio_jobs.send_many([Outgoing(body="a", deduplication_id="1")])
-    assert (result.id, result.duplicate) == (first, True)

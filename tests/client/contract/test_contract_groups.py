@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import spoolrack
-from spoolrack import Outgoing, Queue, aio
+from spoolrack import Outgoing, Queue
 from spoolrack.errors import InvalidMessage, InvalidRequest, InvalidSetting
 
 pytestmark = pytest.mark.needs("groups")
@@ -81,9 +81,3 @@ def test_a_group_that_can_not_be_is_refused(jobs: Queue) -> None:
     with pytest.raises(InvalidRequest, match="group"):
         jobs.send("a", group="\udc80")
     assert jobs.receive(10) == []
-
-
-async def test_the_asynchronous_client_has_groups_too(aio_jobs: aio.Queue) -> None:
-    await aio_jobs.send("a", group="first")
-    (message,) = await aio_jobs.receive()
-    assert message.group == "first"

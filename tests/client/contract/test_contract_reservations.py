@@ -67,15 +67,6 @@ def test_a_reservation_is_read_extended_and_committed_by_its_handle(
     assert [message.text for message in five.receive(10)] == ["d", "e"]
 
 
-async def test_a_handle_of_tasks_does_the_same(aio_jobs: aio.Queue) -> None:
-    await aio_jobs.send_many(["a", "b"])
-    reservation = await aio_jobs.reserve("s", 0)
-    assert reservation is not None
-    assert [message.text async for message in reservation.read()] == ["a", "b"]
-    extended = await reservation.extend(300)
-    assert (await extended.commit()).deleted_count == 2
-
-
 def test_a_read_tells_all_of_a_message_but_a_receipt(client: spoolrack.Client, jobs: Queue) -> None:
     id = jobs.send("a", attributes={"colour": "red", "raw": b"\xff"})
     jobs.reserve("s", 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import spoolrack
-from spoolrack import Client, Queue, Reject, Retry, aio
+from spoolrack import Client, Queue, Reject, Retry
 from spoolrack.errors import NoDeadLetterQueue, StaleReceipt
 
 from tests.client.contract.conftest import World
@@ -216,24 +216,3 @@ def test_a_retry_that_does_not_count_is_tried_for_ever(world: World, worn: Queue
 
     errors = work(worn, handler, lambda: not list(worn.peek()))
     assert (counts, errors) == ([1] * 6, [])
-
-
-async def test_so_it_is_in_tasks(aio_client: aio.Client) -> None:
-    await aio_client.create_queue("jobs--dead")
-    await aio_client.create_queue("jobs--worn", max_receives=3, dead_letter_queue="jobs--dead")
-    queue = aio_client.queue("jobs--worn")
-    await queue.send_many(["a", "b", "c", "d"])
-    a, b, c, d = await queue.receive(4)
-    await a.reject("one")
-    await queue.reject(b.receipt, "two")
-    assert [result.ok for result in await queue.reject_many([c], "three")] == [True]
-    async with d:
-        raise Reject("four")
-
-    async def explanations() -> list[str]:
-        found = aio_client.queue("jobs--dead").peek()
-        return sorted([each.dead_letter_records[-1].explanation async for each in found])
-
-    while len(found := await explanations()) < 4:
-        pass
-    assert found == ["four", "one", "three", "two"]

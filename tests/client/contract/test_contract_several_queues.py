@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 import spoolrack
-from spoolrack import Client, Message, MessageStream, aio
+from spoolrack import Client, Message, MessageStream
 from spoolrack.aio import _several_queues
 from spoolrack.aio._several_queues import QueuePattern, shares
 from spoolrack.errors import InvalidRequest, QueueNotFound
@@ -125,6 +124,25 @@ def test_all_queues_share_one_budget_of_credits(
                 message.delete()
 
 
+def test_all_queues_share_one_budget_of_bytes(
+    client: Client, queues: dict[str, spoolrack.Queue]
+) -> None:
+    body = 20 * "a"
+    queues["jobs-0"].send_many([body] * 20)
+    with client.messages(NAMES, max_bytes_in_flight=120) as stream:
+        alone = all_there(stream, 6)
+        for queue in queues.values():
+            queue.send_many([body] * 20)
+        for message in alone:
+            message.delete()
+        found = taken(stream, 6)
+        # While a share passes to another queue there may be a few more.
+        while more := stream.receive(1, wait=0.3):
+            found += more
+        assert {message.queue_name for message in found} == set(NAMES)
+        assert 6 <= len(found) <= 9
+
+
 def test_a_queue_beside_idle_ones_has_their_credits_but_one_of_each(
     client: Client, queues: dict[str, spoolrack.Queue]
 ) -> None:
@@ -206,28 +224,6 @@ def test_a_worker_handles_the_messages_of_several_queues(
     for queue in queues.values():
         counts = queue.info().counts
         assert (counts.ready_count, counts.leased_count) == (0, 0)
-
-
-async def test_so_it_is_in_tasks(aio_client: aio.Client) -> None:
-    for name in NAMES:
-        await (await aio_client.create_queue(name)).send_many(["a"] * 10)
-    seen: Counter[str] = Counter()
-    async with aio_client.messages(["jobs-*", "mail"]) as stream:
-        async for message in stream:
-            async with message:
-                seen[message.queue_name] += 1
-            if seen.total() == 15:
-                break
-
-    async def handler(message: aio.Message) -> None:
-        await asyncio.sleep(0)
-        seen[message.queue_name] += 1
-        if seen.total() == 30:
-            worker.stop()
-
-    worker = aio_client.worker(["jobs-*", "mail"], handler, order="strict")
-    await worker.run()
-    assert seen == dict.fromkeys(NAMES, 10)
 
 
 def test_a_closed_client_ends_the_stream(client: Client, queues: dict[str, spoolrack.Queue]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, ClassVar, Final
@@ -57,10 +58,19 @@ from spoolrack_store.model.transitions import State
 from tests.proof.crash.set_story import ids_of
 from tests.proof.crash.troubled_story import CODES, TroubledDisk
 from tests.support.cuts import Cut, Keep
-from tests.support.engine_story import DELAY, HOLD, Broken, History, parse, purge_of, unpacked_by
+from tests.support.engine_story import (
+    DELAY,
+    HOLD,
+    Broken,
+    History,
+    parse,
+    purge_of,
+    require_known,
+    unpacked_by,
+)
 from tests.support.linked_disk import Died
 from tests.support.power_disk import Model
-from tests.support.recount import drifts, paths_in
+from tests.support.recount import drifts
 
 SETTINGS: Final = {
     "s": QueueSettings(archive_retention=Millis(HOUR)),
@@ -535,30 +545,13 @@ class EverythingStory(History):
     def _check(self, engine: Engine) -> None:
         """Check that the index of a process that has just committed equals the folders."""
         mine = engine.moves.owner
-        known = paths_in(engine.index)
         there = set()
         for path in self._message_files():
-            try:
+            with suppress(NotAName):
                 parse(path)
-            except NotAName:
-                continue
-            there.add(path)
-
-        def counts(path: str) -> bool:
-            return not path.startswith("new/") or f",o{mine}" in path
-
-        known, there = set(filter(counts, known)), set(filter(counts, there))
-        # Each process drops by itself the names that may be unlinked at any time.
-        for batch in resolve(map(parse, known | there)).values():
-            if batch.is_over:
-                over = {entry.name.path for entry in batch.entries if entry.name.state is State.REMOVED}
-                known -= over
-                there -= over
+                there.add(path)
         self._check_pending(engine)
-        if known != there:
-            raise Broken(
-                f"{mine} doesn't know of {sorted(there - known)}, and believes {sorted(known - there)}"
-            )
+        require_known(engine, there)
         if drifted := drifts(engine.index, self.clock.monotonic()):
             raise Broken(f"{mine}: {drifted}")
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import cycle, product
 from typing import Any, ClassVar, Final
 
-from spoolrack_store.model.batch_file import decode
+from spoolrack_store.model.batch_file import Line
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.members import indexes
-from spoolrack_store.model.message_ids import index_of
+from spoolrack_store.model.names import Name
 from spoolrack_store.model.operations import Delete, Receive, Request, Send
 from spoolrack_store.model.transitions import State
 
@@ -94,15 +94,8 @@ class GroupStory(Story):
             and self.now(id)[0] in ("ready", "delayed")
         ]
 
-    def _read(self, id: str) -> None:
-        super()._read(id)
-        for path in self._paths():
-            name = parse(path)
-            index = index_of(id) if name.stem.count else 0
-            if name.stem.message_id(index) == id:
-                content = self.disk.read(path)
-                self.groups[id] = decode(name.stem, content, len(content)).group_of(index)
-                return
+    def _read_more(self, id: str, name: Name, line: Line, index: int) -> None:
+        self.groups[id] = line.group_of(index)
 
     def _check_order(self, request: Receive, got: list[str], left: list[str], sent: set[str]) -> None:
         is_strict = request.queue in self.strict

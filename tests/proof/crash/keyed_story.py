@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from spoolrack_store.model.batch_file import decode
+from spoolrack_store.model.batch_file import Line
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.keys import key_of, key_text
-from spoolrack_store.model.message_ids import index_of, sent_at
+from spoolrack_store.model.message_ids import sent_at
+from spoolrack_store.model.names import Name
 from spoolrack_store.model.operations import Request, Send, SendResults
 
 from tests.support.cuts import Cut
-from tests.support.engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story, parse
+from tests.support.engine_story import ABSENT, GONE, SETTINGS, Broken, Seen, Story
 from tests.support.power_disk import Model
 
 IDS: Final = ("a", "b", "c", "d", "e")
@@ -92,14 +93,6 @@ class KeyedStory(Story):
         self.repeated.clear()
         super()._power_cut(cut)
 
-    def _read(self, id: str) -> None:
-        super()._read(id)
-        for path in self._paths():
-            name = parse(path)
-            index = index_of(id) if name.stem.count else 0
-            if name.stem.message_id(index) == id:
-                content = self.disk.read(path)
-                key = decode(name.stem, content, len(content)).keys.get(index)
-                if key is not None:
-                    self.keys[id] = key
-                return
+    def _read_more(self, id: str, name: Name, line: Line, index: int) -> None:
+        if (key := line.keys.get(index)) is not None:
+            self.keys[id] = key

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
+from spoolrack_store.model.batch_file import Line
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.message_ids import index_of, sent_at
+from spoolrack_store.model.message_ids import sent_at
+from spoolrack_store.model.names import Name
 from spoolrack_store.model.operations import Receive, Request, Send
 
 from tests.proof.crash.group_story import GroupStory
-from tests.support.engine_story import DEAD, SETTINGS, parse
+from tests.support.engine_story import DEAD, SETTINGS
 from tests.support.power_disk import Model
 
 AGING: Final = {"q": Millis(0), "r": Millis(1_500), DEAD: Millis(700)}
@@ -49,13 +51,9 @@ class PriorityStory(GroupStory):
         super()._sent(sender, id, request, place)
         self.priorities[id] = request.priorities.get(place, 0)
 
-    def _read(self, id: str) -> None:
-        super()._read(id)
-        for path in self._paths():
-            name = parse(path)
-            if name.stem.message_id(index_of(id) if name.stem.count else 0) == id:
-                self.priorities[id] = name.stem.priority
-                return
+    def _read_more(self, id: str, name: Name, line: Line, index: int) -> None:
+        super()._read_more(id, name, line, index)
+        self.priorities[id] = name.stem.priority
 
     def _check_order(self, request: Receive, got: list[str], left: list[str], sent: set[str]) -> None:
         super()._check_order(request, got, left, sent)

@@ -17,11 +17,12 @@ from tests.support.power_disk import Model
 MOST_STORIES = 2_000
 
 
-def _buried_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
-    _bury(self, name, tombstone)
+def _buried_at_once(self: Catalog, name: str, tombstone: _Tombstone, most: int) -> int:
+    files = _bury(self, name, tombstone, most)
     if tombstone.cleared == self._moves.commit:
         tombstone.cleared = 0
-        _bury(self, name, tombstone)
+        files += _bury(self, name, tombstone, most)
+    return files
 
 
 def _doomed_at_once(self: Catalog, name: str, version: int, made: tuple[Millis, str]) -> None:
@@ -50,11 +51,12 @@ def _published_anyway(moves: object, catalog: object, entry: object) -> None:
 _bury, _doom, _advance = Catalog._advance_deletion, Catalog._add_tombstone, Catalog.advance
 
 
-def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone) -> None:
-    _bury(self, name, tombstone)
+def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone, most: int) -> int:
+    files = _bury(self, name, tombstone, most)
     if tombstone.emptied == self._moves.commit:
         tombstone.emptied = 0
-        _bury(self, name, tombstone)
+        files += _bury(self, name, tombstone, most)
+    return files
 
 
 PLANTED: Final[dict[str, Bug]] = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from spoolrack_store.model.operations import DeleteQueue, Purge
 
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.linked_disk import LinkedDisk
+from tests.support.linked_disk import RefusingDisk
 from tests.support.power_disk import Model
 from tests.support.set_rig import SetRig
 
@@ -25,7 +25,7 @@ def after_cuts(rig: SetRig) -> Iterator[SetRig]:
     """Yield what a restart finds after each of many power cuts."""
     for bits in range(64):
         found = rig.disk.cut(Cut(Keep.SOME, (bits,), (Bytes.WHOLE,)))
-        assert isinstance(found, LinkedDisk)
+        assert isinstance(found, RefusingDisk)
         after = SetRig(Model.ANY_SUBSET, disk=found)
         after.clock.now = rig.clock.now
         after.restart()

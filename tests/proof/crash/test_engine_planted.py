@@ -3,7 +3,7 @@ badly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import pytest
@@ -13,12 +13,10 @@ from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.sender import Sender
 from spoolrack_store.engine.sharing import Sharing
-from spoolrack_store.files import changes
 from spoolrack_store.files.changes import Change, Changes
 
-from tests.proof.crash.planted import Bug, expect_broken
+from tests.proof.crash.planted import Bug, expect_broken, expect_relisted
 from tests.support.engine_story import Story
-from tests.support.power_disk import Model
 
 MOST_STORIES = 400
 
@@ -82,15 +80,4 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
 def test_a_process_that_others_have_overtaken_lists_the_root(
     ring: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "RING", ring)
-    relisted: list[int] = []
-    relist = sharing.list_root
-
-    def counted(moves: Moves, follow: Callable[[], None]) -> object:
-        relisted.extend([1] * bool(moves.index.batches))
-        return relist(moves, follow)
-
-    monkeypatch.setattr(sharing, "list_root", counted)
-    for seed in range(20):
-        Story(seed, Model.ANY_SUBSET, processes=3).run(120)
-    assert relisted
+    expect_relisted(monkeypatch, Story, ring)

@@ -12,7 +12,8 @@ from spoolrack_store.model.operations import LastReceive
 from spoolrack_store.model.transitions import State
 
 from tests.proof.crash.last_receive_story import LastReceiveStory
-from tests.support.engine_story import Broken, seeds_from, seeds_of_run, tell
+from tests.proof.crash.planted import Bug, expect_broken
+from tests.support.engine_story import seeds_of_run, tell
 from tests.support.power_disk import Model
 
 SEEDS: Final = seeds_of_run(10)
@@ -35,18 +36,17 @@ def _leases_alone(name: Name, queue: str, last: LastReceive | None) -> bool:
     return name.state is State.LEASED and last == (name.receives, name.first)
 
 
-PLANTED = {"any receive is the last": _any_receive, "only a lease has a last receive": _leases_alone}
-
-
+PLANTED: Final[dict[str, Bug]] = {
+    "any receive is the last": Bug(leaser, "_is_last", _any_receive, first=17),
+    "only a lease has a last receive": Bug(leaser, "_is_last", _leases_alone),
+}
 MOST_STORIES: Final = 100
-STARTS: Final = {"any receive is the last": 17}
-"""The stories that found them. After a change of the engine others may: all are told, these first."""
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_last_receive_is_needed(
     planted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leaser, "_is_last", PLANTED[planted])
-    with pytest.raises(Broken, match=r"was refused|was taken"):
-        tell(LastReceiveStory, seeds_from(STARTS.get(planted, 0), MOST_STORIES), Model.ANY_SUBSET)
+    expect_broken(
+        monkeypatch, PLANTED[planted], LastReceiveStory, MOST_STORIES, match=r"was refused|was taken"
+    )

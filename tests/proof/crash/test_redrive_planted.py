@@ -52,6 +52,4 @@ PLANTED: Final[dict[str, Bug]] = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_redrive_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bug = PLANTED[planted]
-    how = {"processes": 1, "can_sync_all": False} if bug.is_alone else {"processes": 2}
-    expect_broken(monkeypatch, bug, RedriveStory, MOST_STORIES, **how)
+    expect_broken(monkeypatch, PLANTED[planted], RedriveStory, MOST_STORIES, processes=2)

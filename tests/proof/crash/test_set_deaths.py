@@ -90,8 +90,8 @@ def test_a_death_in_a_reserve_leaves_all_of_the_set_or_nothing(later: int, besid
         rig = deaths.rig
         if not deaths.die(reserve_all(), steps):
             break
-        made.append(bool(rig.names()))
-        if not rig.names():
+        made.append(bool(rig.names("reserved")))
+        if not rig.names("reserved"):
             assert rig.receive() == [(id, 1) for id in deaths.ids]
             continue
         assert rig.ids_in() == deaths.ids

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
-from spoolrack_store.engine import leaser, reserver, sharing
+from spoolrack_store.engine import leaser, reserver
 from spoolrack_store.engine.entries import Entry
-from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.reservation_index import (
     ReservationIndex,
     ReservedSet,
@@ -16,13 +15,11 @@ from spoolrack_store.engine.reservation_index import (
     StreamCommit,
 )
 from spoolrack_store.engine.reserver import Reserver
-from spoolrack_store.files import changes
 from spoolrack_store.model.reservation_names import ReservationName
 from spoolrack_store.model.transitions import State
 
-from tests.proof.crash.planted import Bug, expect_broken
+from tests.proof.crash.planted import Bug, expect_broken, expect_relisted
 from tests.proof.crash.set_story import SetStory
-from tests.support.power_disk import Model
 
 MOST_STORIES = 600
 
@@ -133,9 +130,7 @@ PLANTED: Final[dict[str, Bug]] = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bug = PLANTED[planted]
-    how = {"processes": 1, "can_sync_all": False} if bug.is_alone else {"processes": 2}
-    expect_broken(monkeypatch, bug, SetStory, MOST_STORIES, **how)
+    expect_broken(monkeypatch, PLANTED[planted], SetStory, MOST_STORIES, processes=2)
 
 
 PLANTED_IN_SLICES: Final[dict[str, Bug]] = {
@@ -160,15 +155,4 @@ def test_each_condition_of_the_slices_is_needed(planted: str, monkeypatch: pytes
 
 
 def test_a_process_that_others_overtook_reads_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "RING", 2_000)
-    relisted: list[int] = []
-    relist = sharing.list_root
-
-    def counted(moves: Moves, follow: Callable[[], None]) -> object:
-        relisted.extend([1] * bool(moves.index.batches))
-        return relist(moves, follow)
-
-    monkeypatch.setattr(sharing, "list_root", counted)
-    for seed in range(20):
-        SetStory(seed, Model.ANY_SUBSET, processes=3).run(120)
-    assert relisted
+    expect_relisted(monkeypatch, SetStory, 2_000)

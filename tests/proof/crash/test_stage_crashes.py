@@ -9,11 +9,10 @@ from typing import Final
 import pytest
 from spoolrack_store.engine import stages
 from spoolrack_store.engine.stages import EndState, Stages, _End, _OpenStage
-from spoolrack_store.files import changes
 from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.stage_requests import Publish, Published
 
-from tests.proof.crash.planted import Bug, expect_broken
+from tests.proof.crash.planted import Bug, expect_broken, expect_relisted
 from tests.proof.crash.stage_story import StageStory
 from tests.support.engine_story import caching, seeds_of_run, tell
 from tests.support.power_disk import Model
@@ -48,18 +47,7 @@ def test_a_history_that_has_found_a_fault_is_told_again(model: Model) -> None:
 def test_a_process_that_others_have_overtaken_reads_the_stages_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(changes, "RING", 2_000)
-    again: list[int] = []
-    recover = Stages.recover
-
-    def counted(self: Stages) -> None:
-        again.append(len(self._stages))
-        recover(self)
-
-    monkeypatch.setattr(Stages, "recover", counted)
-    for seed in range(20):
-        StageStory(seed, Model.ANY_SUBSET, processes=3).run(120)
-    assert any(again)
+    expect_relisted(monkeypatch, StageStory, 2_000)
 
 
 # Planted bugs.
