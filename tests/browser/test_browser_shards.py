@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -35,7 +36,7 @@ def behind_proxy(shards: Servers, open_desk: Callable[..., Desk]) -> Iterator[Ca
         pytest.skip(reason)
     with shards.behind("haproxy") as proxy:
         server: Any = SimpleNamespace(url=f"http://{proxy.at(HTTP)}")
-        yield lambda path: open_desk(server, path)
+        yield partial(open_desk, server)
 
 
 def test_all_shards_are_listed_at_the_address_of_a_proxy(
@@ -45,8 +46,8 @@ def test_all_shards_are_listed_at_the_address_of_a_proxy(
         for queue in queues:
             shards.each[number].client.create_queue(queue).send_many([b"1"] * (number + 1))
     desk = behind_proxy("server")
-    desk.row("Shard 0 this one").wait_for(timeout=30_000)
-    assert desk.cells("Shard 0 this one")[:5] == ["Serving", "2", "2", "0", "0"]
+    desk.row("Shard 0").wait_for(timeout=30_000)
+    assert desk.cells("Shard 0")[:5] == ["Serving", "2", "2", "0", "0"]
     assert desk.cells("Shard 1")[:5] == ["Serving", "1", "2", "0", "0"]
     assert desk.cells("Shard 2")[:5] == ["Serving", "1", "3", "0", "0"]
     desk.page.get_by_role("link", name="Shard 2", exact=True).click()
@@ -71,10 +72,22 @@ def test_a_shard_that_is_down_is_shown_as_down_and_the_others_as_they_are(
     desk.row("Shard 2").get_by_text("Serving").wait_for()
     # The list is there also where the shard that is looked at is down.
     desk.page.goto(desk.page.url.replace("dashboard#", f"dashboard?shard=1/{SHARDS}#"))
-    desk.row("Shard 1 this one").get_by_text("No answer", exact=True).wait_for()
+    desk.row("Shard 1").get_by_text("No answer", exact=True).wait_for()
     desk.row("Shard 0").get_by_text("Serving").wait_for()
     shards.each[1].start()
-    desk.row("Shard 1 this one").get_by_text("Serving").wait_for()
+    desk.row("Shard 1").get_by_text("Serving").wait_for()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_the_list_of_shards_is_accessible_also_with_one_down(
+    shards: Servers, behind_proxy: Callable[..., Desk], scheme: str, width: int
+) -> None:
+    shards.each[2].kill()
+    screen = {"width": width, "height": 800}
+    desk = behind_proxy("server", color_scheme=scheme, bypass_csp=True, viewport=screen)
+    desk.expected = ("503",)
+    desk.row("Shard 2").get_by_text("No answer", exact=True).wait_for()
+    assert [*desk.accessibility(), *desk.off_screen()] == []
 
 
 @pytest.fixture

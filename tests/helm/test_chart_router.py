@@ -5,10 +5,13 @@ from __future__ import annotations
 import http.client
 import re
 import shutil
+import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,18 +43,27 @@ def configuration_of(release: Rendered) -> str:
 
 
 @contextmanager
-def routing(release: Rendered, servers: tuple[Pod, ...], folder: Path) -> Iterator[dict[str, int]]:
-    """Run HAProxy in front of the servers; yields its ports by the name of the door."""
+def routing(
+    release: Rendered,
+    servers: tuple[Pod, ...],
+    folder: Path,
+    names: _Names | None = None,
+) -> Iterator[dict[str, int]]:
+    """Run HAProxy in front of the servers; yields its ports by the name of the door. With `names` it
+    looks up the pods' names there."""
     ports = {door: free_port() for door in DOORS.values()}
 
     def server(found: re.Match[str]) -> str:
-        return f"127.0.0.1:{servers[int(found[1])].ports[DOORS[int(found[2])]]}"
+        host = found[1] if names else "127.0.0.1"
+        return f"{host}:{servers[int(found[2])].ports[DOORS[int(found[3])]]}"
 
     text = re.sub(
-        r"demo-spoolrack-(\d)\.demo-spoolrack-headless\.queues\.svc\.cluster\.local:(\d+)",
+        r"(demo-spoolrack-(\d)\.demo-spoolrack-headless\.queues\.svc\.cluster\.local):(\d+)",
         server,
         configuration_of(release),
     )
+    if names:
+        text = text.replace("parse-resolv-conf", f"nameserver cluster 127.0.0.1:{names.port}")
     text = re.sub(r"0\.0\.0\.0:(\d+)", lambda found: f"127.0.0.1:{ports[DOORS[int(found[1])]]}", text)
     (folder / "haproxy.cfg").write_text(text.replace("/etc/haproxy-tls", str(folder)))
     program = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/usr/local/sbin") or "haproxy"
@@ -144,6 +156,52 @@ def test_programs_of_each_interface_reach_the_shard_of_their_queue_at_one_addres
     for claim in release.claims:
         made = {each.name for each in (machine.claim(claim) / "root" / "queues").iterdir()}
         assert made == {each for each in QUEUES if shard_of(each, SHARDS) == int(claim[-1])}
+
+
+class _Names(threading.Thread):
+    """A DNS server (RFC 1035) on the loopback that knows some names as 127.0.0.1."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.known: set[str] = set()
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+
+    def run(self) -> None:
+        while True:
+            question, sender = self._socket.recvfrom(4_096)
+            at, labels = 12, []
+            while length := question[at]:
+                labels.append(question[at + 1 : at + 1 + length].decode())
+                at += 1 + length
+            kind = int.from_bytes(question[at + 1 : at + 3])
+            is_known = ".".join(labels) in self.known
+            answer = b"\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x7f\0\0\1" if is_known and kind == 1 else b""
+            head = question[:2] + (b"\x81\x80" if is_known else b"\x81\x83")
+            counts = b"\0\1" + (b"\0\1" if answer else b"\0\0") + b"\0\0\0\0"
+            self._socket.sendto(head + counts + question[12 : at + 5] + answer, sender)
+
+
+def test_a_pod_is_found_by_its_name_once_the_cluster_knows_it(engine: Engine, tmp_path: Path) -> None:
+    if (reason := why_not("haproxy")) is not None:
+        pytest.skip(reason)
+    names = _Names()
+    names.start()
+    release = rendered(engine, {"insecure": True, "shards": 2, "router": {"enabled": True}})
+    servers = servers_of(Machine(tmp_path, release))
+
+    def answers(shard: int) -> bool:
+        queue = next(each for each in QUEUES if shard_of(each, 2) == shard)
+        connection = http.client.HTTPConnection("127.0.0.1", ports["http"])
+        return ask(connection, "GET", f"/{queue}")[0] == http.client.NOT_FOUND
+
+    with serving(*servers), routing(release, servers, tmp_path, names) as ports:
+        assert [answers(shard) for shard in (0, 1)] == [False, False]
+        for shard in (1, 0):
+            host = f"demo-spoolrack-{shard}.demo-spoolrack-headless.queues.svc.cluster.local"
+            names.known.add(host)
+            until(partial(answers, shard))
 
 
 @pytest.mark.parametrize("shards", [2, 8])

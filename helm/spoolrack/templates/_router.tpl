@@ -52,7 +52,7 @@ backend {{ $door }}{{ $number }}
 {{- define "spoolrack.routed" -}}
 {{- $values := .root.Values -}}
 {{- $host := include "spoolrack.podHost" . -}}
-server shard{{ .number }} {{ $host }}.{{ $values.clusterDomain }}:{{ .port }} resolvers cluster init-addr none
+server shard{{ .number }} {{ $host }}.{{ $values.clusterDomain }}:{{ .port }} resolvers cluster init-addr none resolve-prefer {{ ternary "ipv6" "ipv4" (contains ":" $values.server.listen) }}
 {{- if eq .door "grpc" }} proto h2{{ end }}
 {{- if include "spoolrack.hasTls" .root }} ssl verify required ca-file {{ ternary "/etc/haproxy-tls/ca.crt" "@system-ca" (ne $values.tls.caKey "") }} sni str({{ $host }})
 {{- if eq .door "grpc" }} alpn h2{{ end }}

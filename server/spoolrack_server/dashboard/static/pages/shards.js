@@ -49,8 +49,8 @@ function whyNot(error) {
 function Row({ row: { shard, status, why, queues, more, error }, own }) {
   const sum = (key) => `${format.short(queues.reduce((total, queue) => total + queue.counts[key], 0))}${more ? "+" : ""}`;
   const ages = error ? [] : queues.map((queue) => queue.counts.oldest_age).filter((age) => age !== null);
-  return html`<tr>
-    <th scope="row"><a href="dashboard?shard=${shard}#/queues" aria-current=${shard === own ? "true" : undefined}>Shard ${shard.split("/")[0]}</a>${shard === own && html`${" "}<span class="quiet">this one</span>`}</th>
+  return html`<tr class=${shard === own ? "open" : ""}>
+    <th scope="row"><a href="dashboard?shard=${shard}#/queues" aria-current=${shard === own ? "true" : undefined}>Shard ${shard.split("/")[0]}</a></th>
     ${error ? html`<td data-label="Health"><span class="health bad">${whyNot(error)[0]}</span></td><td colspan="5" class="wrap quiet">${whyNot(error)[1]}</td>` : html`
       <td data-label="Health"><span class="health ${status === "SERVING" ? "good" : "bad"}" title=${why}>${status === "SERVING" ? "Serving" : "Not serving"}</span></td>
       <td data-label="Queues" class="right">${format.number(queues.length)}${more ? "+" : ""}</td>
