@@ -70,6 +70,11 @@ class QueueRecord:
     labels: Mapping[str, str] = field(default_factory=dict)
     schedules: Mapping[str, Schedule] = field(default_factory=dict)
 
+    @property
+    def identity(self) -> tuple[Millis, str]:
+        """What tells the queue from another one of its name."""
+        return self.created_at, self.salt
+
 
 class QueueRoom:
     """The room of queues, less what one commit brings there."""
@@ -107,7 +112,7 @@ class _Tombstone:
     """A deleted queue of which something may be left."""
 
     version: int
-    made: tuple[Millis, str]
+    identity: tuple[Millis, str]
     """The queue's `created_at` and its salt."""
     written: int
     """The commit that makes it durable."""
@@ -130,6 +135,7 @@ class Catalog(Part):
         self._shard = shard
         self._random = random
         self.records: dict[str, QueueRecord] = {}
+        moves.queues = self.records
         self.expiring: dict[str, None] = {}
         """Those of the queues that expire."""
         self.newly_expiring: dict[str, None] = {}
@@ -274,7 +280,7 @@ class Catalog(Part):
         old_record = self._require_version(request.name, request.if_version)
         record = replace(old_record, version=old_record.version + 1)
         self._write(record, None)
-        self._add_tombstone(old_record.name, record.version, (old_record.created_at, old_record.salt))
+        self._add_tombstone(old_record.name, record.version, old_record.identity)
 
     def _require_version(self, name: str, version: int) -> QueueRecord:
         old_record = self.require(name)
@@ -428,9 +434,10 @@ class Catalog(Part):
         name, version = parsed
         if self._read(name, version):
             return
-        if self._version(name) < version:
+        latest = self._latest(name)
+        if latest is None or latest.version < version:
             self._overtaken_queues.add(name)
-        elif self._version(name) == version:
+        elif latest.version == version:
             if name in self._tombstones or name in self._overtaken_queues:
                 self._drop(name)
             else:
@@ -455,15 +462,8 @@ class Catalog(Part):
             return False
         # The process that wrote it may have died before its sync.
         self._moves.syncer.lone_file_written(path)
-        old_record, tombstone = self.records.get(name), self._tombstones.get(name)
-        identity = file_record.created_at, file_record.salt
-        known_identity = (
-            tombstone.made
-            if tombstone is not None
-            else old_record and (old_record.created_at, old_record.salt)
-        )
-        is_same = known_identity == identity
-        if is_same and self._version(name) > version:
+        identity, latest = (file_record.created_at, file_record.salt), self._latest(name)
+        if latest is not None and latest.identity == identity and latest.version > version:
             return True  # Superseded settings, which are not unlinked yet.
         if file_record.settings is None:
             self._add_tombstone(name, version, identity)
@@ -477,7 +477,8 @@ class Catalog(Part):
             file_record.labels,
             file_record.schedules,
         )
-        if old_record is not None and is_same and old_record.version < version:
+        old_record = self.records.get(name)
+        if old_record is not None and old_record.identity == identity and old_record.version < version:
             self._old_settings[name, old_record.version] = self._moves.commit
         self._end_writers(old_record, record)
         self._tombstones.pop(name, None)
@@ -529,9 +530,9 @@ class Catalog(Part):
             self._listing = changes, listing
         return listing
 
-    def _version(self, name: str) -> int:
-        tombstone, record = self._tombstones.get(name), self.records.get(name)
-        return tombstone.version if tombstone is not None else 0 if record is None else record.version
+    def _latest(self, name: str) -> QueueRecord | _Tombstone | None:
+        """Return the latest version of a queue that is known."""
+        return self._tombstones.get(name) or self.records.get(name)
 
     def _drop(self, name: str) -> None:
         self._forget(name)
@@ -564,9 +565,9 @@ class Catalog(Part):
         self._end_writers(old_record)
         self.reset.discard(name)
         tombstone = self._tombstones.get(name)
-        if tombstone is None or (tombstone.version, tombstone.made) != (version, identity):
+        if tombstone is None or (tombstone.version, tombstone.identity) != (version, identity):
             oldest = None
-            if old_record is not None and (old_record.created_at, old_record.salt) == identity:
+            if old_record is not None and old_record.identity == identity:
                 oldest = old_record.version  # `_old_settings` has those before.
             self._tombstones[name] = _Tombstone(version, identity, self._moves.commit, oldest)
 

@@ -117,12 +117,9 @@ class Engine:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
         whether the process of an owner is alive."""
         self._ids = FileIds(clock, random)
-        self.moves = Moves(disk, clock, owner, self._ids)
-        self.moves.is_living = is_living
-        self.moves.watermark = watermark or DiskWatermark()
+        self.moves = Moves(disk, clock, owner, self._ids, is_living=is_living, watermark=watermark)
         self.index = self.moves.index
         self.catalog = Catalog(self.moves, random, shard)
-        self.moves.may_make = self._may_make
         self.views = QueueViews(self.moves, self.catalog)
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
@@ -351,10 +348,6 @@ class Engine:
         if self.moves.foreign_files:
             self._guarded(self._foreign.advance)
         self._guarded(self.sharing.finish_orphans)
-
-    def _may_make(self, folder: str) -> bool:
-        kind, _, queue = folder.partition("/")
-        return kind != "queues" or not queue or queue in self.catalog.records
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Let a part go on; a refusal of the disk stops no other part, and is tried again."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -77,7 +77,18 @@ class NameVanished(DiskError):
 class Moves:
     """All names of one root. Not thread-safe."""
 
-    def __init__(self, disk: Disk, clock: Clock, owner: str, ids: FileIds) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        owner: str,
+        ids: FileIds,
+        *,
+        is_living: Callable[[str], bool] = lambda owner: False,
+        watermark: DiskWatermark | None = None,
+    ) -> None:
+        """`is_living` tells whether another process, by its owner, has the root open; below the free
+        room of `watermark` nothing is stored."""
         self.disk = disk
         self.changes: Changes | None = None
         """Where moves are told to other processes; None: there never are any."""
@@ -100,8 +111,7 @@ class Moves:
         """So many milliseconds late other processes end a lease."""
         self.reserve = ReservedRoom(disk)
         """Room on a full disk, for moves: deletes make room, and a delete needs a receive."""
-        self.watermark = DiskWatermark()
-        """The free room below which nothing is stored."""
+        self.watermark = watermark or DiskWatermark()
         self.removed_files = RemovedFiles(disk)
         """Names that the reaper may unlink: room on a full disk, too."""
         self.unpublished: list[Entry] = []
@@ -111,10 +121,9 @@ class Moves:
         """Paths of what was found in the folders and is none of ours, and why."""
         self.quarantined = 0
         """Messages and foreign files that were put into quarantine."""
-        self.may_make: Callable[[str], bool] = lambda folder: True
-        """Whether a folder that is gone is to be made again: a queue's only if there is that queue."""
-        self.is_living: Callable[[str], bool] = lambda owner: False
-        """Whether another process, by its owner, has the root open."""
+        self.queues: Container[str] | None = None
+        """The names of all queues; None: they aren't known."""
+        self.is_living = is_living
         self.refused_at: Millis | None = None
         """The monotonic time at which the disk refused something last."""
         self.unlinked = 0
@@ -556,9 +565,11 @@ class Moves:
                 raise
 
     def _make_folder_of(self, path: str) -> bool:
-        """Make the folder of `path` again, if it is gone."""
+        """Make the folder of `path` again, if it is gone; a queue's only if there is that queue."""
         folder = _folder_of(path)
-        if not folder or not self.may_make(folder):
+        kind, _, queue = folder.partition("/")
+        is_deleted = kind == "queues" and queue and self.queues is not None and queue not in self.queues
+        if not folder or is_deleted:
             return False
         try:
             self.disk.facts(folder)

@@ -373,11 +373,8 @@ class Reserver(Part):
     ) -> None:
         last_commit = self.index.markers.get(stream)
         # A commit that is repeated behind later ones is told from one of another root.
-        earlier_sets = (
-            []
-            if last_commit is None
-            else [each for each in last_commit.marker.sets if each not in sets]
-        )
+        marked = () if last_commit is None else last_commit.marker.sets
+        earlier_sets = [number for number in marked if number not in sets]
         marker = Marker(
             sets=(*earlier_sets[-REMEMBERED_SETS:], *sets), queues=queues, made_at=self._clock.wall()
         )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum
 from itertools import count
 from typing import Final
 
@@ -42,6 +43,17 @@ LISTINGS: Final = 3
 """So often the root is listed beside other processes that overrun the log; then under the lock."""
 
 
+class IndexState(Enum):
+    """What the index has of a root that others change."""
+
+    STALE = "stale"
+    """The root must be listed: at first, and when others have overrun the log."""
+    LISTED = "listed"
+    """The names of a listing; the log has what moved since that began."""
+    EXACT = "exact"
+    """What only the lock keeps still was read, too: with the log replayed, the index is exact."""
+
+
 class Sharing:
     """The root's lock and log, which processes share. Not thread-safe."""
 
@@ -66,10 +78,7 @@ class Sharing:
         self.rests_on_others = False
         """Whether this commit has taken in what others did since the last sync."""
         self._has_joined = False
-        self._is_listed = False
-        """Whether the index has the names of a listing, and the log what moved since that began."""
-        self._is_whole = False
-        """Whether what is read under the lock alone was read since the listing."""
+        self._index_state = IndexState.STALE
         self._changes_since_listing: list[Change] = []
         """Moves of others since the listing began."""
         self._known_sends: dict[str, Entry] = {}
@@ -152,10 +161,10 @@ class Sharing:
                 return False
             try:
                 has_news = self._changes.read_header()
-                if self._is_whole and not (has_news or self._moves.unread_files):
+                if self._index_state is IndexState.EXACT and not (has_news or self._moves.unread_files):
                     return True
                 self._decide()
-                if self._is_listed and self._catch_up():
+                if self._index_state is not IndexState.STALE and self._catch_up():
                     return True
                 self._changes.skip()  # Before the listing: moves from now on are news after it.
                 self._changes_since_listing.clear()
@@ -174,12 +183,11 @@ class Sharing:
     def _list(self) -> None:
         """List the folders. Without the lock other processes go on: a name that moves meanwhile may be
         seen twice, or nowhere, and the log tells where it is. Raise `Overtaken`."""
-        self._is_whole = False
         self._known_sends = list_root(self._moves, self._follow)
         for change in self._changes_since_listing:
             self._replay(change)
         self._changes_since_listing.clear()
-        self._is_listed = True
+        self._index_state = IndexState.LISTED
 
     def _follow(self) -> None:
         """Read the log during a listing, before the ring is overrun; if another process holds the lock,
@@ -195,16 +203,16 @@ class Sharing:
 
     def _catch_up(self) -> bool:
         """Make the index exact; return False if the root must be listed. The lock is held."""
-        if self._is_whole:
+        if self._index_state is IndexState.EXACT:
             for path in list(self._moves.unread_files):
                 self._notify_parts(path)
         try:
             for change in self._changes.news():
                 self._replay(change)
         except Overtaken:
-            self._is_listed = False
+            self._index_state = IndexState.STALE
             return False
-        if not self._is_whole:
+        if self._index_state is not IndexState.EXACT:
             self._read_rest()
         return True
 
@@ -222,7 +230,7 @@ class Sharing:
             self.orphans.append((moves.commit, self._dead_owners | (members - others), sent))
         else:
             self._built_on_others()
-        self._is_whole = self.has_opened = True
+        self._index_state, self.has_opened = IndexState.EXACT, True
 
     def leave(self) -> None:
         """Release the lock; all moves of the commit are made. Raise `SyncFailed`."""
@@ -358,7 +366,9 @@ class Sharing:
     @property
     def has_news(self) -> bool:
         """Whether other processes have changed something since the last commit."""
-        return not self.is_over and (not self._is_whole or self._changes.has_news)
+        return not self.is_over and (
+            self._index_state is not IndexState.EXACT or self._changes.has_news
+        )
 
     def poison(self) -> None:
         """Stop all processes that have the root open, and leave it: this one commits no more. The next
@@ -417,7 +427,7 @@ class Sharing:
 
     def _notify_parts(self, path: str) -> None:
         """Let its part look at a file; one that the disk refuses to show is looked at again."""
-        if not self._is_whole:
+        if self._index_state is not IndexState.EXACT:
             return  # All files of the parts are read once the listing is whole.
         unread = self._moves.unread_files
         for part in self._parts:
