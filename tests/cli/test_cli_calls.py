@@ -84,6 +84,7 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "schedules resume": ("jobs", "nightly"),
     "schedules update": ("jobs", "nightly"),
     "send": ("jobs", "body"),
+    "shard": ("jobs", "--shards", "3"),
     "size": ("--rate", "1"),
     # Neither a folder nor an address that this user may serve: it ends in any case.
     "serve": ("--root", "{file}", "--grpc", "192.0.2.1:1", "--http", "off"),

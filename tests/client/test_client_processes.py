@@ -331,11 +331,11 @@ def test_a_worker_of_another_thread_leaves_signals_to_the_main_thread(server: Ru
 
 
 def test_a_handler_that_the_program_sets_while_a_worker_runs_stays() -> None:
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # Another test may have set one.
     handler = lambda number, frame: None  # noqa: E731
     try:
         with stopping_on_signals(lambda: None, is_wanted=None):
-            assert signal.getsignal(signal.SIGTERM) is not before
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
             signal.signal(signal.SIGTERM, handler)
         assert signal.getsignal(signal.SIGTERM) is handler
     finally:

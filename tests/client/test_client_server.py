@@ -122,6 +122,31 @@ def test_a_closed_client_says_so(server: RunningServer) -> None:
     assert repr(client) == f"<spoolrack.Client of {server.url}, closed>"
 
 
+@pytest.mark.parametrize("turns", [0, 1, 40])
+async def test_a_call_of_a_task_ends_with_an_error_when_its_client_is_closed(
+    silence: str, turns: int
+) -> None:
+    """The task isn't cancelled, so it sees no CancelledError: that would end what it runs in."""
+    client = aio.connect(silence)
+    waiting = asyncio.ensure_future(client.queue("jobs").info())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ClientClosed):
+        await waiting
+
+
+async def test_a_task_that_is_cancelled_while_its_client_closes_stays_cancelled(silence: str) -> None:
+    client = aio.connect(silence)
+    waiting = asyncio.ensure_future(client.queue("jobs").info())
+    for _ in range(40):
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await client.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
 def test_a_foreign_server_is_named_in_the_error() -> None:
     """The server's own HTTP port, say."""
     with socket.socket() as listener:

@@ -293,6 +293,10 @@ class TaskCalls:
             raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
+        except asyncio.CancelledError:
+            if self.is_closed and not _is_cancelled():
+                raise ClientClosed() from None
+            raise
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
@@ -318,6 +322,12 @@ class TaskCalls:
     async def close(self) -> None:
         self.is_closed = True
         await self._channel.close()
+
+
+def _is_cancelled() -> bool:
+    """Whether the task is cancelled, and not only its call: gRPC raises CancelledError for both."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class TaskFrames:
@@ -351,9 +361,12 @@ class TaskFrames:
             is_ours = self._cancelled or self._calls.is_closed
             raise error_from(error, self._target, is_ours=is_ours) from None
         except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
             if self._cancelled:
-                # gRPC's answer to a cancelled call; our task wasn't cancelled.
                 raise ClientClosed("The stream was closed.") from None
+            if self._calls.is_closed:
+                raise ClientClosed() from None
             raise
         return None if frame is grpc.aio.EOF else frame
 
