@@ -42,8 +42,8 @@ class Counts:
 
 
 # A ceiling may only fall: lower it when a change has made the count smaller. It includes an empty echo
-# of gRPC: 2 callbacks and 4 turns on a stream, 12 and 12 for a unary call. The functions have room for two
-# of the server's periodic work, which a slow run counts, too.
+# of gRPC: 2 callbacks and 4 turns on a stream, 12 and 12 for a unary call. The server's periodic work
+# calls functions, too: there is room for two.
 CEILINGS: Final = {
     "send": Counts(6.9, 7.5, 66),
     "send, receive": Counts(10.9, 8.5, 136),

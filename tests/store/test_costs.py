@@ -123,7 +123,7 @@ def _steps_of_metrics(removed: int) -> int:
 
 
 def test_metrics_cost_the_same_however_many_files_wait_to_be_unlinked() -> None:
-    assert _steps_of_metrics(100) == _steps_of_metrics(10)
+    assert _steps_of_metrics(70) == _steps_of_metrics(7)
 
 
 def _most_steps_at_once(messages: int, wanted: MessageFilter, skip: int) -> int:

@@ -174,7 +174,7 @@ RETRY: Final = Millis(1_000)
 """Time after which work is tried again that the disk refused, or that failed for another reason."""
 
 
-FILES: Final = 300
+FILES: Final = 150
 """The effort of a commit, in files. A part that works alone moves half as many: a lease that ends takes
 0.05 ms of processor time, a message past the retention 0.07."""
 SYNC_EFFORT: Final = 14

@@ -59,14 +59,14 @@ from .catalog import Catalog, QueueRecord, QueueRoom
 from .dead_letters import DeadLetters
 from .entries import Entry
 from .moves import Moves
-from .part import DUE_NOW, RETRY, Part, postponing
+from .part import DUE_NOW, FILES, RETRY, Part, postponing
 from .reader import read_records
 from .sender import Sender
 
 log = logging.getLogger(__name__)
 
-AT_ONCE: Final = 100
-"""Messages that one commit looks at, of all redrives together."""
+AT_ONCE: Final = FILES // 2
+"""Messages that one commit looks at, of all redrives together: a part's share."""
 PORTION: Final = Millis(100)
 """Messages that a rate allows in so much time are moved together."""
 MOST_WAITING: Final = 1_000
@@ -340,7 +340,7 @@ class Redriver(Part):
 
     def advance(self) -> None:
         """Do a bounded part of the due moves."""
-        now, left = self._clock.monotonic(), min(AT_ONCE, self._moves.effort.share())
+        now, left = self._clock.monotonic(), self._moves.effort.share()
         for id, drive in list(self._active_redrives.items()):
             if not _is_due(drive, now, self._moves.synced):
                 continue
