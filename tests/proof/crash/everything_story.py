@@ -39,6 +39,7 @@ from spoolrack_store.model.operations import (
     ReleaseMessages,
     Send,
     SendResults,
+    Unfinished,
     UpdateQueue,
 )
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
@@ -250,7 +251,7 @@ class EverythingStory(History):
         self._heal()
         assert outcomes is not None, "no process holds the lock"
         for request, outcome in zip(flight.requests, outcomes, strict=True):
-            if isinstance(outcome, StoreError):
+            if isinstance(outcome, StoreError | Unfinished):
                 continue
             match request:
                 case Send():
@@ -523,7 +524,7 @@ class EverythingStory(History):
     def _take(self, flight: Flight, found: dict[bytes, str]) -> None:
         for request, outcome in zip(flight.requests, flight.work.outcomes, strict=True):
             self.told.append(f"  {outcome!r:.200}")
-            if isinstance(request, Receive) and not isinstance(outcome, StoreError):
+            if isinstance(request, Receive) and not isinstance(outcome, StoreError | Unfinished):
                 got = {bytes(each) for delivery in outcome for each in delivery.bodies}
                 if got & self.gone:
                     raise Broken(f"{got & self.gone} is deleted, and is delivered")
@@ -589,7 +590,7 @@ class EverythingStory(History):
         }
         outcomes = work.outcomes[-len(requests) :] if requests else []
         for request, outcome in zip(requests, outcomes, strict=True):
-            is_refused = isinstance(outcome, StoreError) or not outcome
+            is_refused = isinstance(outcome, StoreError | Unfinished) or not outcome
             if isinstance(request, Send) and ("sending", request.queue) in paused:
                 self.paused += 1
                 if not is_refused:
