@@ -27,8 +27,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.tokens import line_of, new_token
 from spoolrack_server.app.memory import FAST, IDLE
 
-from tests.e2e import memory_cage
-from tests.e2e.memory_cage import MemoryCage
+from tests.proof.e2e import memory_cage
+from tests.proof.e2e.memory_cage import MemoryCage
 from tests.support import MIB, STUCK
 from tests.support.statuses import reason_of
 
