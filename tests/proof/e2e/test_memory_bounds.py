@@ -238,6 +238,7 @@ def test_large_sends_without_a_token_cost_no_memory(rig: Rig) -> None:
     rig.check()
 
 
+@pytest.mark.slow
 def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(
     rig: Rig, request: pytest.FixtureRequest
 ) -> None:
@@ -253,6 +254,7 @@ def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(
         assert rig.peak < BOUND
 
 
+@pytest.mark.slow
 def test_unread_frames_leave_the_memory_bounded(rig: Rig) -> None:
     with rig.client() as client:
         client.create_queue("q", max_message_size=64 * MIB)
