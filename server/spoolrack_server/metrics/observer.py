@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import StoreError
@@ -27,38 +27,13 @@ from .exposition import written
 from .history import EVERY, History, Series, combined
 from .lease_consumers import has_unknown_consumers, known_leases, with_consumers
 from .metrics import Row
-from .worker_processes import CONSUMERS, HISTORY, METRIC_ROWS, PROCESS
+from .worker_processes import CONSUMERS, HISTORY, METRIC_ROWS, PROCESS, WorkerProcess
 
 T = TypeVar("T")
 
 
 PROBE_TIMEOUT: Final = 1.0
 """Seconds that a probe waits for the disk's facts."""
-
-
-class Processes(Protocol):
-    """The processes of one server."""
-
-    number: int
-    """Of this one."""
-
-    async def metric_rows(self) -> dict[int, list[Row] | None]:
-        """Return the metrics of each other process; None: it didn't answer in time."""
-
-    async def others(self, what: str) -> dict[int, Any]:
-        """Return each sibling's answer to a question of `Observer.answer`; None: not in time."""
-
-
-class SingleProcess:
-    """A server of one process."""
-
-    number = 0
-
-    async def metric_rows(self) -> dict[int, list[Row] | None]:
-        return {}
-
-    async def others(self, what: str) -> dict[int, Any]:
-        return {}
 
 
 class Observer:
@@ -68,11 +43,12 @@ class Observer:
         self,
         health: Health,
         clock: Clock,
-        processes: Processes | None = None,
+        process: WorkerProcess | None = None,
         most_queues: int = MOST_QUEUES,
         root: str = "",
     ) -> None:
-        """`root` is shown as the folder that is served."""
+        """`process` is this one, if a supervisor runs several; `root` is shown as the folder that is
+        served."""
         self.operations = CallMetrics()
         self._root = os.path.abspath(root) if root else ""
         self._began = clock.monotonic()
@@ -80,7 +56,7 @@ class Observer:
         self._sampling: asyncio.Task[None] | None = None
         self._health = health
         self._clock = clock
-        self._processes = processes or SingleProcess()
+        self._process = process or WorkerProcess(0)
         self._most = most_queues
         self._tally: StoreMetrics | None = None
         self._describe: Callable[[str], Queue] | None = None
@@ -154,7 +130,7 @@ class Observer:
         """Return the queue with the consumers of its oldest leases that the other processes know."""
         if not has_unknown_consumers(queue):
             return queue
-        others = await self._processes.others(CONSUMERS + queue.name)
+        others = await self._process.others(CONSUMERS + queue.name)
         return with_consumers(queue, others.values())
 
     # The last hour.
@@ -175,7 +151,7 @@ class Observer:
 
     async def history(self, queue: str) -> Series:
         """Return the last hour of a queue, with the rates of all processes of this server added up."""
-        others = await self._processes.others(HISTORY + queue)
+        others = await self._process.others(HISTORY + queue)
         return combined(await self._beside(lambda: self._history.of(queue)), others)
 
     async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
@@ -197,8 +173,8 @@ class Observer:
 
     async def resources(self) -> dict[str, Any]:
         """Return the disk of the root and the memory of each process."""
-        others = await self._processes.others(PROCESS)
-        processes = {**others, self._processes.number: self.process()}
+        others = await self._process.others(PROCESS)
+        processes = {**others, self._process.number: self.process()}
         space = None if self._tally is None else await self._beside(self._tally.space)
         disk = None
         if space is not None:
@@ -246,7 +222,7 @@ class Observer:
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """Return the answer to a scrape that accepts these types, and its content type."""
-        others = await self._processes.metric_rows()
+        others = await self._process.metric_rows()
         async with self._gathering:
             processes: dict[int, list[Row]] = {
                 number: [("spoolrack_process_answers", [], int(rows is not None)), *(rows or ())]
@@ -264,7 +240,7 @@ class Observer:
     def _written(
         self, own_rows: list[Row], processes: dict[int, list[Row]], accept: str
     ) -> tuple[bytes, str]:
-        processes[self._processes.number] = [*own_rows, *self._of_store()]
+        processes[self._process.number] = [*own_rows, *self._of_store()]
         root: list[Row] = []
         if self._tally is not None:
             quarantined = None if self._counter is None else self._counter.quarantined

@@ -37,7 +37,8 @@ class WorkerReport(Protocol):
 
 
 class WorkerProcess:
-    """One worker process: it answers its supervisor, and requests the others' answers from it."""
+    """One worker process: it answers its supervisor, and requests the others' answers from it. Without
+    a supervisor there are no others."""
 
     def __init__(self, number: int) -> None:
         self.number = number

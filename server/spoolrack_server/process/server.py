@@ -31,7 +31,8 @@ from ..app.scheduler import Scheduler
 from ..app.store_access import ConcurrencyLimit
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
-from ..metrics.observer import Observer, Processes
+from ..metrics.observer import Observer
+from ..metrics.worker_processes import WorkerProcess
 from ..rpc.authorized_calls import AuthorizedCalls
 from ..rpc.calls import ServerCalls
 from ..rpc.health_service import HealthService
@@ -71,7 +72,7 @@ class Server:
         log: Log | None = None,
         http_limits: HttpLimits | None = None,
         background: BackgroundWork | None = None,
-        processes: Processes | None = None,
+        process: WorkerProcess | None = None,
         traces: OtelTraces | None = None,
         security: Security | None = None,
         limits: Limits | None = None,
@@ -107,9 +108,7 @@ class Server:
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
-        self.observer = Observer(
-            self._health, self._clock, processes, settings.metrics_queues, self.root
-        )
+        self.observer = Observer(self._health, self._clock, process, settings.metrics_queues, self.root)
         self._traces = traces
         self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
         self._probes = self._make_probes(settings.health)
