@@ -58,7 +58,7 @@ class Observer:
         self._clock = clock
         self._process = process or WorkerProcess(0)
         self._most = most_queues
-        self._tally: StoreMetrics | None = None
+        self._store_metrics: StoreMetrics | None = None
         self._describe: Callable[[str], Queue] | None = None
         self._counter: FolderCounter | None = None
         self._credits: Callable[[], tuple[int, int]] | None = None
@@ -69,15 +69,15 @@ class Observer:
 
     def begin(
         self,
-        tally: StoreMetrics,
+        store_metrics: StoreMetrics,
         *,
         reaps: bool,
         describe: Callable[[str], Queue] | None = None,
     ) -> None:
         """Start observing an open store; `describe` returns a queue with its oldest leases."""
         self._describe = describe
-        self._tally = tally
-        self._counter = FolderCounter(tally, self._thread, reaps=reaps)
+        self._store_metrics = store_metrics
+        self._counter = FolderCounter(store_metrics, self._thread, reaps=reaps)
         self._sampling = asyncio.create_task(self._sample_on())
 
     def observe_flow(self, credits: Callable[[], tuple[int, int]], memory: MemoryLimiter) -> None:
@@ -88,7 +88,7 @@ class Observer:
 
     async def end(self) -> None:
         """Stop observing, before the store closes."""
-        self._tally = self._credits = self._describe = None
+        self._store_metrics = self._credits = self._describe = None
         self._is_over = True
         if self._sampling is not None:
             self._sampling.cancel()
@@ -142,12 +142,12 @@ class Observer:
 
     async def sample(self) -> None:
         """Add a sample of all queues to the history."""
-        tally = self._tally
-        if tally is not None:
-            await self._beside(lambda: self._sample(tally))
+        store_metrics = self._store_metrics
+        if store_metrics is not None:
+            await self._beside(lambda: self._sample(store_metrics))
 
-    def _sample(self, tally: StoreMetrics) -> None:
-        self._history.sample(tally.queues(), self._clock.wall(), self._clock.monotonic())
+    def _sample(self, store_metrics: StoreMetrics) -> None:
+        self._history.sample(store_metrics.queues(), self._clock.wall(), self._clock.monotonic())
 
     async def history(self, queue: str) -> Series:
         """Return the last hour of a queue, with the rates of all processes of this server added up."""
@@ -175,11 +175,11 @@ class Observer:
         """Return the disk of the root and the memory of each process."""
         others = await self._process.others(PROCESS)
         processes = {**others, self._process.number: self.process()}
-        space = None if self._tally is None else await self._beside(self._tally.space)
+        space = None if self._store_metrics is None else await self._beside(self._store_metrics.space)
         disk = None
         if space is not None:
             files = None if space.files is None else {"free": space.files, "total": space.all_files}
-            refuses = self._tally is not None and self._tally.refuses_sends(space)
+            refuses = self._store_metrics is not None and self._store_metrics.refuses_sends(space)
             disk = {
                 "free": space.bytes,
                 "total": space.all_bytes,
@@ -200,13 +200,13 @@ class Observer:
         A disk that doesn't answer for a second is left out, because probes wait for this.
         """
         resources: list[str] = []
-        if self._tally is not None:
+        if self._store_metrics is not None:
             try:
                 async with asyncio.timeout(PROBE_TIMEOUT):
-                    space = await self._beside(self._tally.space)
+                    space = await self._beside(self._store_metrics.space)
             except TimeoutError:
                 space = None
-            if space is not None and self._tally.refuses_sends(space):
+            if space is not None and self._store_metrics.refuses_sends(space):
                 resources.append("disk")
         if self._memory is not None and self._memory.is_over:
             resources.append("memory")
@@ -242,9 +242,9 @@ class Observer:
     ) -> tuple[bytes, str]:
         processes[self._process.number] = [*own_rows, *self._of_store()]
         root: list[Row] = []
-        if self._tally is not None:
+        if self._store_metrics is not None:
             quarantined = None if self._counter is None else self._counter.quarantined
-            root = list(collect_root(self._tally, self._clock, quarantined, self._most))
+            root = list(collect_root(self._store_metrics, self._clock, quarantined, self._most))
         return written(root, dict(sorted(processes.items())), accept)
 
     def _of_calls(self) -> Iterator[Row]:
@@ -264,7 +264,7 @@ class Observer:
 
     def _of_store(self) -> list[Row]:
         rows = list(collect_process())
-        if self._tally is not None:
+        if self._store_metrics is not None:
             removed = None if self._counter is None else self._counter.removed
-            rows += collect_store(self._tally, self._most, removed)
+            rows += collect_store(self._store_metrics, self._most, removed)
         return rows

@@ -56,12 +56,12 @@ class Services:
         app: Application,
         clock: Clock,
         responses: Budget,
-        watch: Instrumentation | None = None,
+        instrumentation: Instrumentation | None = None,
     ) -> None:
         """`responses` bounds the bytes of messages in unsent responses."""
         receives = BoundedReceives(responses, app.access, app.leases)
         self._responses = responses
-        self._streams = Streams(watch)
+        self._streams = Streams(instrumentation)
         requests = MessageRequests(app)
         self._receive_streams = ReceiveStreams(app.leases, requests, receives, self._streams, clock)
         self._calls = ContractCalls(app, clock)
