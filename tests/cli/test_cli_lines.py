@@ -17,10 +17,11 @@ from random import Random
 
 import pytest
 from spoolrack import Client
+from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.errors import QueueFull, Unreachable
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.connection_options import _FEW
-from spoolrack_server.cli.line_reader import LARGEST, Lines
+from spoolrack_server.cli.line_reader import Lines
 from spoolrack_server.cli.line_sender import Ranges
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack
@@ -241,8 +242,8 @@ def test_a_line_that_no_message_has_room_for_is_refused_and_the_others_are_sent(
     path = tmp_path / "lines"
     with path.open("wb") as file:
         file.write(b"one\n")
-        file.write(b"x" * (LARGEST + 1) + b"\nthree\n")
-        file.write(b"y" * (LARGEST + 300_000))
+        file.write(b"x" * (MAX_BODY_IN_MEMORY + 1) + b"\nthree\n")
+        file.write(b"y" * (MAX_BODY_IN_MEMORY + 300_000))
     sent = spoolrack("send", "jobs", "--lines", str(path))
     assert sent.code == 65
     assert sent.err.splitlines() == [
@@ -264,7 +265,7 @@ def test_nothing_is_kept_of_a_line_that_is_too_long() -> None:
     held: list[int] = []
 
     def write() -> None:
-        for _ in range(LARGEST * 3 // 2**20):
+        for _ in range(MAX_BODY_IN_MEMORY * 3 // 2**20):
             os.write(writer, bytes(2**20))
         os.close(writer)
 
@@ -279,4 +280,4 @@ def test_nothing_is_kept_of_a_line_that_is_too_long() -> None:
         thread.join()
         os.close(reader)
     assert (chunk.first, chunk.is_too_long, chunk.lines) == (1, True, [])
-    assert held[0] < LARGEST * 1.1
+    assert held[0] < MAX_BODY_IN_MEMORY * 1.1
