@@ -49,7 +49,8 @@ def test_others_than_this_machine_are_served_only_with_tls_or_in_as_many_words(
 
 
 @pytest.mark.parametrize(
-    "options", ["tokens", "tokens tls", "tls", "tls client_ca", "tokens tls client_ca"]
+    "options",
+    ["tokens", "tokens 0.0.0.0", "tokens tls", "tls", "tls client_ca", "tokens tls client_ca"],
 )
 def test_the_commands_that_serve_suggests_work(
     tmp_path: Path, files: Files, ca: trustme.CA, options: str
@@ -61,6 +62,8 @@ def test_the_commands_that_serve_suggests_work(
     named |= {"CERTIFICATE": mine.certificate, "KEY": mine.key}
     if "tokens" in options:
         started += ["--tokens", files.write_tokens("alice")]
+    if "0.0.0.0" in options:
+        started += ["--grpc", "0.0.0.0:0", "--insecure"]
     if "tls" in options:
         started += ["--tls-certificate", tls.certificate, "--tls-key", tls.key]
     if "client_ca" in options:

@@ -16,13 +16,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from spoolrack import Client
+from spoolrack import Client, Outgoing
 from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.errors import QueueFull, Unreachable
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.connection_options import _FEW
 from spoolrack_server.cli.line_reader import Lines
-from spoolrack_server.cli.line_sender import Ranges
+from spoolrack_server.cli.line_sender import LineSender, Ranges
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support.waiting import until
@@ -82,6 +82,22 @@ def test_a_line_that_cannot_be_sent_is_named_and_the_others_are_sent(
     assert sent.code == 65
     assert sent.err.startswith("spoolrack: line 2 is not sent: The body has 11 bytes")
     assert bodies(client) == [b"one", b"three"]
+
+
+def test_progress_counts_the_acknowledged_lines_and_all_bytes(client: Client, tmp_path: Path) -> None:
+    queue = client.create_queue("small", max_message_size=3)
+    (tmp_path / "lines").write_text("one\nseven\ntwo\n")
+    steps: list[tuple[int, int]] = []
+    sender = LineSender(
+        queue,
+        Outgoing(body=b""),
+        in_flight=1,
+        retry_timeout=1,
+        advance=lambda *step: steps.append(step),
+    )
+    with (tmp_path / "lines").open("rb") as file:
+        sender.send(Lines(file.fileno()))
+    assert steps == [(2, 14)]
 
 
 def test_lines_are_sent_as_they_come(start: Start, client: Client) -> None:
