@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from spoolrack_store.files.disk import SyncFailed
+from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, SyncFailed
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.model.background_work import BackgroundWork
@@ -351,6 +351,17 @@ def test_a_failed_move_to_quarantine_is_tried_again(root: Path, rig: Rig) -> Non
     rig.commit()
     assert rig.engine.moves.quarantined == 1
     assert rig.paths("delay", "quarantine")[0].startswith("delay/q:")
+
+
+@pytest.mark.parametrize("call", ["make_folder", "rename_new"])
+def test_a_foreign_file_goes_to_quarantine_on_a_full_disk(root: Path, rig: Rig, call: str) -> None:
+    rig.tick()
+    (root / "delay/stranger").write_bytes(b"x")
+    rig.disk.fail(errno.ENOSPC, call, path="stranger" if call == "rename_new" else "", times=1)
+    rig.start()
+    rig.commit()
+    assert rig.engine.moves.quarantined == 1
+    assert rig.disk.facts("RESERVE").size == RESERVE_BYTES - STEP_BYTES
 
 
 def test_a_copy_of_a_process_that_died_is_unlinked(root: Path, rig: Rig) -> None:
