@@ -185,7 +185,9 @@ def test_a_failed_sync_stops_other_processes_too(tmp_path: Path) -> None:
         assert other.store.failure is not None
 
 
-def test_a_fault_of_ours_answers_all_that_wait(tmp_path: Path) -> None:
+def test_a_fault_of_ours_answers_all_that_wait_and_is_logged_with_its_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with opened(tmp_path) as rig:
         waiting = rig.wait_for()
         future = rig.store.submit(Send(queue="q", bodies=[None]))  # type: ignore[list-item]
@@ -193,6 +195,9 @@ def test_a_fault_of_ours_answers_all_that_wait(tmp_path: Path) -> None:
             future.result(GIVE_UP)
         with pytest.raises((StoreFailed, OutcomeUnknown)):
             waiting.result(GIVE_UP)
+    (logged,) = (each for each in caplog.records if each.message == "the store has a fault and stops")
+    assert logged.exc_info is not None
+    assert logged.exc_info[0] is TypeError
 
 
 def test_commits_of_two_processes_lose_and_double_nothing(tmp_path: Path) -> None:
