@@ -207,6 +207,21 @@ def test_a_body_goes_to_the_archive_with_its_message(tmp_path: Path) -> None:
         assert told == []
 
 
+def test_a_body_that_a_power_cut_has_brought_back_goes_to_the_archive_once_more(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        create(rig, archive_retention=Millis(7 * DAY))
+        id = sent(rig, written(rig))
+        delete(rig, *received(rig))
+        until_removed(rig)
+        until(rig, lambda: bodies(rig) == [])
+        (archived,) = (rig.path / "archive").glob("files/*/*.body")
+    archived.rename(tmp_path / "root" / body_path(id))
+    (tmp_path / "root/archive/notes.txt").write_bytes(b"mine")
+    with opened(tmp_path / "root") as rig:
+        until(rig, lambda: bodies(rig) == [])
+    assert archived.read_bytes() == CONTENT
+
+
 def test_a_snapshot_has_the_bodies(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         create(rig)
