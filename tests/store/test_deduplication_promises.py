@@ -99,6 +99,21 @@ def test_messages_whose_window_is_over_leave_no_segment() -> None:
     assert not rig.names("remove")
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_start_writes_no_second_segment_of_the_same_keys(count: int) -> None:
+    rig = Rig()
+    first = rig.send(*["a", "b", "c"][:count])
+    rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    while not rig.names("keys"):
+        rig.commit()
+    segments = rig.names("keys")
+    assert rig.names("remove")
+    rig.restart()
+    rig.settle()
+    assert not rig.names("remove")
+    assert rig.names("keys") == segments
+
+
 def _full(path: str, *rest: object, **named: object) -> None:
     raise fails(errno.ENOSPC, path)
 
