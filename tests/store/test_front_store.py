@@ -112,7 +112,9 @@ def test_a_receive_that_finds_nothing_waits_for_no_sync(tmp_path: Path) -> None:
         assert rig.disk.syncs == before
 
 
-def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(tmp_path: Path) -> None:
+def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     told: list[object] = []
     with opened(tmp_path) as rig:
         waiting = rig.wait_for()
@@ -126,6 +128,7 @@ def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(tmp_path: 
             rig.send(b"b")
         assert [type(each) for each in told] == [StoreFailed]
         assert isinstance(rig.store.failure, StoreFailed)
+    assert "nothing is promised until a restart: " in caplog.text
 
 
 def test_a_start_that_cannot_sync_says_so_and_leaves_the_root_to_others(tmp_path: Path) -> None:

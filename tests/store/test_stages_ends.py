@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -185,7 +186,9 @@ def test_a_foreign_file_among_the_stages_is_left_alone(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("end", ["deleted", "made again"])
-def test_a_message_published_to_a_deleted_queue_is_unlinked(rig: Rig, end: str) -> None:
+def test_a_message_published_to_a_deleted_queue_is_unlinked(
+    rig: Rig, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
     rig.stage("s", 0, b"a")
     rig.stage("s", 1, b"c", queue="other")
     rig.publish("w", 0, "s")
@@ -194,7 +197,9 @@ def test_a_message_published_to_a_deleted_queue_is_unlinked(rig: Rig, end: str) 
     else:
         record = rig.engine.catalog.records["q"]
         rig.engine.catalog.records["q"] = replace(record, created_at=Millis(5))
+    caplog.set_level(logging.INFO)
     rig.settle()
+    assert "is deleted: its queue has been" in caplog.text
     assert rig.receive("other") == [b"c"]
     assert rig.names("staged") == []
     assert rig.names("queues/q") == []

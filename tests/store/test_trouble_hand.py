@@ -175,11 +175,12 @@ def test_a_look_at_files_that_are_not_to_be_adopted_is_not_repeated_at_once(
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ENOENT])
 @pytest.mark.parametrize("name", ["read", "facts", "rename_new"])
 def test_a_file_that_cannot_be_adopted_stops_nothing(
-    root: Path, rig: Rig, name: str, code: int
+    root: Path, rig: Rig, name: str, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = put(root, b"stubborn")
     rig.disk.fail(code, name, path=path.name)
     rest(rig)
+    assert code == errno.ENOENT or f"{path.name}' can't be adopted" in caplog.text
     rig.send(b"a")
     assert bodies(rig) == [b"a"]
     rig.disk.heal()
