@@ -188,6 +188,20 @@ def test_a_failed_sync_stops_other_processes_too(tmp_path: Path) -> None:
         assert other.store.failure is not None
 
 
+class SyncsNoWhole(FailingDisk):
+    def sync_all(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_start_that_cannot_sync_what_it_found_stops_other_processes_too(tmp_path: Path) -> None:
+    with opened(tmp_path, SystemClock()) as rig:
+        rig.send(b"a")
+        with pytest.raises(StoreFailed):
+            Store.open(tmp_path, disk=SyncsNoWhole(tmp_path))
+        with pytest.raises(StoreFailed, match="another process"):
+            rig.receive()
+
+
 def test_a_fault_of_ours_answers_all_that_wait_and_is_logged_with_its_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
