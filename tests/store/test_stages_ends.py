@@ -224,7 +224,7 @@ def test_of_two_stages_of_one_name_the_older_is_the_true_one(rig: Rig) -> None:
 
 
 def test_a_chunk_of_another_process_that_cannot_be_looked_at_is_not_stored_twice(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = rig.join()
     rig.stage("s", 0, b"a")
@@ -241,6 +241,7 @@ def test_a_chunk_of_another_process_that_cannot_be_looked_at_is_not_stored_twice
         for request in (chunk("s", 1, b"b"), publication("w", 0, "s"), Abort(stage="s")):
             with pytest.raises(DiskError, match="try again"):
                 rig.ask(request)
+    assert caplog.text.count("can't be looked at for now") == 1
     assert rig.stage("s", 1, b"b").is_repeated
     assert rig.publish("w", 0, "s").messages == 2
     assert rig.receive() == [b"a", b"b"]
