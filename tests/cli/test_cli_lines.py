@@ -179,7 +179,6 @@ def test_a_command_is_patient_with_a_full_queue_and_not_with_a_missing_server() 
 @pytest.mark.parametrize(
     ("lines", "limits", "in_flight", "says"),
     [
-        (10, {"max_messages": 5}, 1, "5 messages acknowledged; go on with: tail -n +6 -- "),
         (2_500, {"max_messages": 1_500}, 1, "1,500 messages acknowledged; go on with: tail -n +1501 "),
         # Line 4 is too large for what is left, and those after it are not.
         (

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
+from ..body_files import sync_folder
 from ..exit_codes import BAD_CONTENT, TRY_AGAIN, USAGE, Failed
 
 _FORMAT: Final = "spoolrack import 1"
@@ -145,7 +146,7 @@ class Journal:
         os.ftruncate(self._file, whole)
         if not whole:
             self._write({"journal": _FORMAT, "source": source})
-            _sync_folder(os.path.dirname(os.path.abspath(self.path)))
+            sync_folder(os.path.dirname(os.path.abspath(self.path)))
 
     def _check(self, entry: dict[str, Any], source: str) -> None:
         if entry.get("journal") != _FORMAT:
@@ -198,11 +199,3 @@ def _locked(path: str) -> int:
             return file
         os.close(file)  # The import that had it locked has just finished, and removed it.
     raise Failed(f"{path} is removed again and again", TRY_AGAIN)
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
