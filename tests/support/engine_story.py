@@ -78,6 +78,16 @@ def seeds_from(first: int, count: int) -> Sequence[int]:
     return (*range(first, count), *range(first))
 
 
+def id_of(named: str) -> str:
+    """Return the id of the message that a receipt, or its id, names."""
+    return named.partition(":")[2][:36] or named
+
+
+def forget_before(history: list[tuple[int, Any]], at: int) -> None:
+    """Leave what a power cut may undo once the commit `at` is durable: its state, and all since."""
+    del history[: max((place for place, (when, _) in enumerate(history) if when <= at), default=0)]
+
+
 class Clock:
     """Time that a story moves."""
 
@@ -244,6 +254,7 @@ def tell(
     """Run stories; return the sums of all that they count."""
     sums = Sums()
     for seed in seeds:
+        sums["stories"] += 1
         story = kind(seed, model, **rest)
         story.run(steps)
         sums.update({name: count for name, count in vars(story).items() if isinstance(count, int)})
@@ -377,9 +388,9 @@ class Story(History):
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
                 continue  # No other process knows of it.
-            last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
-            if last:
-                self.may[id] = history[last:]
+            forget_before(history, at)
+        for history in self._histories() if work.commit is not None else ():
+            forget_before(history, at)
         self.unanswered = {id: when for id, when in self.unanswered.items() if when > at}
         for id, (when, receipt) in list(self.later.items()):
             if when == at:
@@ -388,6 +399,10 @@ class Story(History):
                     self.receipts[id] = receipt
         if has_died:
             self._bury(owner, {})
+
+    def _histories(self) -> Iterable[list[tuple[int, Any]]]:
+        """Return what else becomes durable with a commit: stories that have any."""
+        return ()
 
     def _commit(self, owner: str) -> None:
         requests = self._requests(owner)
@@ -687,12 +702,13 @@ class Story(History):
         self.may[id].append((self.at, now))
 
     def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
-        """Take in the answers of a commit in the order in which the engine does its work."""
+        """Take in the answers of a commit in the order in which the engine does its work.
+
+        A story takes in those to other requests by itself.
+        """
         order = (Send, Delete, ChangeVisibility, ReleaseMessages, RejectMessages, Purge, Receive)
-        pairs = sorted(
-            zip(requests, outcomes, strict=True), key=lambda pair: order.index(type(pair[0]))
-        )
-        for request, outcome in pairs:
+        pairs = [pair for pair in zip(requests, outcomes, strict=True) if isinstance(pair[0], order)]
+        for request, outcome in sorted(pairs, key=lambda pair: order.index(type(pair[0]))):
             match request:
                 case Send():
                     assert isinstance(outcome, SendResults)
@@ -705,7 +721,7 @@ class Story(History):
                 case Delete():
                     assert isinstance(outcome, list)
                     for named, result in zip((*request.receipts, *request.ids), outcome, strict=True):
-                        id = named.partition(":")[2][:36] if ":" in named else named
+                        id = id_of(named)
                         if result is None:
                             self._become(id, GONE)
                             self.receipts.pop(id, None)
@@ -766,7 +782,7 @@ class Story(History):
         self._become(id, now)
 
     def _changed(self, receipt: str, visibility: Millis, result: object) -> None:
-        id = receipt.partition(":")[2][:36]
+        id = id_of(receipt)
         now = self.now(id)
         if not isinstance(result, int):
             if now[0] == "leased":
@@ -839,10 +855,10 @@ class Story(History):
             match request:
                 case Delete():
                     for named in (*request.receipts, *request.ids):
-                        maybe[named.partition(":")[2][:36] if ":" in named else named].append(GONE)
+                        maybe[id_of(named)].append(GONE)
                 case ChangeVisibility():
                     for named in request.receipts:
-                        id = named.partition(":")[2][:36]
+                        id = id_of(named)
                         now = self.now(id)
                         receives = now[1] if now[0] == "leased" else 0
                         end = self.clock.now + request.visibility

@@ -57,13 +57,14 @@ from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stag
 from spoolrack_store.model.transitions import State
 
 from tests.proof.crash.set_story import ids_of
-from tests.proof.crash.troubled_story import CODES, TroubledDisk
+from tests.proof.crash.test_engine_trouble import CODES, TroubledDisk
 from tests.support.cuts import Cut, Keep
 from tests.support.engine_story import (
     DELAY,
     HOLD,
     Broken,
     History,
+    id_of,
     parse,
     purge_of,
     require_known,
@@ -461,7 +462,7 @@ class EverythingStory(History):
         for request in requests:
             if isinstance(request, Delete):
                 for named in (*request.receipts, *request.ids):
-                    id = named.partition(":")[2][:36] if ":" in named else named
+                    id = id_of(named)
                     self.excused.add(self.names.get(id, b""))
             elif isinstance(request, CommitReservations):
                 # Of a set whose hold is over, what no one has leased since: it has no token.
