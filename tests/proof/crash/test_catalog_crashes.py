@@ -28,8 +28,9 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.proof.crash.stories import ALONE_AND_SHARED, Bug, Run, expect_broken
-from tests.support.cuts import Bytes, Cut, Keep
+from tests.support.cuts import Cut, Keep
 from tests.support.engine_story import Broken, History, forget_before
+from tests.support.engines import commit
 from tests.support.linked_disk import Died, reap
 from tests.support.power_disk import Model
 
@@ -41,35 +42,17 @@ Known = tuple[QueueSettings, str, Mapping[str, str]] | None
 class CatalogStory(History):
     """One history, made from a seed."""
 
-    def __init__(
-        self, seed: int, model: Model, *, processes: int = 1, can_sync_all: bool = True
-    ) -> None:
-        super().__init__(seed, model, can_sync_all=can_sync_all, processes=processes)
+    plot = (0.06, 0.06, 0.0, 0.08)
+    spans = (1, 700, 40_000)
+
+    def __init__(self, seed: int, model: Model, **rest: Any) -> None:
+        super().__init__(seed, model, **rest)
         self.reaping = Random(seed)
         self.may: dict[str, list[tuple[int, Known]]] = {name: [(0, None)] for name in NAMES}
         self.sent: dict[str, tuple[str, str]] = {}
         """Messages that were answered, with their queues and salts."""
         self.deleted = 0
         self._start()
-
-    def _step(self) -> None:
-        chance = self.random.random()
-        if self.random.random() < 0.2:
-            self.clock.now += self.random.choice((1, 700, 40_000))
-        owner = self.random.choice(list(self.engines))
-        if chance < 0.06:
-            self._die(owner)
-        elif chance < 0.12:
-            self._power_cut(Cut(Keep.SOME, (self.random.getrandbits(30),), self._contents()))
-        elif chance < 0.2 and len(self.engines) < self.processes:
-            self._start()
-        elif self.flying[owner] and (chance > 0.55 or len(self.flying[owner]) > 1):
-            self._sync(owner)
-        else:
-            self._commit(owner, self._requests())
-
-    def _contents(self) -> tuple[Bytes, ...]:
-        return tuple(self.random.choice(list(Bytes)) for _ in range(3))
 
     def _requests(self) -> list[Any]:
         requests = [self._request() for _ in range(self.random.randint(0, 3))]
@@ -109,7 +92,8 @@ class CatalogStory(History):
             case _:
                 return Receive(queue=name, max_messages=3, max_bytes=1_000, visibility=Millis(600))
 
-    def _commit(self, owner: str, requests: list[Any]) -> None:
+    def _commit(self, owner: str) -> None:
+        requests = self._requests()
         self.at += 1
         self.told.append(f"{owner} commit {self.at}: {requests}")
         engine = self.engines[owner]
@@ -228,12 +212,8 @@ class CatalogStory(History):
         there = {name for name in NAMES if self._known(engine, name) is not None}
         asked = [DeleteQueue(name=name) for name in there]
         for _ in range(12):
-            work = engine.apply(asked)
-            assert work is not None
+            commit(engine, *asked)
             asked = []
-            if work.commit is not None:
-                work.commit.sync()
-            engine.finish(work)
             self.clock.now += 1_000
         if self.disk.scan("config") or self.disk.scan("queues"):
             raise Broken(f"left are {self.disk.scan('config')}, {self.disk.scan('queues')}")

@@ -167,7 +167,7 @@ class GroupStory(Story):
 
 @ALONE
 def test_groups_keep_their_order_through_crashes(run: Run) -> None:
-    told = run.tell(GroupStory, 5)
+    told = run.tell(GroupStory, 10)
     assert told.least("blocked", "crashes") > told["stories"]
     assert told["shared"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from spoolrack_store.engine import recovery
@@ -37,13 +38,13 @@ class SeenDisk(LinkedDisk):
 class JoiningStory(Story):
     disk_kind = SeenDisk
 
-    def __init__(self, seed: int, model: Model, *, can_sync_all: bool = True, processes: int) -> None:
+    def __init__(self, seed: int, model: Model, **rest: Any) -> None:
         self.visits = Random(seed + 5)
         """When other processes commit between two listings."""
         self.visited = 0
         self.is_still = False
         """Whether the listing at hand is none of the process that may let others commit."""
-        super().__init__(seed, model, can_sync_all=can_sync_all, processes=processes, plot=(0.03, 0.03))
+        super().__init__(seed, model, plot=(0.03, 0.03), **rest)
 
     def _start(self) -> None:
         assert isinstance(self.disk, SeenDisk)

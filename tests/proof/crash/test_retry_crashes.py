@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import NoDeadLetterQueue
 from spoolrack_store.model.operations import Delivery, Receive, RejectMessages, ReleaseMessages, Request
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.proof.crash.stories import ALONE_AND_SHARED, Bug, Run, expect_broken
+from tests.proof.crash.stories import Bug, Run, expect_broken, runs
 from tests.support.engine_story import DEAD, DELAY, Broken, Seen, Story, id_of
 from tests.support.power_disk import Model
 
@@ -153,7 +153,7 @@ class RetryStory(Story):
                 self.told_why += bool(death.explanation)
 
 
-@ALONE_AND_SHARED
+@runs((1, True), (1, False), (3, True))
 def test_released_and_rejected_messages_stay_as_answered_through_crashes(run: Run) -> None:
     told = run.tell(RetryStory, 10)
     assert told.least("hidden", "rejected", "crashes") > told["stories"]

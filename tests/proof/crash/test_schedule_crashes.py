@@ -37,7 +37,6 @@ QUEUE: Final = "q"
 NAMES: Final = ("a", "b")
 KINDS: Final = "FFFFFFFFRRRDccxpP"
 CRONS: Final = ("* * * * *", "*/2 * * * *")
-SPANS: Final = (1, 900, 5_000, 61_000, 61_000, 3_600_000, 3 * DAY)
 IN_VAIN: Final = 12
 """Commits without a message, in a row, after which none is left."""
 
@@ -60,11 +59,13 @@ class ScheduleStory(History):
     """One history, made from a seed."""
 
     start_deaths = 0.0
+    plot = (0.05, 0.06, 0.0, 0.09)
+    haste = 0.3
+    spans = (1, 900, 5_000, 61_000, 61_000, 3_600_000, 3 * DAY)
+    most_unsynced = 2
 
-    def __init__(
-        self, seed: int, model: Model, *, can_sync_all: bool = True, processes: int = 1
-    ) -> None:
-        super().__init__(seed, model, can_sync_all=can_sync_all, processes=processes)
+    def __init__(self, seed: int, model: Model, **rest: Any) -> None:
+        super().__init__(seed, model, **rest)
         self.bodies: dict[str, bytes] = {}
         """Of each schedule that was seen, by its token."""
         self.ticks: dict[str, list[int]] = {}
@@ -83,24 +84,8 @@ class ScheduleStory(History):
 
     # The steps of a story.
 
-    def _step(self) -> None:
-        chance = self.random.random()
-        if self.random.random() < 0.3:
-            self.clock.now += self.random.choice(SPANS)
-        owner = self.random.choice(list(self.engines))
-        flying = self.flying[owner]
-        if chance < 0.05:
-            self._die(owner)
-        elif chance < 0.11:
-            self._restart(self._cut())
-        elif len(self.engines) < self.processes and chance < 0.2:
-            self._start()
-        elif flying and (chance > 0.6 or len(flying) > 2):
-            self._sync(owner)
-        else:
-            self._commit(owner, self._requests(owner))
-
-    def _commit(self, owner: str, requests: list[Any]) -> None:
+    def _commit(self, owner: str, requests: list[Any] | None = None) -> None:
+        requests = self._requests(owner) if requests is None else requests
         tick = self.random.random() < 0.4
         self.told.append(f"{self.clock.now} {owner} commits{' with a tick' * tick}: {requests}")
         engine, off = self.engines[owner], frozenset(self.off)
