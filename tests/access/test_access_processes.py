@@ -17,20 +17,17 @@ from spoolrack_server.access.tokens import Tokens
 
 from tests.support import STUCK
 from tests.support.access_rig import Files, looks
-from tests.support.serving import ANY_PORTS, PROGRAM, serving
+from tests.support.forked import run_forked
+from tests.support.serving import ANY_PORTS, serving
 
 pytestmark = pytest.mark.timeout(300)  # It starts processes.
 
 
 def spoolrack_says(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=STUCK,
-        check=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        return run_forked("spoolrack_server", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +46,8 @@ def test_others_than_this_machine_are_served_only_with_tls_or_in_as_many_words(
 
 
 @pytest.mark.parametrize(
-    "options", ["tokens", "tokens tls", "tls", "tls client_ca", "tokens tls client_ca"]
+    "options",
+    ["tokens", "tokens 0.0.0.0", "tokens tls", "tls client_ca", "tokens tls client_ca"],
 )
 def test_the_commands_that_serve_suggests_work(
     tmp_path: Path, files: Files, ca: trustme.CA, options: str
@@ -61,6 +59,8 @@ def test_the_commands_that_serve_suggests_work(
     named |= {"CERTIFICATE": mine.certificate, "KEY": mine.key}
     if "tokens" in options:
         started += ["--tokens", files.write_tokens("alice")]
+    if "0.0.0.0" in options:
+        started += ["--grpc", "0.0.0.0:0", "--insecure"]
     if "tls" in options:
         started += ["--tls-certificate", tls.certificate, "--tls-key", tls.key]
     if "client_ca" in options:

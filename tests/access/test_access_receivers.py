@@ -94,7 +94,9 @@ def test_a_worker_that_may_only_receive_keeps_its_leases(
     assert (list(served.owner.queue("jobs").peek()), failed, caplog.messages) == ([], [], [])
 
 
-@pytest.mark.parametrize("options", [(), ("--follow", "--max", "1")])
+@pytest.mark.parametrize(
+    "options", [(), pytest.param(("--follow", "--max", "1"), marks=pytest.mark.slow)]
+)
 def test_a_command_with_a_token_that_may_only_receive_keeps_its_message(
     served: Served, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

@@ -22,6 +22,7 @@ from spoolrack_server.app.health import Health
 from spoolrack_server.http.gateway import Gateway
 from spoolrack_server.metrics.metrics import Row
 from spoolrack_server.metrics.observer import Observer
+from spoolrack_server.metrics.worker_processes import WorkerProcess
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
@@ -130,10 +131,8 @@ class Rig:
         self.store.submit(Send(queue="q", bodies=[b"x"] * count)).result()
 
 
-class Silent:
-    """Two processes, of which the other one doesn't answer."""
-
-    number = 0
+class Silent(WorkerProcess):
+    """One of two processes, of which the other one doesn't answer."""
 
     async def metric_rows(self) -> dict[int, list[Row] | None]:
         return {1: None}
@@ -144,7 +143,7 @@ async def gateway_over(
     folder: Path,
     *,
     health: Health | None = None,
-    processes: Any = None,
+    process: WorkerProcess | None = None,
     background: BackgroundWork | None = None,
     first: Callable[[Path], None] = lambda root: None,
 ) -> AsyncIterator[Rig]:
@@ -156,7 +155,7 @@ async def gateway_over(
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result()
         first(root)
         store.on_failure(lambda error: health.fail(str(error)))
-        observer = Observer(health, clock, processes)
+        observer = Observer(health, clock, process)
         observer.begin(store.metrics, reaps=(background or BackgroundWork()).unlinks)
         app = Application(store, clock, make_log())
         gateway = Gateway(app, health, clock, make_log(), observer=observer)
@@ -182,7 +181,7 @@ async def test_a_sync_that_failed(tmp_path: Path) -> None:
 
 
 async def test_a_process_that_hangs(tmp_path: Path) -> None:
-    async with gateway_over(tmp_path, processes=Silent()) as rig:
+    async with gateway_over(tmp_path, process=Silent(0)) as rig:
         minutes: list[Scrape | None] = [await rig.scrape()] * 4
 
     assert after(minutes, tmp_path) == {"SpoolrackProcessSilent"}

@@ -122,7 +122,7 @@ def test_it_follows_the_system_and_a_switch_and_remembers(
     ("scheme", "width"),
     [
         ("light", 1280),
-        ("dark", 390),
+        pytest.param("dark", 390, marks=pytest.mark.slow),
         pytest.param("light", 390, marks=pytest.mark.slow),
         pytest.param("dark", 1280, marks=pytest.mark.slow),
     ],

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pytest
 
 from tests.browser.browser_rig import Desk, Served, served
-from tests.proxies.real_proxy import why_not
-from tests.proxies.servers import HTTP, SHARDS, Servers
+from tests.proof.proxies.real_proxy import why_not
+from tests.proof.proxies.servers import HTTP, SHARDS, Servers
 
 QUEUES: Final = {0: ("jobs-1", "jobs-3"), 1: ("jobs",), 2: ("jobs-dead",)}
 """Queues by the shard of three that they are on."""

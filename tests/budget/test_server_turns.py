@@ -209,7 +209,7 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Count
     loop = CountingLoop()
     with pytest.MonkeyPatch.context() as patch:
         # The store's own work joins the next operation's commit, however slow the machine is.
-        patch.setattr(loop_driver, "SETTLING", 3600.0)
+        patch.setattr(loop_driver, "LINGER", 3600.0)
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             yield runner.run(all_counts())
 

@@ -111,7 +111,7 @@ def test_tasks_that_a_stopped_worker_never_began_were_not_received(
         client.delete_queue("spared")
 
 
-@pytest.mark.parametrize("name", ["again", "fatal"])
+@pytest.mark.parametrize("name", ["again", pytest.param("fatal", marks=pytest.mark.slow)])
 def test_a_task_that_is_rejected_whenever_it_runs_becomes_a_dead_letter(
     server: RunningServer, tmp_path: Path, name: str
 ) -> None:

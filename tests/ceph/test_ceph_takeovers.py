@@ -69,14 +69,15 @@ def test_a_frozen_host_that_is_evicted_and_wakes_answers_nothing_more(
 def test_a_frozen_host_is_evicted_by_the_metadata_server_after_the_timeout_of_sessions(
     servers: dict[str, RealServer], cluster: Cluster
 ) -> None:
-    cluster.ask("fs", "set", "fs", "session_timeout", "30")
+    for setting in ("session_timeout", "session_autoclose"):
+        cluster.ask("fs", "set", "fs", setting, "30")
     load = Load(servers)
     load.run(WARM)
     frozen = [cluster.pid("a"), servers["a"].pid]
     for pid in frozen:
         os.kill(pid, signal.SIGSTOP)
     took = load.seconds_to_answer("b", time.monotonic() + 1, limit=180)
-    print(f"take-over {took + 1:.0f} s after the host froze, with a session_timeout of 30 s")
+    print(f"take-over {took + 1:.0f} s after the host froze, with a session_autoclose of 30 s")
     for pid in frozen:
         os.kill(pid, signal.SIGCONT)
     load.run(WARM)

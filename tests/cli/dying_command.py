@@ -1,6 +1,6 @@
 """A command that is killed in the middle of a step.
 
-    python dying_command.py CALL COUNT before|after ARGUMENT...
+    python -m tests.cli.dying_command CALL COUNT before|after ARGUMENT...
 
 SIGKILL comes before or after the COUNTth time that it asks the system for CALL, say fsync; if there are
 not so many, it ends by itself.

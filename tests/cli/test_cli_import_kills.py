@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from spoolrack import connect
 
-from tests.cli.cli_rig import PROGRAM
 from tests.cli.moving_rig import bodies_in, vsqs_folder
-from tests.support import STUCK
+from tests.support.forked import run_forked
 
-DYING = Path(__file__).with_name("dying_command.py")
 BODIES = [f"{number}".encode() * 100 for number in range(9)]
 LEASED = (2, 3, 7)
 """These go in calls of their own, so that there are five."""
@@ -40,18 +36,13 @@ MORE_PLANS: list[list[Kill]] = PLANS[1::2] + [
 
 def killed(kill: Kill, *arguments: str) -> bool:
     """Run the command; whether it has come as far as that."""
-    call, count, when = kill
-    ended = subprocess.run(
-        [sys.executable, str(DYING), call, str(count), when, *arguments],
-        stderr=subprocess.PIPE,
-        timeout=STUCK,
-    )
+    ended = run_forked("tests.cli.dying_command", *kill, *arguments)
     assert ended.returncode in (-9, 0), ended.stderr
     return ended.returncode == -9
 
 
 def run_again(*arguments: str) -> None:
-    ended = subprocess.run([*PROGRAM, *arguments], stderr=subprocess.PIPE, timeout=STUCK)
+    ended = run_forked("spoolrack_server", *arguments)
     assert ended.returncode == 0, ended.stderr
 
 

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from spoolrack_server.cli.shell_runner import Runner
 from spoolrack_server.process.server import Server
 from spoolrack_store.files.local_disk import LocalDisk
 
-from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
+from tests.cli.cli_rig import Result, Spoolrack
 
 HUGE = 64 * 1024 * 1024 + 5
 Program = Callable[..., Awaitable[Result]]
@@ -52,20 +53,10 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-def program(server: Server, tmp_path: Path) -> Program:
+def program(server: Server, offline: Spoolrack, monkeypatch: pytest.MonkeyPatch) -> Program:
     """Runs the program beside the server, without its HTTP port."""
-
-    async def call(*arguments: str) -> Result:
-        process = await asyncio.create_subprocess_exec(
-            *(*PROGRAM, *arguments),
-            env={**os.environ, "SPOOLRACK_URL": server.grpc_address},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return Result(code=process.returncode or 0, out=out.decode(), err=err.decode())
-
-    return call
+    monkeypatch.setenv("SPOOLRACK_URL", server.grpc_address)
+    return partial(asyncio.to_thread, offline)
 
 
 def digest(path: Path) -> str:

@@ -76,7 +76,7 @@ print(interrupts)
     [
         pytest.param("queue.info()", "", id="unary"),
         pytest.param("queue.send('a')", "", id="stream of sends"),
-        pytest.param("first_message()", "queue.send('a')", id="messages"),
+        pytest.param("first_message()", "queue.send('a')", id="messages", marks=pytest.mark.slow),
         pytest.param(
             "list(client.reservations.read('some', 1))",
             "queue.send('a'); queue.reserve('some', 1)",

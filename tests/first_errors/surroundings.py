@@ -27,7 +27,7 @@ from spoolrack.spark._options import InvalidOption, read_options
 from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.access_rig import Files
-from tests.support.forked import ForkedProgram
+from tests.support.forked import ForkedProgram, run_forked
 from tests.support.sqs_rig import Sqs
 
 QUEUE_URL: Final = "http://localhost/000000000000/{}"
@@ -244,13 +244,9 @@ def cli(command: str) -> Act:
 
     def act(around: Surroundings) -> str:
         words = map(around, command.split())
-        process = ForkedProgram("spoolrack_server", *words, folder=Path(around.names["folder"]))
-        assert process.stderr is not None
-        with process.stdin, process.stdout, process.stderr:
-            process.stdin.close()
-            answer = process.stdout.read() + process.stderr.read()
-        assert process.wait(STUCK) != 0, answer
-        return answer
+        made = run_forked("spoolrack_server", *words, folder=Path(around.names["folder"]))
+        assert made.returncode != 0, made
+        return made.stdout + made.stderr
 
     return act
 

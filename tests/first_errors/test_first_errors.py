@@ -322,7 +322,7 @@ MISTAKES: Final[list[Row]] = [
         "from 0 s to 1 h",
         call=on("jobs", lambda queue: queue.receive(wait=7_200)),
     ),
-    said("a long wait", "curl", curl("/jobs/messages?wait=7200"), "wait", "'7200'", "from 0 to 3600"),
+    said("a long wait", "curl", curl("/jobs/messages?wait=7200"), "wait", "'2 h'", "from 0 s to 1 h"),
     said(
         "a long wait",
         "sqs",

@@ -27,7 +27,7 @@ from tests.helm.chart_rig import Rendered, Values, rendered
 from tests.helm.helm_engine import Engine
 from tests.helm.machine import Machine, Pod, serving
 from tests.helm.test_chart_runs import secret_of, servers_of
-from tests.proxies.real_proxy import why_not
+from tests.proof.proxies.real_proxy import why_not
 from tests.support.ports import free_port
 from tests.support.waiting import until
 

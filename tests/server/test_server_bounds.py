@@ -179,13 +179,14 @@ BEYOND: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "request_"), BEYOND)
-async def test_a_value_beyond_its_bounds_is_refused(client: Client, method: str, request_: Any) -> None:
+async def test_a_value_beyond_its_bounds_is_refused(client: Client) -> None:
     await client.create()
     await client.create("dead")
     await client.send(b"x")
-    no = await refused(call(client, method, request_))
-    assert (no.code, no.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
+    for method, request in BEYOND:
+        no = await refused(call(client, method, request))
+        found = no.code, no.reason
+        assert found == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST"), (method, request)
     assert (await client.counts()).ready_count == 1
     assert not (await client.stub.ListStages(staging.ListStagesRequest())).stages
     assert not (await client.stub.ListRedrives(redrives.ListRedrivesRequest())).redrives

@@ -11,7 +11,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app import bounds
 from spoolrack_server.wire import convert
-from spoolrack_server.wire.outgoing_messages import columns
+from spoolrack_server.wire.outgoing_messages import send_of
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import (
     InvalidMessage,
@@ -222,7 +222,7 @@ def test_none_and_too_many_of_something_are_refused(count: int) -> None:
 
 
 def refusal(message: pb.OutgoingMessage) -> str:
-    (error,) = columns([message]).refusals.values()
+    (error,) = send_of("q", [message])[1].values()
     return str(error)
 
 
@@ -230,7 +230,7 @@ def test_a_message_to_be_sent_keeps_text_apart_from_bytes() -> None:
     message = pb.OutgoingMessage(body=b"\0\xff", delay=Duration())
     message.attributes["text"].string_value = ""
     message.attributes["binary"].binary_value = b"\xff"
-    made = columns([message, pb.OutgoingMessage()])
+    made, _ = send_of("q", [message, pb.OutgoingMessage()])
     assert made.bodies == [b"\0\xff", b""]
     assert made.attributes == {0: {"text": "", "binary": b"\xff"}}
     assert made.delays == {0: 0}

@@ -9,7 +9,7 @@ from typing import Any
 
 from spoolrack_server.app.health import Health
 from spoolrack_server.metrics.observer import Observer
-from spoolrack_server.metrics.worker_processes import CONSUMERS
+from spoolrack_server.metrics.worker_processes import CONSUMERS, WorkerProcess
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import OldLease, Queue, Receive
@@ -19,17 +19,13 @@ from tests.store.front_rig import FrontRig, opened
 UNKNOWN = "unknown to this process"
 
 
-class Siblings:
-    """Other worker processes, with their observers; None: one that doesn't answer."""
-
-    number = 0
+class Siblings(WorkerProcess):
+    """A process among others with these observers; None: one that doesn't answer."""
 
     def __init__(self, *observers: Observer | None) -> None:
+        super().__init__(0)
         self._observers = observers
         self.asked: list[str] = []
-
-    async def metric_rows(self) -> dict[int, Any]:
-        return {}
 
     async def others(self, what: str) -> dict[int, Any]:
         self.asked.append(what)

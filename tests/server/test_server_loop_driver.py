@@ -288,7 +288,7 @@ class Ending:
 
 
 async def test_nothing_is_begun_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_driver, "SETTLING", 0.0)
+    monkeypatch.setattr(loop_driver, "LINGER", 0.0)
     driver, committer = LoopDriver(SystemClock()), Ending()
     ending: Any = committer
     driver.start(ending)

@@ -142,7 +142,7 @@ async def test_a_line_of_a_commit_is_not_of_the_request_that_woke_it(tmp_path: P
 
 def test_of_very_many_refusals_for_one_reason_only_some_are_told_and_the_rest_is_counted() -> None:
     stream, now = io.StringIO(), [0.0]
-    refusals = ErrorLog(make_log(format="json", stream=stream), watch=lambda: now[0])
+    refusals = ErrorLog(make_log(format="json", stream=stream), now=lambda: now[0])
 
     for _ in range(BURST + 5):
         refusals.log("Send", "QUEUE_NOT_FOUND", "none", is_fault=False)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import pytest
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import reservation_service_pb2 as rpc
 from spoolrack.v1 import staging_service_pb2 as staging
@@ -37,20 +36,19 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize(("method", "request_"), CALLS, ids=[name for name, _ in CALLS])
 async def test_a_call_for_another_root_is_refused_and_does_nothing(
-    server: Server, client: Client, method: str, request_: Any
+    server: Server, client: Client
 ) -> None:
     await client.create()
     await client.send(b"1", b"2")
     made = await reserve(client, max_messages=1)
-    call = getattr(client.stub, method)(request_, **named(OTHER))
-
-    no = await refused(call.read() if method == "ReadReservation" else call)
-
-    assert (no.code, no.reason) == (grpc.StatusCode.FAILED_PRECONDITION, "ROOT_DIFFERS")
-    assert no.metadata == {"named": OTHER, "found": server.store.root_id}
-    assert await reserve(client, max_messages=1) == made
+    for method, request in CALLS:
+        call = getattr(client.stub, method)(request, **named(OTHER))
+        no = await refused(call.read() if method == "ReadReservation" else call)
+        found = no.code, no.reason
+        assert found == (grpc.StatusCode.FAILED_PRECONDITION, "ROOT_DIFFERS"), method
+        assert no.metadata == {"named": OTHER, "found": server.store.root_id}
+        assert await reserve(client, max_messages=1) == made, method
     assert await bodies(client) == [b"1"]
     assert [message.body for message in await client.receive(9)] == [b"2"]
 

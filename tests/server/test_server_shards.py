@@ -11,7 +11,6 @@ import aiohttp
 import grpc
 import pytest
 import spoolrack
-from google.protobuf.message import Message
 from spoolrack.errors import WrongShard
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.keda import externalscaler_pb2 as keda
@@ -48,11 +47,11 @@ async def client(server: Server) -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("method", sorted(contract.METHODS.keys() - UNNAMED))
-async def test_each_method_tells_the_right_shard(client: Client, method: str) -> None:
-    reason, message = await outcome(client, method, naming(ELSEWHERE, method))
-    assert reason == "WRONG_SHARD", message
-    assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in message
+async def test_each_method_tells_the_right_shard(client: Client) -> None:
+    for method in contract.METHODS.keys() - UNNAMED:
+        reason, message = await outcome(client, method, naming(ELSEWHERE, method))
+        assert (method, reason) == (method, "WRONG_SHARD"), message
+        assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in message
 
 
 async def test_the_error_has_the_facts_for_a_router(client: Client) -> None:
@@ -63,16 +62,16 @@ async def test_the_error_has_the_facts_for_a_router(client: Client) -> None:
     assert no.retry_millis is None
 
 
-@pytest.mark.parametrize("shard", ["3/16", "2/8", "0/8"])
 async def test_a_call_for_another_shard_is_refused_with_the_order_of_addresses(
-    client: Client, shard: str
+    client: Client,
 ) -> None:
-    call = client.stub.ListQueues(rpc.ListQueuesRequest(), metadata=(("x-spoolrack-shard", shard),))
-    no = await refused(call)
-    assert no.reason == "WRONG_SHARD"
-    assert (no.metadata["shard"], no.metadata["shards"]) == tuple(shard.split("/"))
-    assert (no.metadata["this"], no.metadata["queue"]) == ("3", "")
-    assert "needs those of all shards, in the order of their numbers from 0 on" in no.message
+    for shard in ("3/16", "2/8", "0/8"):
+        metadata = (("x-spoolrack-shard", shard),)
+        no = await refused(client.stub.ListQueues(rpc.ListQueuesRequest(), metadata=metadata))
+        assert (shard, no.reason) == (shard, "WRONG_SHARD")
+        assert (no.metadata["shard"], no.metadata["shards"]) == tuple(shard.split("/"))
+        assert (no.metadata["this"], no.metadata["queue"]) == ("3", "")
+        assert "needs those of all shards, in the order of their numbers from 0 on" in no.message
 
 
 async def test_a_call_for_this_shard_is_done_and_tells_which_it_is(client: Client) -> None:
@@ -81,12 +80,12 @@ async def test_a_call_for_this_shard_is_done_and_tells_which_it_is(client: Clien
     assert (await client.stub.GetQueue(rpc.GetQueueRequest(name="jobs"), **mine)).shard == "3/8"
 
 
-@pytest.mark.parametrize("shard", ["8/8", "x", "3"])
-async def test_a_call_for_what_is_no_shard_is_refused(client: Client, shard: str) -> None:
-    call = client.stub.ListQueues(rpc.ListQueuesRequest(), metadata=(("x-spoolrack-shard", shard),))
-    no = await refused(call)
-    assert no.reason == "INVALID_REQUEST"
-    assert "such as 2/8" in no.message
+async def test_a_call_for_what_is_no_shard_is_refused(client: Client) -> None:
+    for shard in ("8/8", "x", "3"):
+        metadata = (("x-spoolrack-shard", shard),)
+        no = await refused(client.stub.ListQueues(rpc.ListQueuesRequest(), metadata=metadata))
+        assert (shard, no.reason) == (shard, "INVALID_REQUEST")
+        assert "such as 2/8" in no.message
 
 
 async def test_a_server_that_is_no_shard_refuses_calls_for_one(tmp_path: Path) -> None:
@@ -98,20 +97,22 @@ async def test_a_server_that_is_no_shard_refuses_calls_for_one(tmp_path: Path) -
         assert "belongs to shard 0 of 1, and this server is no shard" in no.message
 
 
-@pytest.mark.parametrize("method", ["IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics"])
-async def test_kedas_scaler_tells_the_right_shard(client: Client, method: str) -> None:
-    asked: Message = keda.ScaledObjectRef(name="w", scalerMetadata={"queue": ELSEWHERE})
-    if method == "GetMetrics":
-        asked = keda.GetMetricsRequest(scaledObjectRef=asked)
-    call = getattr(scaler_calls(client), method)(asked)
-    no = await refused(call.read() if method == "StreamIsActive" else call)
-    assert (no.reason, no.metadata["shard"]) == ("WRONG_SHARD", "0")
-    assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in no.message
+async def test_kedas_scaler_tells_the_right_shard(client: Client) -> None:
+    trigger = keda.ScaledObjectRef(name="w", scalerMetadata={"queue": ELSEWHERE})
+    scaler = scaler_calls(client)
+    for call in (
+        scaler.IsActive(trigger),
+        scaler.StreamIsActive(trigger).read(),
+        scaler.GetMetricSpec(trigger),
+        scaler.GetMetrics(keda.GetMetricsRequest(scaledObjectRef=trigger)),
+    ):
+        no = await refused(call)
+        assert (no.reason, no.metadata["shard"]) == ("WRONG_SHARD", "0")
+        assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in no.message
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
+async def test_http_answers_421_with_the_right_shard(server: Server) -> None:
+    requests: list[tuple[str, str, Any]] = [
         ("GET", f"/{ELSEWHERE}", None),
         ("HEAD", f"/{ELSEWHERE}", None),
         ("PUT", f"/{ELSEWHERE}", {}),
@@ -129,40 +130,34 @@ async def test_kedas_scaler_tells_the_right_shard(client: Client, method: str) -
         ("GET", f"/-/redrives/{ID}?queue={ELSEWHERE}", None),
         ("POST", f"/-/redrives/{ID}/cancel?queue={ELSEWHERE}", None),
         ("GET", f"/-/redrives?queue={ELSEWHERE}", None),
-    ],
-)
-async def test_http_answers_421_with_the_right_shard(
-    server: Server, method: str, path: str, body: dict[str, Any] | None
-) -> None:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.request(method, f"{server.http_url}{path}", json=body) as response,
-    ):
-        assert response.status == 421, await response.text()
-        if method != "HEAD":
-            error = json.loads(await response.read())
-            assert (error["reason"], error["metadata"]["shard"]) == ("WRONG_SHARD", "0")
+    ]
+    async with aiohttp.ClientSession(server.http_url) as session:
+        for method, path, body in requests:
+            async with session.request(method, path, json=body) as response:
+                assert response.status == 421, (method, path, await response.text())
+                if method != "HEAD":
+                    error = json.loads(await response.read())
+                    assert (error["reason"], error["metadata"]["shard"]) == ("WRONG_SHARD", "0")
 
 
-@pytest.mark.parametrize("path", ["/-/queues", "/-/server", "/-/stages", "/jobs"])
 @pytest.mark.parametrize(
     ("shard", "answered"),
     [("3/8", None), ("2/8", "WRONG_SHARD"), ("3/16", "WRONG_SHARD"), ("8/8", "INVALID_REQUEST")],
 )
 async def test_http_refuses_a_request_for_another_shard(
-    server: Server, path: str, shard: str, answered: str | None
+    server: Server, shard: str, answered: str | None
 ) -> None:
-    async with (
-        aiohttp.ClientSession(headers={"x-spoolrack-shard": shard}) as session,
-        session.get(f"{server.http_url}{path}") as response,
-    ):
-        found = await response.json()
-        assert found.get("reason") == answered
-        assert response.status == {None: 200, "WRONG_SHARD": 421, "INVALID_REQUEST": 400}[answered]
-        if answered == "WRONG_SHARD":
-            metadata = found["metadata"]
-            assert f"{metadata['shard']}/{metadata['shards']}" == shard
-            assert metadata["this"] == "3"
+    async with aiohttp.ClientSession(server.http_url, headers={"x-spoolrack-shard": shard}) as session:
+        for path in ("/-/queues", "/-/server", "/-/stages", "/jobs"):
+            async with session.get(path) as response:
+                found = await response.json()
+            assert (path, found.get("reason")) == (path, answered)
+            status = {None: 200, "WRONG_SHARD": 421, "INVALID_REQUEST": 400}[answered]
+            assert response.status == status
+            if answered == "WRONG_SHARD":
+                metadata = found["metadata"]
+                assert f"{metadata['shard']}/{metadata['shards']}" == shard
+                assert metadata["this"] == "3"
 
 
 async def test_a_send_for_another_shard_stores_nothing(server: Server, client: Client) -> None:
@@ -201,6 +196,43 @@ async def test_sqs_answers_that_the_address_is_another_ones(server: Server) -> N
         no = await refused_by_sqs(call)
         assert (no.code, no.status) == ("InvalidAddress", 404)
         assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in no.message
+
+
+async def test_sqs_tells_the_tag_that_a_dead_letter_queue_or_a_destination_of_another_shard_needs(
+    server: Server,
+) -> None:
+    assert server.sqs_url is not None
+    sqs = Sqs(server.sqs_url)
+    arn = "arn:aws:sqs:us-east-1:000000000000:"
+    fifo = {"FifoQueue": "true"}
+
+    def policy(target: str) -> dict[str, str]:
+        return {
+            "RedrivePolicy": json.dumps({"deadLetterTargetArn": arn + target, "maxReceiveCount": 3})
+        }
+
+    await sqs.create_queue(QueueName="jobs--dead")
+    first = await sqs.create_queue(QueueName="jobs--1", Attributes=policy("jobs--dead"))
+    for call, needed in (
+        (sqs.create_queue(QueueName="jobs--2", Attributes=policy(ELSEWHERE)), "jobs--dead"),
+        (
+            sqs.create_queue(QueueName="jobs.fifo", Attributes=fifo | policy(f"{ELSEWHERE}.fifo")),
+            "jobs--dead.fifo",
+        ),
+        (
+            sqs.set_queue_attributes(QueueUrl=first["QueueUrl"], Attributes=policy(ELSEWHERE)),
+            "jobs--dead",
+        ),
+        (
+            sqs.start_message_move_task(
+                SourceArn=f"{arn}jobs--dead", DestinationArn=f"{arn}{ELSEWHERE}"
+            ),
+            "jobs--dead",
+        ),
+    ):
+        no = await refused_by_sqs(call)
+        assert no.status == 400
+        assert no.message.endswith(f"choose a name with the tag jobs, such as {needed}.")
 
 
 @pytest.mark.parametrize("shard", ["2/8", "3/8"])

@@ -38,7 +38,8 @@ def bodies(client: spoolrack.Client) -> set[bytes]:
     return {message.body for message in client.queue("jobs").peek()}
 
 
-@pytest.mark.parametrize("master", [LOCAL, pytest.param(CLUSTER, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("master", [LOCAL, CLUSTER])
 def test_executors_write_and_read_with_the_wheel_that_came_by_py_files(
     wheel: Path, queues: RunningServer, tmp_path: Path, master: str
 ) -> None:

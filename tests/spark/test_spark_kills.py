@@ -158,13 +158,13 @@ def test_a_server_that_is_killed_where_its_answer_is_lost_is_asked_again(
 @pytest.mark.parametrize(
     ("method", "is_after"),
     [
-        pytest.param("Stage", True, id="a writer that has staged"),
+        pytest.param("Stage", True, id="a writer that has staged", marks=SLOW),
         pytest.param("frame", False, id="a reader in the middle of its slice", marks=SLOW),
         pytest.param("Reserve", True, id="the planner after it has reserved", marks=SLOW),
         pytest.param("ExtendReservation", False, id="the planner before it has extended", marks=SLOW),
         pytest.param("Publish", False, id="the committer before it has published", marks=SLOW),
         pytest.param("Publish", True, id="the committer after it has published"),
-        pytest.param("CommitReservations", False, id="the planner before it has deleted"),
+        pytest.param("CommitReservations", False, id="the planner before it has deleted", marks=SLOW),
         pytest.param("CommitReservations", True, id="the planner after it has deleted", marks=SLOW),
     ],
 )

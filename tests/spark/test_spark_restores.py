@@ -22,6 +22,7 @@ from spoolrack.testing import RunningServer, running_server
 
 from tests.support import STUCK
 
+SLOW = pytest.mark.slow
 ROWS = 300
 
 
@@ -218,7 +219,10 @@ def test_a_query_may_leave_batches_unread_on_purpose(
     assert bodies(client, "in") == Counter()
 
 
-@pytest.mark.parametrize("shape", ["limit", "take", "empty", "constant", "join"])
+@pytest.mark.parametrize(
+    "shape",
+    ["limit", *(pytest.param(name, marks=SLOW) for name in ("take", "empty", "constant", "join"))],
+)
 def test_a_batch_that_is_read_in_part_counts_as_read(
     spark: SparkSession, server: RunningServer, client: Client, tmp_path: Path, shape: str
 ) -> None:

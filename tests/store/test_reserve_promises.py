@@ -1,5 +1,5 @@
-"""The room that is kept back for a full disk, on disks that refuse on demand; `tests/faults` has real
-full ones."""
+"""The room that is kept back for a full disk, on disks that refuse on demand; `tests/proof/faults` has
+real full ones."""
 
 from __future__ import annotations
 

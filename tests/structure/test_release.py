@@ -17,6 +17,7 @@ import pytest
 from tests import CHECKOUT
 
 REPOSITORY = "https://example.org/spoolrack"
+GO_PACKAGE = "example.org/spoolrack/client/go/spoolrack/v1;spoolrackpb"
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -45,6 +46,9 @@ def checkout(tmp_path: Path) -> Path:
     edit(folder / "pyproject.toml", r"^\[project\.urls\]\n(.+\n)*", "")
     edit(folder / "pyproject.toml", r"^\[project\.scripts\]", urls)
     edit(folder / "helm/spoolrack/Chart.yaml", r"^appVersion: .*", "appVersion: 1.0.0b2")
+    proto = folder / "protos/spoolrack/v1/queue.proto"
+    proto.parent.mkdir(parents=True)
+    proto.write_text(f'package spoolrack.v1;\n\noption go_package = "{GO_PACKAGE}";\n')
     (folder / "CHANGELOG.md").write_text(
         "# Changelog\n\n## [Unreleased]\n\n## [1.0.0-beta.2] - 2026-12-01\n\n### Added\n\n- A thing.\n"
         "\n## [1.0.0-beta.1] - 2026-11-24\n\n- Another one.\n"
@@ -71,6 +75,12 @@ def test_a_release_that_agrees_has_the_changelogs_section_as_its_notes(checkout:
     [
         ("pyproject.toml", r"1\.0\.0b2", "1.0.0b2.dev0", "drop the .dev"),
         ("pyproject.toml", r"^Repository = .*", "", "names no repository"),
+        (
+            "protos/spoolrack/v1/queue.proto",
+            r'= ".*/v1',
+            '= "spoolrack/v1',
+            "go_package of protos/spoolrack/v1",
+        ),
         ("helm/spoolrack/Chart.yaml", r"^appVersion: .*", "appVersion: 1.0.0b1", "another appVersion"),
         ("CHANGELOG.md", r"^## \[Unreleased\]", "## [Unreleased]\n\n- New.", "as Unreleased"),
         ("CHANGELOG.md", r"beta\.2", "beta.3", "lists 1.0.0-beta.3 as its newest"),

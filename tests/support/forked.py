@@ -13,10 +13,13 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import Any, Final
+
+from tests.support import STUCK
 
 _CONTEXT: Final = get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
@@ -74,6 +77,19 @@ class ForkedProgram:
 
     def kill(self) -> None:
         self._process.kill()
+
+
+def run_forked(
+    module: str, *arguments: object, folder: Path = Path()
+) -> subprocess.CompletedProcess[str]:
+    """Run a module to its end, as `subprocess.run` would."""
+    process = ForkedProgram(module, *arguments, folder=folder)
+    process.stdin.close()
+    assert process.stderr is not None
+    with process.stdout, process.stderr, ThreadPoolExecutor(1) as reader:
+        errors = reader.submit(process.stderr.read)
+        out, err = process.stdout.read(), errors.result()
+    return subprocess.CompletedProcess((module, *arguments), process.wait(STUCK), out, err)
 
 
 class _Sent:

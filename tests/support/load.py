@@ -70,19 +70,19 @@ class Load:
         for queue in queues:
             self.client.create_queue(queue, visibility_timeout=visibility)
         self.senders = [
-            Role(name, "tests.e2e.sender", ("--threads", threads))
+            Role(name, "tests.proof.e2e.sender", ("--threads", threads))
             for name, threads in (("many", 1), ("single", 6))
         ]
         self.consumers = [
-            Role(manner, "tests.e2e.consumer", ("--manner", manner, "--mischief", MISCHIEF))
+            Role(manner, "tests.proof.e2e.consumer", ("--manner", manner, "--mischief", MISCHIEF))
             for manner in ("batches", "contexts", "calls")
         ]
         if in_sets:
             self.senders += [
-                Role("once", "tests.e2e.sender", ("--once",)),
-                Role("staged", "tests.e2e.stager", ()),
+                Role("once", "tests.proof.e2e.sender", ("--once",)),
+                Role("staged", "tests.proof.e2e.stager", ()),
             ]
-            self.consumers.append(Role("reserved", "tests.e2e.reserver", ()))
+            self.consumers.append(Role("reserved", "tests.proof.e2e.reserver", ()))
         for roles in (self.senders, self.consumers):
             for role, queue in zip(random.sample(roles, len(roles)), cycle(queues), strict=False):
                 role.queue = queue
@@ -90,7 +90,7 @@ class Load:
             self._start(role)
 
     def add_sender(self, name: str, *arguments: object) -> None:
-        role = Role(name, "tests.e2e.sender", arguments)
+        role = Role(name, "tests.proof.e2e.sender", arguments)
         self.senders.append(role)
         self._start(role)
 

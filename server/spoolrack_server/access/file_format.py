@@ -25,6 +25,21 @@ def lines_of(text: str) -> Iterator[tuple[int, list[str]]]:
             yield number, words
 
 
+def require_identity(name: str, line: int) -> None:
+    """Raise `UnreadableAccessFile` for a name that no token or rule of a `line` can have."""
+    if not is_identity(name):
+        raise UnreadableAccessFile(line, f"{name[:80]!r} can't be the name of an identity")
+
+
+def require_new_identity(name: str) -> None:
+    """Raise `ValueError` for a name that no token or key can be made for."""
+    if not is_identity(name):
+        raise ValueError(
+            f"{name!r} can't be the name of an identity: use up to 255 letters, digits and the signs "
+            ". _ - : / @ + = , %"
+        )
+
+
 def is_identity(name: str) -> bool:
     """Return whether a token or a rule can have this name; a certificate may have any."""
     return _IDENTITY.fullmatch(name) is not None

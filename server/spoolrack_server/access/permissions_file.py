@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from ..app.caller import ALL_QUEUES, Identity, Permission
-from .file_format import ANY_IDENTITY, UnreadableAccessFile, is_identity, lines_of
+from .file_format import ANY_IDENTITY, UnreadableAccessFile, lines_of, require_identity
 
 _ALL: Final = "all"
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.*?-]{1,80}")
@@ -48,8 +48,8 @@ class Rules:
                     number, "has not three words: an identity, permissions, and a pattern of queues"
                 )
             name, what, *patterns = words
-            if name != ANY_IDENTITY and not is_identity(name):
-                raise UnreadableAccessFile(number, f"{name[:80]!r} can't be the name of an identity")
+            if name != ANY_IDENTITY:
+                require_identity(name, number)
             for pattern in patterns:
                 if not _PATTERN.fullmatch(pattern):
                     raise UnreadableAccessFile(

@@ -16,7 +16,7 @@ import secrets
 from typing import Final
 
 from ..app.caller import Identity
-from .file_format import UnreadableAccessFile, is_identity, lines_of
+from .file_format import UnreadableAccessFile, lines_of, require_identity, require_new_identity
 
 MASTER: Final = "master"
 _MASTER: Final = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -46,8 +46,7 @@ class SqsKeys:
                     raise UnreadableAccessFile(number, "the first line is not the master key")
                 master = key
                 continue
-            if not is_identity(name):
-                raise UnreadableAccessFile(number, f"{name[:80]!r} can't be the name of an identity")
+            require_identity(name, number)
             if not _ACCESS_KEY.fullmatch(key) or key in identities:
                 raise UnreadableAccessFile(number, "the second word is no access key, or repeats one")
             identities[key] = Identity(name)
@@ -73,11 +72,7 @@ def issue(path: str, identity: str, *, another: bool = False) -> tuple[str, str]
     there is made, with a new master key and mode 0600. Raise `ValueError` for a name that no identity
     can have, `UnreadableAccessFile`, `OSError`.
     """
-    if not is_identity(identity):
-        raise ValueError(
-            f"{identity!r} can't be the name of an identity: use up to 255 letters, digits and the "
-            "signs . _ - : / @ + = , %"
-        )
+    require_new_identity(identity)
     try:
         with open(path, encoding="utf-8-sig") as file:
             text = file.read()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..app.caller import Identity
-from .file_format import UnreadableAccessFile, is_identity, lines_of
+from .file_format import UnreadableAccessFile, lines_of, require_identity, require_new_identity
 
 PREFIX: Final = "srk_"
 """Marks a token as one of Spoolrack's, for scanners of leaked secrets too."""
@@ -40,8 +40,7 @@ class Tokens:
                     number, "has not two words: an identity, and sha256:<64 hex digits>"
                 )
             name, hashed = words
-            if not is_identity(name):
-                raise UnreadableAccessFile(number, f"{name[:80]!r} can't be the name of an identity")
+            require_identity(name, number)
             match = _HASH.fullmatch(hashed)
             if match is None:
                 # Not shown: it may be the token itself.
@@ -75,9 +74,5 @@ def new_token() -> str:
 
 def line_of(identity: str, token: str) -> str:
     """Return the token's line in the file. Raises `ValueError` for an invalid name."""
-    if not is_identity(identity):
-        raise ValueError(
-            f"{identity!r} can't be the name of an identity: use up to 255 letters, digits and the "
-            "signs . _ - : / @ + = , %"
-        )
+    require_new_identity(identity)
     return f"{identity} sha256:{hashlib.sha256(token.encode()).hexdigest()}"

@@ -67,13 +67,13 @@ class MemoryLimiter:
         log: Log,
         watermark: int | None = None,
         measure: Callable[[], int | None] | None = None,
-        watch: Callable[[], float] = stopwatch,
+        now: Callable[[], float] = stopwatch,
     ) -> None:
         """`watermark` in bytes; None: there is none."""
         self._log = log
         self.watermark = watermark
         self._measure = measure or anonymous
-        self._watch = watch
+        self._now = now
         self._over_since: float | None = None
         self._next_collection = 0.0
         size = BYTES if watermark is None else max(LARGEST_CALL, min(BYTES, watermark // SHARE))
@@ -147,7 +147,7 @@ class MemoryLimiter:
     def _limit(self) -> MemoryLimit:
         why = f"its memory is at the watermark of {(self.watermark or 0) // MIB} MiB"
         since = self._over_since
-        if since is not None and (span := self._watch() - since) > LASTING:
+        if since is not None and (span := self._now() - since) > LASTING:
             why += (
                 f" for {span // 60:.0f} min, and stays there until messages are received and deleted "
                 "or the server gets more"
@@ -187,7 +187,7 @@ class MemoryLimiter:
             used = self.used
         if used > self.watermark:
             if self._over_since is None:
-                self._over_since = self._watch()
+                self._over_since = self._now()
                 self._log.warning(
                     "sends are refused: the memory is at the watermark",
                     used=used,
@@ -206,12 +206,12 @@ class MemoryLimiter:
         The oldest garbage, such as that of a thousand connections, is collected by itself only when as
         much again has been allocated.
         """
-        began = self._watch()
+        began = self._now()
         if began < self._next_collection:
             return False
         gc.collect()
         trim()
-        ended = self._watch()
+        ended = self._now()
         self._next_collection = ended + COLLECT_SHARE * (ended - began)
         return True
 

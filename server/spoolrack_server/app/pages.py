@@ -120,19 +120,21 @@ class PagedList(Generic[Item, Cursor]):
         size: int,
         token: str,
         *filters: object,
+        is_wanted: Callable[[Item], bool] | None = None,
     ) -> Page[Item]:
-        """Return a page of the items with all their queues `allowed`; None allows all.
+        """Return a page of the items that are wanted, with all their queues `allowed`; None: all are.
 
         Takes as long as it takes to list all that isn't shown. Raise `InvalidRequest` for a size or a
         token that can't be.
         """
         size, tokens = page_size(size), PageTokens(self.method, *filters)
         after = tokens.after(token, self.read, self.first)
-        if allowed is None:
-            items = self.walk(listing, size + 1, after)
-        else:
-            everything = self.walk(listing, LOOK, after)
-            items = (each for each in everything if all(map(allowed, self.queues(each))))
+        shows_all = allowed is None and is_wanted is None
+        items = self.walk(listing, size + 1 if shows_all else LOOK, after)
+        if allowed is not None:
+            may_see = allowed
+            items = (each for each in items if all(map(may_see, self.queues(each))))
+        items = filter(is_wanted, items) if is_wanted is not None else items
         found = list(islice(items, size + 1))
         is_last = len(found) <= size
         return Page(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
@@ -145,36 +144,18 @@ class Queues:
         *,
         prefix: str = "",
         contains: str = "",
+        is_wanted: Callable[[Queue], bool] | None = None,
         page_size: int = 0,
         page_token: str = "",
     ) -> Page[Queue]:
-        """Return a page of the queues whose names begin with `prefix` and have `contains` in them, by
-        name."""
+        """Return a page of the queues whose names begin with `prefix`, by name: those with `contains`
+        in their names, or else those that are wanted."""
         listing = partial(self._store.queues, prefix=prefix)
         allowed = caller.queues_for(Permission.MONITOR)
-        wanted = allowed
         if contains:
-            wanted = lambda queue: contains in queue and (allowed is None or allowed(queue))  # noqa: E731
-        return await self._access.read(
-            _LIST.page, listing, wanted, page_size, page_token, prefix, contains
-        )
-
-    @on_some_queue(Permission.MONITOR)
-    async def select(
-        self,
-        caller: Caller,
-        is_wanted: Callable[[Queue], bool],
-        *,
-        prefix: str = "",
-        after: str = "",
-        limit: int,
-    ) -> Sequence[Queue]:
-        """Return up to `limit` of the queues above the name `after` that are wanted, by name."""
-        queues = _LIST.walk(partial(self._store.queues, prefix=prefix), after=after)
-        visible = (
-            queue for queue in queues if is_wanted(queue) and caller.may(Permission.MONITOR, queue.name)
-        )
-        return await self._access.read(lambda: tuple(islice(visible, limit)))
+            is_wanted = lambda queue: contains in queue.name  # noqa: E731
+        page = partial(_LIST.page, is_wanted=is_wanted)
+        return await self._access.read(page, listing, allowed, page_size, page_token, prefix, contains)
 
     async def has(self, is_wanted: Callable[[Queue], bool]) -> bool:
         """Return whether there is such a queue, also among those that the caller may not see."""

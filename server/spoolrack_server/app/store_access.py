@@ -145,7 +145,7 @@ def on_answer(future: Future[T], wake: Callable[[], None]) -> None:
 
 
 class _LoopWaker:
-    """Of the event loop of the thread that makes it. `ring` may be called from any thread."""
+    """Of the event loop of the thread that makes it. `schedule` may be called from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         # Weak, as it is the value to a weak key that is this very loop.

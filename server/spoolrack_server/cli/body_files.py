@@ -53,11 +53,7 @@ class BodyFolder:
 
     def sync(self) -> None:
         """Return once the names of the files are on stable media."""
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._folder)
 
     def _write(self, message: Message, file: BinaryIO) -> None:
         if message.path is not None:
@@ -67,6 +63,15 @@ class BodyFolder:
             self._http().save(message.queue_name, message.id, file)
         else:
             file.write(message.body)
+
+
+def sync_folder(path: str | Path) -> None:
+    """Return once the names in a folder are on stable media."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _is_linked(source: Path, target: Path) -> bool:

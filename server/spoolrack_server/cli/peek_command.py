@@ -13,7 +13,7 @@ from .command_base import argument, option
 from .connection_options import Connection, reads_queues
 from .exit_codes import NOTHING, OK
 from .output import Output, columns, message_line, print_results
-from .units import COUNT, Label, Moment, Text, span_text
+from .units import COUNT, Label, Moment, age_text, left_text
 
 SHOWN = 60
 """Characters of a body in a table."""
@@ -41,7 +41,7 @@ state_option = option(
     help="Only messages sent at TIME or later: 2026-11-23T10:00Z, or 2h for two hours ago.",
 )
 @option("--sent-before", metavar="TIME", type=Moment(), help="Only messages sent before TIME.")
-@option("--group", type=Text(), help="Only messages of this group.")
+@option("--group", help="Only messages of this group.")
 @option(
     "--attribute",
     "-a",
@@ -119,7 +119,7 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
         (
             message.id,
             _state(message, now),
-            span_text(_since(message.sent_at, now)),
+            age_text(message.sent_at, now),
             str(message.receive_count),
             str(message.size),
             *(_death(message, now) if has_dead else ()),
@@ -142,20 +142,18 @@ def _death(message: MessageFacts, now: datetime) -> tuple[str, str, str]:
     because = f"{last.reason} ({last.receive_count})"
     if last.explanation:
         because += f": {_shortened(last.explanation)}"
-    dead_for = span_text(_since(last.dead_lettered_at, now)) if last.redriven_at is None else ""
+    dead_for = age_text(last.dead_lettered_at, now) if last.redriven_at is None else ""
     return last.source_queue, because, dead_for
-
-
-def _since(moment: datetime, now: datetime) -> float:
-    return max(0.0, (now - moment).total_seconds())
 
 
 def _state(message: MessageFacts, now: datetime) -> str:
     end = message.lease_expires_at or message.deliver_at
-    if end is None:
-        return message.state.value
-    left = (end - now).total_seconds()
-    return f"{message.state.value} {span_text(left)}" if left > 0 else message.state.value
+    return message.state.value if end is None else state_text(message.state.value, end, now)
+
+
+def state_text(state: str, end: datetime, now: datetime) -> str:
+    """Return a state, and the time that is left of it."""
+    return f"{state} {left_text(end, now)}" if end > now else state
 
 
 def _shortened(text: bytes | str) -> str:

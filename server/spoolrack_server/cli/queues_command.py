@@ -22,6 +22,8 @@ from .units import (
     Label,
     Moment,
     Text,
+    age_text,
+    left_text,
     moment_text,
     plural,
     size_text,
@@ -139,20 +141,25 @@ def value_text(setting: Setting, value: Any) -> str:
 
 
 def table_of(queues: Sequence[QueueInfo]) -> list[str]:
-    rows = [
-        (
-            info.name,
-            f"{info.counts.ready_count:,}",
-            f"{info.counts.leased_count:,}",
-            f"{info.counts.delayed_count:,}",
-            size_text(info.counts.byte_count),
-            oldest_text(info),
-            _mark(info),
-        )
-        for info in queues
-    ]
+    rows = [(info.name, *counts_row(info), _mark(info)) for info in queues]
     headers = ("QUEUE", "READY", "LEASED", "DELAYED", "BYTES", "OLDEST", "")
     return columns(headers, rows, right=frozenset({1, 2, 3, 4, 5}))
+
+
+def counts_row(info: QueueInfo) -> tuple[str, str, str, str, str]:
+    counts = info.counts
+    return (
+        f"{counts.ready_count:,}",
+        f"{counts.leased_count:,}",
+        f"{counts.delayed_count:,}",
+        size_text(counts.byte_count),
+        oldest_text(info),
+    )
+
+
+def message_count(info: QueueInfo) -> int:
+    """Return the number of messages in all states."""
+    return info.counts.ready_count + info.counts.leased_count + info.counts.delayed_count
 
 
 def _mark(info: QueueInfo) -> str:
@@ -214,9 +221,7 @@ def show(connection: Connection, name: str, json: bool) -> None:
 @_has_settings
 @option("--reset", type=SettingName(), multiple=True, help="Reset SETTING to its default; repeatable.")
 @option("--label", type=Label(), multiple=True, help="Set a label; repeatable.")
-@option(
-    "--remove-label", type=Text(), metavar="NAME", multiple=True, help="Remove a label; repeatable."
-)
+@option("--remove-label", metavar="NAME", multiple=True, help="Remove a label; repeatable.")
 @_if_version
 @connects_to_queues
 def set_(
@@ -309,21 +314,15 @@ def describe(connection: Connection, name: str) -> None:
         (
             each.message_id,
             str(each.message_count),
-            span_text(_ahead(now, each.first_received_at)),
-            "" if each.received_at is None else span_text(_ahead(now, each.received_at)),
-            span_text(_ahead(each.lease_expires_at, now)),
+            "0s" if each.first_received_at is None else age_text(each.first_received_at, now),
+            "" if each.received_at is None else age_text(each.received_at, now),
+            left_text(each.lease_expires_at, now),
             str(each.receive_count),
             each.consumer or (each.stream and f"stream {each.stream}"),
         )
         for each in info.oldest_leases
     ]
     print_results("", *columns(_LEASES, rows, right=frozenset({1, 2, 3, 4, 5})))
-
-
-def _ahead(later: datetime | None, earlier: datetime | None) -> float:
-    if later is None or earlier is None:
-        return 0.0
-    return max(0.0, (later - earlier).total_seconds())
 
 
 _sending = option("--sending", is_flag=True, help="Only sends and publications.")
@@ -363,10 +362,7 @@ def resume(connection: Connection, name: str, sending: bool, receiving: bool) ->
 
 
 def _question_text(info: QueueInfo, question: str) -> str:
-    counts = info.counts
-    return question.format(
-        info.name, plural(counts.ready_count + counts.leased_count + counts.delayed_count, "message")
-    )
+    return question.format(info.name, plural(message_count(info), "message"))
 
 
 def _confirm(yes: bool, question: Callable[[], str]) -> None:

@@ -69,7 +69,6 @@ LAST_WORDS: Final = 5.0
 @option(
     "--to",
     metavar="DIR",
-    type=Text(),
     help="Write each body into a file in DIR, named by the message's id, and print its path.",
 )
 @http_url

@@ -11,7 +11,7 @@ from spoolrack import Redrive, RedriveState
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_status, record_json
-from .units import plural, span_text
+from .units import age_text, plural
 
 
 @click.group()
@@ -47,7 +47,7 @@ def _row(redrive: Redrive, now: datetime) -> tuple[str, ...]:
         f"{redrive.moved_count:,}",
         f"{redrive.failed_count:,}",
         f"{redrive.remaining_count:,}",
-        f"{span_text(max(0.0, (now - redrive.started_at).total_seconds()))} ago",
+        f"{age_text(redrive.started_at, now)} ago",
         redrive.last_failure,
     )
 

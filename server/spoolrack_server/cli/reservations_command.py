@@ -13,8 +13,8 @@ from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_status, record_json
-from .peek_command import max_option, print_each, print_table
-from .units import STREAM, size_text, span_text
+from .peek_command import max_option, print_each, print_table, state_text
+from .units import STREAM, size_text
 
 
 @click.group()
@@ -50,19 +50,14 @@ def _table(reservations: Sequence[Reservation]) -> list[str]:
             f"{each.message_count:,}",
             size_text(each.byte_count),
             f"{each.read_count:,}",
-            _state(each, now),
+            each.state.value
+            if each.state is not ReservationState.HELD
+            else state_text(each.state.value, each.expires_at, now),
         )
         for each in reservations
     ]
     headers = ("STREAM", "SEQ", "QUEUE", "MESSAGES", "BYTES", "READS", "STATE")
     return columns(headers, rows, right=frozenset({1, 3, 4, 5}))
-
-
-def _state(reservation: Reservation, now: datetime) -> str:
-    left = (reservation.expires_at - now).total_seconds()
-    if reservation.state is not ReservationState.HELD or left <= 0:
-        return reservation.state.value
-    return f"{reservation.state.value} {span_text(left)}"
 
 
 @command.command()

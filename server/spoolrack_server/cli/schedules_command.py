@@ -21,13 +21,16 @@ def command() -> None:
 
 @command.command()
 @argument("queue")
-@argument("name", type=Text())
-@argument("cron", type=Text())
+@argument(
+    "name",
+)
+@argument(
+    "cron",
+)
 @argument("body", default="", type=Text(may_be_empty=True))
 @option(
     "--time-zone",
     metavar="ZONE",
-    type=Text(),
     default="UTC",
     help="The time zone of CRON, such as Europe/Berlin.",
 )
@@ -70,9 +73,11 @@ def create(
 
 @command.command()
 @argument("queue")
-@argument("name", type=Text())
-@option("--cron", metavar="CRON", type=Text(), help="Five fields, as in crontab(5).")
-@option("--time-zone", metavar="ZONE", type=Text(), help="The time zone of CRON.")
+@argument(
+    "name",
+)
+@option("--cron", metavar="CRON", help="Five fields, as in crontab(5).")
+@option("--time-zone", metavar="ZONE", help="The time zone of CRON.")
 @option("--body", metavar="BODY", type=Text(may_be_empty=True), help="The body of the messages.")
 @option(
     "--attribute",
@@ -145,7 +150,9 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 @command.command()
 @argument("queue")
-@argument("name", type=Text())
+@argument(
+    "name",
+)
 @connects_to_queues
 def pause(connection: Connection, queue: str, name: str) -> None:
     """Pause a schedule: no tick is sent until it is resumed."""
@@ -155,7 +162,9 @@ def pause(connection: Connection, queue: str, name: str) -> None:
 
 @command.command()
 @argument("queue")
-@argument("name", type=Text())
+@argument(
+    "name",
+)
 @connects_to_queues
 def resume(connection: Connection, queue: str, name: str) -> None:
     """Resume a schedule. Ticks that passed meanwhile are skipped."""
@@ -165,7 +174,9 @@ def resume(connection: Connection, queue: str, name: str) -> None:
 
 @command.command()
 @argument("queue")
-@argument("name", type=Text())
+@argument(
+    "name",
+)
 @connects_to_queues
 def delete(connection: Connection, queue: str, name: str) -> None:
     """Delete a schedule. Sent messages stay."""

@@ -14,7 +14,7 @@ from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
 from .output import columns, print_list, print_status, record_json
-from .units import STAGE, WRITER, Span, plural, span_text
+from .units import STAGE, WRITER, Span, left_text, plural
 
 
 @click.group()
@@ -40,8 +40,7 @@ def _table(stages: Sequence[StageInfo]) -> list[str]:
 
 def _rows(stage: StageInfo, now: datetime) -> list[tuple[str, ...]]:
     """Return a line for each queue; the first one names the stage."""
-    left = span_text(max(0.0, (stage.expires_at - now).total_seconds()))
-    head: tuple[str, ...] = (stage.name, f"{stage.chunk_count:,}", left)
+    head: tuple[str, ...] = (stage.name, f"{stage.chunk_count:,}", left_text(stage.expires_at, now))
     rows = []
     for queue, messages in sorted(stage.message_counts.items()) or [("", 0)]:
         rows.append((*head, queue, f"{messages:,}"))

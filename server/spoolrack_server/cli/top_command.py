@@ -18,9 +18,9 @@ from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, line_of
 from .output import print_list, read_list
-from .queues_command import oldest_text, table_of
+from .queues_command import counts_row, message_count, table_of
 from .signals import Terminated
-from .units import Span, Text, plural, size_text
+from .units import Span, Text, plural
 
 _NUMBERS: Final = ("READY", "LEASED", "DELAYED", "CHANGE/S", "BYTES", "OLDEST")
 
@@ -79,28 +79,17 @@ def rates_of(
     before: Sequence[QueueInfo], after: Sequence[QueueInfo], seconds: float
 ) -> dict[str, float]:
     """Return the messages a second by which each queue has grown."""
-    held = {info.name: _messages(info) for info in before}
+    held = {info.name: message_count(info) for info in before}
     return {
-        info.name: (_messages(info) - held[info.name]) / seconds
+        info.name: (message_count(info) - held[info.name]) / seconds
         for info in after
         if info.name in held and seconds > 0
     }
 
 
-def _messages(info: QueueInfo) -> int:
-    return info.counts.ready_count + info.counts.leased_count + info.counts.delayed_count
-
-
 def _numbers(info: QueueInfo, rate: float | None) -> tuple[str, ...]:
-    counts = info.counts
-    return (
-        f"{counts.ready_count:,}",
-        f"{counts.leased_count:,}",
-        f"{counts.delayed_count:,}",
-        "" if rate is None else f"{rate:+,.0f}" if round(rate) else "0",
-        size_text(counts.byte_count),
-        oldest_text(info),
-    )
+    *states, size, oldest = counts_row(info)
+    return *states, "" if rate is None else f"{rate:+,.0f}" if round(rate) else "0", size, oldest
 
 
 def _screen(queues: Sequence[QueueInfo], rates: Mapping[str, float], url: str, trouble: str) -> Group:
@@ -116,7 +105,7 @@ def _screen(queues: Sequence[QueueInfo], rates: Mapping[str, float], url: str, t
     for info, row in zip(queues, rows, strict=True):
         is_blocked = info.blocking_message is not None
         table.add_row(info.name, *row, RichText("blocked", style="bold red") if is_blocked else "")
-    total = sum(map(_messages, queues))
+    total = sum(map(message_count, queues))
     now = datetime.now().strftime("%H:%M:%S")
     head = f"{url}  {plural(len(queues), 'queue')}, {plural(total, 'message')}  {now}"
     return Group(RichText(head, style="dim"), RichText(trouble, style="bold red"), table)

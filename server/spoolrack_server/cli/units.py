@@ -325,6 +325,16 @@ def span_text(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def age_text(moment: datetime, now: datetime) -> str:
+    """Return the span from a moment to now; none if it is ahead."""
+    return span_text(max(0.0, (now - moment).total_seconds()))
+
+
+def left_text(moment: datetime, now: datetime) -> str:
+    """Return the span from now to a moment; none if it has passed."""
+    return age_text(now, moment)
+
+
 def size_text(size: int) -> str:
     if size < 1024:
         return f"{size} B"

@@ -28,10 +28,8 @@ from ..wire.json_form import parsed, rendered
 from . import request_bodies
 from .context import HttpContext, answer
 from .request_checks import CALLER
-from .route import Endpoint, Route
+from .route import Route
 
-_SCHEDULE_NAMES: Final = ("queue", "name", "schedule")
-"""Of a schedule, which its path tells."""
 _QUEUES: Final[Mapping[str, Callable[[Any], Iterable[str]]]] = {
     "Redrive": lambda redrive: (redrive.queue,),
     "Reservation": lambda reservation: (reservation.queue,),
@@ -78,20 +76,13 @@ class ContractEndpoints:
     ) -> web.Response:
         call = self._calls.find(name)
         assert call is not None
-        content = _response_json(caller, await call(caller, contract_request))
-        return answer(content, status=status) if content else web.Response(status=204)
+        found = await call(caller, contract_request)
+        if found is None:
+            return web.Response(status=204)
+        is_response = METHODS[name].output_type == found.DESCRIPTOR
+        return answer((_response_json if is_response else _resource_json)(caller, found), status=status)
 
     # Schedules.
-
-    def schedule_call(self, name: str) -> Endpoint:
-        """Return the endpoint of a call on the schedule that the path names."""
-        kind = GetMessageClass(METHODS[name].input_type)
-
-        async def endpoint(request: web.Request) -> web.StreamResponse:
-            queue, schedule = _names_of(request)
-            return await self._answer(request[CALLER], name, kind(queue=queue, name=schedule))
-
-        return endpoint
 
     async def list_schedules(self, request: web.Request) -> web.StreamResponse:
         # One page: a queue can't have more.
@@ -100,18 +91,17 @@ class ContractEndpoints:
         return answer({"schedules": [rendered(convert.schedule(each)) for each in page.items]})
 
     async def put_schedule(self, request: web.Request) -> web.StreamResponse:
-        wanted = await self._context.call_in(request, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
-        wanted.queue, wanted.name = _names_of(request)
-        call = schedule_rpc.CreateScheduleRequest(schedule=wanted)
+        schedule = _schedule_in(request, await self._context.json(request))
+        call = schedule_rpc.CreateScheduleRequest(schedule=schedule)
         return await self._answer(request[CALLER], "CreateSchedule", call, status=201)
 
     async def patch_schedule(self, request: web.Request) -> web.StreamResponse:
         """Change the fields that are named; attributes are replaced as a whole."""
         content = await self._context.json(request)
-        wanted = parsed(content, schedule_rpc.Schedule, without=_SCHEDULE_NAMES)
-        wanted.queue, wanted.name = _names_of(request)
         mask = FieldMask(paths={name.removeprefix("binary_") for name in content})
-        call = schedule_rpc.UpdateScheduleRequest(schedule=wanted, update_mask=mask)
+        call = schedule_rpc.UpdateScheduleRequest(
+            schedule=_schedule_in(request, content), update_mask=mask
+        )
         return await self._answer(request[CALLER], "UpdateSchedule", call)
 
     # Reservations.
@@ -153,12 +143,11 @@ class ContractEndpoints:
         return answer({"redrives": shown, "next_page_token": ""})
 
 
-def _names_of(request: web.Request) -> tuple[str, str]:
-    """Return the queue and the name of the schedule in a path; raise `InvalidRequest`."""
-    names = request.match_info
-    queue_and_name = {"queue": names["queue"], "name": names["schedule"]}
-    call = parsed(queue_and_name, schedule_rpc.GetScheduleRequest)
-    return call.queue, call.name
+def _schedule_in(request: web.Request, content: Mapping[str, Any]) -> schedule_rpc.Schedule:
+    """Return the schedule that the path names, with the fields in a body."""
+    schedule = parsed(content, schedule_rpc.Schedule, without=request.match_info)
+    schedule.MergeFrom(parsed(request.match_info, schedule_rpc.Schedule))
+    return schedule
 
 
 def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -167,11 +156,7 @@ def _messages(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 
 def _response_json(caller: Caller, response: Contract) -> dict[str, Any]:
-    """Return a response as JSON: of one that is but a resource, the resource."""
-    fields = response.DESCRIPTOR.fields
-    if len(fields) == 1 and fields[0].message_type is not None:
-        return _resource_json(caller, getattr(response, fields[0].name))
-    lists = [field.name for field in fields if field.is_repeated and field.message_type is not None]
+    lists = [each.name for each in response.DESCRIPTOR.fields if each.is_repeated and each.message_type]
     return {
         **rendered(response, without=lists),
         **{name: [_resource_json(caller, each) for each in getattr(response, name)] for name in lists},

@@ -57,7 +57,7 @@ class Gateway:
         clock: Clock,
         log: Log,
         http_limits: HttpLimits | None = None,
-        watch: Instrumentation | None = None,
+        instrumentation: Instrumentation | None = None,
         observer: Observer | None = None,
         access_control: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
@@ -66,7 +66,7 @@ class Gateway:
         """`pages`: routes beside those of queues and monitoring."""
         self._log = log
         observer = observer or Observer(health, clock)
-        self._watch = watch or Instrumentation(refusals=ErrorLog(log))
+        self._instrumentation = instrumentation or Instrumentation(refusals=ErrorLog(log))
         self._checks = RequestChecks(access_control or AccessControl())
         self._app = app
         self._context = HttpContext(app, clock, log, http_limits, memory)
@@ -105,15 +105,15 @@ class Gateway:
 
     def _refuse_head(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
         response = self._refusal(request, error)
-        response.headers[HEADER] = self._watch.name(request.headers.get(HEADER))
+        response.headers[HEADER] = self._instrumentation.name(request.headers.get(HEADER))
         return response
 
     @web.middleware
     async def _edge(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
         self._listener.track_current()
-        request[REQUEST] = self._watch.name(request.headers.get(HEADER))
+        request[REQUEST] = self._instrumentation.name(request.headers.get(HEADER))
         route = request.match_info.route.resource
-        response: web.StreamResponse = await self._watch.http(
+        response: web.StreamResponse = await self._instrumentation.http(
             request,
             "" if route is None else route.canonical,
             partial(self._answer_on, request, handler),
@@ -163,7 +163,7 @@ class Gateway:
             case web.HTTPNotFound():
                 response = response_to(NoSuchPage(request.path))
         if response is not None and isinstance(error, StoreError | GatewayError):
-            self._watch.refusals.log(
+            self._instrumentation.refusals.log(
                 f"{request.method} {request.path[:200]}",
                 error.reason,
                 str(error)[:LONGEST_MESSAGE],

@@ -20,17 +20,16 @@ from urllib.parse import unquote
 
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.dead_letter_records import check_explanation
 from spoolrack_store.model.errors import InvalidReceipt, InvalidRequest
+from spoolrack_store.model.field_checks import check_span
 from spoolrack_store.model.message_content import Attributes, check_group
 from spoolrack_store.model.names import MAX_PRIORITY
 from spoolrack_store.model.operations import LastReceive, Message
 from spoolrack_store.model.receipts import parse as parse_receipt
-from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
+from spoolrack_store.model.settings import MAX_DELAY
 from spoolrack_store.model.transitions import State
 
 from ..app import bounds
-from ..app.bounds import MAX_WAIT
 from ..wire.json_form import moment_in, span_in, time_text
 from .http_errors import RangeNotSatisfiable
 
@@ -39,6 +38,7 @@ BINARY: Final = "x-binary-attribute-"
 CONTENT_TYPE: Final = "content-type"
 KEPT: Final = frozenset({CONTENT_TYPE, "content-encoding"})
 """HTTP's own headers of a request that are attributes of the message."""
+DELAY: Final = "X-Message-Delay"
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 GROUP: Final = "X-Message-Group"
 PRIORITY: Final = "X-Message-Priority"
@@ -190,15 +190,6 @@ def message_headers(message: Message) -> dict[str, str]:
 # Parameters of a request.
 
 
-def wait(query: Fields) -> Millis:
-    return _span(query, "wait", "the parameter wait", 0, MAX_WAIT) or Millis(0)
-
-
-def visibility(query: Fields) -> Millis | None:
-    """Return the visibility timeout of a receive; None: the queue's."""
-    return _span(query, "visibility_timeout", "the parameter visibility_timeout", 1, MAX_VISIBILITY)
-
-
 def attribute(query: Fields) -> dict[str, str]:
     """Return the attribute in the parameter `attribute`, by name; empty if there is none."""
     values = query.getall("attribute", [])
@@ -212,7 +203,17 @@ def attribute(query: Fields) -> dict[str, str]:
 
 def delay(headers: Fields) -> Millis | None:
     """Return the delay of a send; None: the queue's."""
-    return _span(headers, "X-Message-Delay", "the header X-Message-Delay", 0, MAX_DELAY)
+    values = headers.getall(DELAY, [])
+    if not values:
+        return None
+    try:
+        (text,) = values
+        span = span_in(text)
+    except ValueError as error:
+        rule = "must be one number of seconds"
+        raise InvalidRequest(what=f"the header {DELAY}", value=", ".join(values), rule=rule) from error
+    check_span(f"the header {DELAY}", span, 0, MAX_DELAY)
+    return span
 
 
 def deliver_at(headers: Fields) -> Millis | None:
@@ -270,21 +271,6 @@ def _text(headers: Fields, header: str) -> str | None:
     return text
 
 
-def _span(fields: Fields, name: str, what: str, least: int, most: int) -> Millis | None:
-    values = fields.getall(name, [])
-    if not values:
-        return None
-    rule = f"must be one number of seconds, from {least / 1_000:g} to {most // 1_000}"
-    try:
-        (text,) = values
-        span = span_in(text)
-    except ValueError as error:
-        raise InvalidRequest(what=what, value=", ".join(values), rule=rule) from error
-    if not least <= span <= most:
-        raise InvalidRequest(what=what, value=values[0], rule=rule)
-    return span
-
-
 def receipt(headers: Fields, id: str) -> str | None:
     """Return the receipt that a delete of message `id` must still hold; None if it names none."""
     values = headers.getall("If-Match", [])
@@ -306,30 +292,13 @@ def required_receipt(headers: Fields, id: str) -> str:
     return found
 
 
-def reason(query: Fields) -> str:
-    """Return the reason of a release or a rejection; empty for none."""
-    text = ", ".join(query.getall("reason", []))
-    check_explanation(text)
-    return text
-
-
-def flag(query: Fields, name: str) -> bool:
-    values = query.getall(name, ["false"])
-    if values not in (["true"], ["false"]):
-        raise InvalidRequest(
-            what=f"the parameter {name}", value=", ".join(values), rule="must be true or false"
-        )
-    return values == ["true"]
-
-
-def release_delay(query: Fields) -> Millis | None:
-    """Return the delay of a release; None: the queue's back-off."""
-    return _span(query, "delay", "the parameter delay", 0, MAX_DELAY)
-
-
 def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
     """Return the receive of a receipt, if the query allows an expired lease."""
-    if not flag(query, "allow_expired"):
+    allowed = query.getall("allow_expired", ["false"])
+    if allowed not in (["true"], ["false"]):
+        what = "the parameter allow_expired"
+        raise InvalidRequest(what=what, value=", ".join(allowed), rule="must be true or false")
+    if allowed == ["false"]:
         return None
     count = ", ".join(headers.getall(RECEIVE_COUNT, []))
     if not _COUNT.fullmatch(count):

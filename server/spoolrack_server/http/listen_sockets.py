@@ -144,7 +144,7 @@ class Acceptor:
         except ConnectionError:
             self._drop(connection)
             return
-        end = self._forget(connection)
+        end = self._stop_waiting(connection)
         tls = _TlsProtocol(
             self._loop,
             self._protocol(),
@@ -169,10 +169,10 @@ class Acceptor:
             connection.close()  # The client has gone.
 
     def _drop(self, connection: _CountedSocket) -> None:
-        self._forget(connection)
+        self._stop_waiting(connection)
         connection.close()
 
-    def _forget(self, connection: _CountedSocket) -> asyncio.TimerHandle:
+    def _stop_waiting(self, connection: _CountedSocket) -> asyncio.TimerHandle:
         self._loop.remove_reader(connection)
         end = self._silent.pop(connection)
         end.cancel()

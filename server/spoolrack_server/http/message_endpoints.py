@@ -8,7 +8,7 @@ is sent; from then on the kernel sends it from the file.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -37,12 +37,13 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
-from ..app.bounds import message_id, place
-from ..app.leases import ReleaseTerms, receipts_of
+from ..app.bounds import MAX_WAIT, message_id, place
+from ..app.leases import receipts_of
 from ..app.trace_context import context_in, inherit_context
-from ..wire import convert
+from ..wire import convert, lease_changes
 from ..wire.contract_calls import paging
-from ..wire.json_form import rendered, time_text
+from ..wire.json_form import parsed, rendered, time_text
+from ..wire.lease_changes import Item
 from . import headers, request_bodies
 from .context import HttpContext, answer
 from .queue_endpoints import queue_of
@@ -72,7 +73,7 @@ class MessageEndpoints:
     async def send(self, request: web.Request) -> web.StreamResponse:
         queue = queue_of(request)
         headers.require_known(request.headers)
-        wait = headers.wait(request.query)
+        wait = _wait_of(parsed(request.query, rpc.ReceiveRequest))
         self._context.memory.require()
         attributes = headers.attributes_of(request.headers)
         inherit_context(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
@@ -169,10 +170,11 @@ class MessageEndpoints:
         return b"", await self._access.read(file.finish)
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
+        call = parsed(request.query, rpc.ReceiveRequest)
         receive = Receive(
             queue=queue_of(request),
-            wait=headers.wait(request.query),
-            visibility=headers.visibility(request.query),
+            wait=_wait_of(call),
+            visibility=convert.visibility(call),
             consumer=consumer_of_request(request, request[CALLER]),
         )
         deliveries = await self._app.leases.receive(request[CALLER], receive)
@@ -292,41 +294,30 @@ class MessageEndpoints:
         return web.Response(status=202)
 
     async def extend(self, request: web.Request) -> web.StreamResponse:
-        queue = queue_of(request)
-        receipt = headers.required_receipt(request.headers, id_of(request))
-        last = headers.last_receive(request.query, request.headers)
-        visibility = headers.visibility(request.query)
-        if visibility is None:
+        queue, last = queue_of(request), headers.last_receive(request.query, request.headers)
+        item = _change_in(request, rpc.LeaseExtension, without=("allow_expired",))
+        if not item.HasField("visibility_timeout"):
             rule = "must be given: the seconds from now to the end of the lease"
             raise InvalidRequest(what="the parameter visibility_timeout", value="", rule=rule)
+        changes, _ = lease_changes.extensions([item])
         last_receives = {} if last is None else {0: last}
-        extended = self._app.leases.extend(
-            request[CALLER], queue, [(receipt, visibility)], last_receives
-        )
+        extended = self._app.leases.extend(request[CALLER], queue, changes, last_receives)
         (end,) = await extended.answered()
         if isinstance(end, StoreError):
             raise end
         return web.json_response({"lease_expire_time": time_text(end)})
 
     async def release(self, request: web.Request) -> web.StreamResponse:
-        queue = queue_of(request)
-        receipt = headers.required_receipt(request.headers, id_of(request))
-        terms = ReleaseTerms(
-            headers.release_delay(request.query),
-            headers.reason(request.query),
-            headers.flag(request.query, "uncounted"),
-        )
-        released = self._app.leases.release(request[CALLER], queue, [(receipt, terms)])
+        changes = lease_changes.releases([_change_in(request, rpc.MessageRelease)])
+        released = self._app.leases.release(request[CALLER], queue_of(request), changes)
         (result,) = await released.answered()
         if isinstance(result, StoreError):
             raise result
         return web.json_response({"deliver_time": time_text(result)})
 
     async def reject(self, request: web.Request) -> web.StreamResponse:
-        queue = queue_of(request)
-        receipt = headers.required_receipt(request.headers, id_of(request))
-        rejection = receipt, headers.reason(request.query)
-        rejected = self._app.leases.reject(request[CALLER], queue, [rejection])
+        changes = lease_changes.rejections([_change_in(request, rpc.MessageRejection)])
+        rejected = self._app.leases.reject(request[CALLER], queue_of(request), changes)
         (error,) = await rejected.answered()
         if error is not None:
             raise error
@@ -345,6 +336,19 @@ class MessageEndpoints:
 
 def id_of(request: web.Request) -> str:
     return message_id(request.match_info["id"])
+
+
+def _wait_of(call: rpc.ReceiveRequest) -> Millis:
+    return convert.millis(call.wait, "wait", most=MAX_WAIT)
+
+
+def _change_in(request: web.Request, kind: type[Item], *, without: Collection[str] = ()) -> Item:
+    """Return the change that a query asks for, of the lease in If-Match; names in `without` are no
+    fields of it."""
+    query = {name: value for name, value in request.query.items() if name not in without}
+    change = parsed(query, kind, without=("receipt", "last_receive"))
+    change.receipt = headers.required_receipt(request.headers, id_of(request))
+    return change
 
 
 def _beginning(open_message: OpenMessage, most: int) -> bytes:

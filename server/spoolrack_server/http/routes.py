@@ -30,7 +30,7 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
     messages = MessageEndpoints(context)
     contract = ContractEndpoints(context, ContractCalls(context.app, context.clock))
     queue = "/-/queues/{queue}"
-    schedule = f"{queue}/schedules/{{schedule}}"
+    schedule = f"{queue}/schedules/{{name}}"
     reservation = "/-/reservations/{stream}/{sequence_number}"
     monitor = Permission.MONITOR
     # A page is served, too, while the server drains and after a failure, when an operator needs it.
@@ -131,12 +131,12 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
         ),
         # Schedules, stages, reservations and redrives.
         Route("GET", f"{queue}/schedules", contract.list_schedules, Schedules.list, is_page=True),
-        Route("GET", schedule, contract.schedule_call("GetSchedule"), Schedules.get, is_page=True),
+        contract.route("GET", schedule, "GetSchedule", is_page=True),
         Route("PUT", schedule, contract.put_schedule, Schedules.create),
         Route("PATCH", schedule, contract.patch_schedule, Schedules.update),
-        Route("DELETE", schedule, contract.schedule_call("DeleteSchedule"), Schedules.delete),
-        Route("POST", f"{schedule}/pause", contract.schedule_call("PauseSchedule"), Schedules.pause),
-        Route("POST", f"{schedule}/resume", contract.schedule_call("ResumeSchedule"), Schedules.pause),
+        contract.route("DELETE", schedule, "DeleteSchedule"),
+        contract.route("POST", f"{schedule}/pause", "PauseSchedule"),
+        contract.route("POST", f"{schedule}/resume", "ResumeSchedule"),
         contract.route("GET", "/-/stages", "ListStages", is_page=True),
         contract.route("POST", "/-/publish", "Publish"),
         contract.route("DELETE", "/-/stages/{stage}", "AbortStage"),

@@ -37,10 +37,10 @@ _system: Final = ProcessCollector(namespace="spoolrack", registry=None)
 
 
 def collect_root(
-    tally: StoreMetrics, clock: Clock, quarantined: int | None, most: int
+    store_metrics: StoreMetrics, clock: Clock, quarantined: int | None, most: int
 ) -> Iterator[Row]:
     """Collect the metrics that are the same in every process. In any thread."""
-    root = tally.root()
+    root = store_metrics.root()
     yield "spoolrack_build", [version("spoolrack"), platform.python_version()], 1
     yield "spoolrack_root", [root.id], 1
     if root.shard is not None:
@@ -54,25 +54,25 @@ def collect_root(
         yield "spoolrack_stages", [], root.stages
     if quarantined is not None:
         yield "spoolrack_quarantine_items", [], quarantined
-    yield from _of_disk(tally)
+    yield from _of_disk(store_metrics)
     of_queue = partial(_of_queue, now=clock.wall(), dead=root.dead_letter_queues)
-    queues = tally.queues()
+    queues = store_metrics.queues()
     for queue in islice(queues, most):
         yield from of_queue(queue)
     rest = list(queues)
     if rest:
         yield from of_queue(_together(rest))
-    buried = [_messages(queue) for queue in rest if queue.name in root.dead_letter_queues]
-    if buried:
-        yield "spoolrack_dead_letters", [OTHERS], sum(buried)
+    dead_letters = [_messages(queue) for queue in rest if queue.name in root.dead_letter_queues]
+    if dead_letters:
+        yield "spoolrack_dead_letters", [OTHERS], sum(dead_letters)
 
 
-def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterator[Row]:
+def collect_store(store_metrics: StoreMetrics, most: int, removed: int | None) -> Iterator[Row]:
     """Collect the work done and the backlog of this process's store. In any thread.
 
     `removed` is what lies in `remove/`, where another process shall unlink it.
     """
-    root, statistics = tally.root(), tally.statistics
+    root, statistics = store_metrics.root(), store_metrics.statistics
     yield "spoolrack_store_failed", [], int(root.failed)
     yield "spoolrack_waiting_receives", [], root.waiting
     yield "spoolrack_redrives", [], root.redrives
@@ -83,7 +83,7 @@ def collect_store(tally: StoreMetrics, most: int, removed: int | None) -> Iterat
     yield "spoolrack_quarantined", [], root.quarantined
     yield "spoolrack_unlinked", [], root.unlinked
     yield "spoolrack_reaper_waiting", [], root.to_be_unlinked if removed is None else removed
-    own, rest = set(tally.oldest(most)), Counter[str]()
+    own, rest = set(store_metrics.oldest(most)), Counter[str]()
     for queue, counts in list(statistics.messages.items()):
         for operation, count in list(counts.items()):
             if queue in own:
@@ -135,13 +135,13 @@ def _together(queues: Sequence[QueueMetrics]) -> QueueMetrics:
     )
 
 
-def _of_disk(tally: StoreMetrics) -> Iterator[Row]:
-    space = tally.space()
+def _of_disk(store_metrics: StoreMetrics) -> Iterator[Row]:
+    space = store_metrics.space()
     if space is None:
         return
     yield "spoolrack_disk_size_bytes", [], space.all_bytes
     yield "spoolrack_disk_free_bytes", [], space.bytes
-    yield "spoolrack_disk_refuses_sends", [], int(tally.refuses_sends(space))
+    yield "spoolrack_disk_refuses_sends", [], int(store_metrics.refuses_sends(space))
     if space.files is not None:
         yield "spoolrack_disk_inodes", [], space.all_files
         yield "spoolrack_disk_inodes_free", [], space.files
@@ -154,9 +154,9 @@ class FolderCounter:
     hundredth of the time. Lives in one event loop, where it counts in a thread until it is stopped.
     """
 
-    def __init__(self, tally: StoreMetrics, thread: ThreadPoolExecutor, *, reaps: bool) -> None:
+    def __init__(self, store_metrics: StoreMetrics, thread: ThreadPoolExecutor, *, reaps: bool) -> None:
         """Unless this process `reaps`, count remove/, too."""
-        self._tally = tally
+        self._store_metrics = store_metrics
         self._thread = thread
         self._reaps = reaps
         self.quarantined: int | None = None
@@ -164,9 +164,9 @@ class FolderCounter:
         self._task = asyncio.create_task(self._run())
 
     def count(self) -> None:
-        self.quarantined = self._tally.quarantined()
+        self.quarantined = self._store_metrics.quarantined()
         if not self._reaps:
-            self.removed = self._tally.removed()
+            self.removed = self._store_metrics.removed()
 
     async def stop(self) -> None:
         self._task.cancel()

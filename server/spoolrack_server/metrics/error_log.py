@@ -25,9 +25,9 @@ QUIET: Final = frozenset({"DRAINING"})
 class ErrorLog:
     """The log of one server. Lives in one event loop."""
 
-    def __init__(self, log: Log, watch: Callable[[], float] = stopwatch) -> None:
+    def __init__(self, log: Log, now: Callable[[], float] = stopwatch) -> None:
         self._log = log
-        self._watch = watch
+        self._now = now
         self._reasons: dict[str, _TokenBucket] = {}
 
     def log(self, operation: str, reason: str, detail: str, *, is_fault: bool) -> None:
@@ -36,8 +36,8 @@ class ErrorLog:
             return
         told = self._reasons.get(reason)
         if told is None:
-            told = self._reasons[reason] = _TokenBucket(self._watch())
-        left_out = told.take(self._watch())
+            told = self._reasons[reason] = _TokenBucket(self._now())
+        left_out = told.take(self._now())
         if left_out is None:
             return
         facts = {"left_out": left_out} if left_out else {}

@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import StoreError
@@ -27,38 +27,13 @@ from .exposition import written
 from .history import EVERY, History, Series, combined
 from .lease_consumers import has_unknown_consumers, known_leases, with_consumers
 from .metrics import Row
-from .worker_processes import CONSUMERS, HISTORY, METRIC_ROWS, PROCESS
+from .worker_processes import CONSUMERS, HISTORY, METRIC_ROWS, PROCESS, WorkerProcess
 
 T = TypeVar("T")
 
 
 PROBE_TIMEOUT: Final = 1.0
 """Seconds that a probe waits for the disk's facts."""
-
-
-class Processes(Protocol):
-    """The processes of one server."""
-
-    number: int
-    """Of this one."""
-
-    async def metric_rows(self) -> dict[int, list[Row] | None]:
-        """Return the metrics of each other process; None: it didn't answer in time."""
-
-    async def others(self, what: str) -> dict[int, Any]:
-        """Return each sibling's answer to a question of `Observer.answer`; None: not in time."""
-
-
-class SingleProcess:
-    """A server of one process."""
-
-    number = 0
-
-    async def metric_rows(self) -> dict[int, list[Row] | None]:
-        return {}
-
-    async def others(self, what: str) -> dict[int, Any]:
-        return {}
 
 
 class Observer:
@@ -68,11 +43,12 @@ class Observer:
         self,
         health: Health,
         clock: Clock,
-        processes: Processes | None = None,
+        process: WorkerProcess | None = None,
         most_queues: int = MOST_QUEUES,
         root: str = "",
     ) -> None:
-        """`root` is shown as the folder that is served."""
+        """`process` is this one, if a supervisor runs several; `root` is shown as the folder that is
+        served."""
         self.operations = CallMetrics()
         self._root = os.path.abspath(root) if root else ""
         self._began = clock.monotonic()
@@ -80,9 +56,9 @@ class Observer:
         self._sampling: asyncio.Task[None] | None = None
         self._health = health
         self._clock = clock
-        self._processes = processes or SingleProcess()
+        self._process = process or WorkerProcess(0)
         self._most = most_queues
-        self._tally: StoreMetrics | None = None
+        self._store_metrics: StoreMetrics | None = None
         self._describe: Callable[[str], Queue] | None = None
         self._counter: FolderCounter | None = None
         self._credits: Callable[[], tuple[int, int]] | None = None
@@ -93,15 +69,15 @@ class Observer:
 
     def begin(
         self,
-        tally: StoreMetrics,
+        store_metrics: StoreMetrics,
         *,
         reaps: bool,
         describe: Callable[[str], Queue] | None = None,
     ) -> None:
         """Start observing an open store; `describe` returns a queue with its oldest leases."""
         self._describe = describe
-        self._tally = tally
-        self._counter = FolderCounter(tally, self._thread, reaps=reaps)
+        self._store_metrics = store_metrics
+        self._counter = FolderCounter(store_metrics, self._thread, reaps=reaps)
         self._sampling = asyncio.create_task(self._sample_on())
 
     def observe_flow(self, credits: Callable[[], tuple[int, int]], memory: MemoryLimiter) -> None:
@@ -112,7 +88,7 @@ class Observer:
 
     async def end(self) -> None:
         """Stop observing, before the store closes."""
-        self._tally = self._credits = self._describe = None
+        self._store_metrics = self._credits = self._describe = None
         self._is_over = True
         if self._sampling is not None:
             self._sampling.cancel()
@@ -154,7 +130,7 @@ class Observer:
         """Return the queue with the consumers of its oldest leases that the other processes know."""
         if not has_unknown_consumers(queue):
             return queue
-        others = await self._processes.others(CONSUMERS + queue.name)
+        others = await self._process.others(CONSUMERS + queue.name)
         return with_consumers(queue, others.values())
 
     # The last hour.
@@ -166,16 +142,16 @@ class Observer:
 
     async def sample(self) -> None:
         """Add a sample of all queues to the history."""
-        tally = self._tally
-        if tally is not None:
-            await self._beside(lambda: self._sample(tally))
+        store_metrics = self._store_metrics
+        if store_metrics is not None:
+            await self._beside(lambda: self._sample(store_metrics))
 
-    def _sample(self, tally: StoreMetrics) -> None:
-        self._history.sample(tally.queues(), self._clock.wall(), self._clock.monotonic())
+    def _sample(self, store_metrics: StoreMetrics) -> None:
+        self._history.sample(store_metrics.queues(), self._clock.wall(), self._clock.monotonic())
 
     async def history(self, queue: str) -> Series:
         """Return the last hour of a queue, with the rates of all processes of this server added up."""
-        others = await self._processes.others(HISTORY + queue)
+        others = await self._process.others(HISTORY + queue)
         return combined(await self._beside(lambda: self._history.of(queue)), others)
 
     async def trends(self, queues: Iterable[str]) -> dict[str, list[int | None]]:
@@ -197,13 +173,13 @@ class Observer:
 
     async def resources(self) -> dict[str, Any]:
         """Return the disk of the root and the memory of each process."""
-        others = await self._processes.others(PROCESS)
-        processes = {**others, self._processes.number: self.process()}
-        space = None if self._tally is None else await self._beside(self._tally.space)
+        others = await self._process.others(PROCESS)
+        processes = {**others, self._process.number: self.process()}
+        space = None if self._store_metrics is None else await self._beside(self._store_metrics.space)
         disk = None
         if space is not None:
             files = None if space.files is None else {"free": space.files, "total": space.all_files}
-            refuses = self._tally is not None and self._tally.refuses_sends(space)
+            refuses = self._store_metrics is not None and self._store_metrics.refuses_sends(space)
             disk = {
                 "free": space.bytes,
                 "total": space.all_bytes,
@@ -224,13 +200,13 @@ class Observer:
         A disk that doesn't answer for a second is left out, because probes wait for this.
         """
         resources: list[str] = []
-        if self._tally is not None:
+        if self._store_metrics is not None:
             try:
                 async with asyncio.timeout(PROBE_TIMEOUT):
-                    space = await self._beside(self._tally.space)
+                    space = await self._beside(self._store_metrics.space)
             except TimeoutError:
                 space = None
-            if space is not None and self._tally.refuses_sends(space):
+            if space is not None and self._store_metrics.refuses_sends(space):
                 resources.append("disk")
         if self._memory is not None and self._memory.is_over:
             resources.append("memory")
@@ -246,7 +222,7 @@ class Observer:
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """Return the answer to a scrape that accepts these types, and its content type."""
-        others = await self._processes.metric_rows()
+        others = await self._process.metric_rows()
         async with self._gathering:
             processes: dict[int, list[Row]] = {
                 number: [("spoolrack_process_answers", [], int(rows is not None)), *(rows or ())]
@@ -264,11 +240,11 @@ class Observer:
     def _written(
         self, own_rows: list[Row], processes: dict[int, list[Row]], accept: str
     ) -> tuple[bytes, str]:
-        processes[self._processes.number] = [*own_rows, *self._of_store()]
+        processes[self._process.number] = [*own_rows, *self._of_store()]
         root: list[Row] = []
-        if self._tally is not None:
+        if self._store_metrics is not None:
             quarantined = None if self._counter is None else self._counter.quarantined
-            root = list(collect_root(self._tally, self._clock, quarantined, self._most))
+            root = list(collect_root(self._store_metrics, self._clock, quarantined, self._most))
         return written(root, dict(sorted(processes.items())), accept)
 
     def _of_calls(self) -> Iterator[Row]:
@@ -288,7 +264,7 @@ class Observer:
 
     def _of_store(self) -> list[Row]:
         rows = list(collect_process())
-        if self._tally is not None:
+        if self._store_metrics is not None:
             removed = None if self._counter is None else self._counter.removed
-            rows += collect_store(self._tally, self._most, removed)
+            rows += collect_store(self._store_metrics, self._most, removed)
         return rows

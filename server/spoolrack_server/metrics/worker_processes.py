@@ -37,15 +37,16 @@ class WorkerReport(Protocol):
 
 
 class WorkerProcess:
-    """One worker process: it answers its supervisor, and requests the others' answers from it."""
+    """One worker process: it answers its supervisor, and requests the others' answers from it. Without
+    a supervisor there are no others."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self._line: ControlChannel | None = None
+        self._channel: ControlChannel | None = None
         self._report: WorkerReport | None = None
 
-    def begin(self, line: ControlChannel) -> None:
-        self._line = line
+    def begin(self, channel: ControlChannel) -> None:
+        self._channel = channel
 
     def join(self, report: WorkerReport) -> None:
         """Start answering the supervisor."""
@@ -53,7 +54,7 @@ class WorkerProcess:
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return the answer of each other process; None: it didn't answer in time."""
-        found = None if self._line is None else await self._line.ask(what, ANSWER_TIMEOUT + 1)
+        found = None if self._channel is None else await self._channel.ask(what, ANSWER_TIMEOUT + 1)
         return {int(number): answer for number, answer in (found or {}).items()}
 
     async def metric_rows(self) -> dict[int, list[Row] | None]:
@@ -73,7 +74,7 @@ class WorkerProcesses:
     """The supervisor's control channels to all running worker processes."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, ControlChannel] = {}
+        self._channels: dict[int, ControlChannel] = {}
 
     def answers_to(self, number: int) -> Callable[[str], Any]:
         """Return the handler of one worker's channel: it forwards questions to the others."""
@@ -83,17 +84,19 @@ class WorkerProcesses:
 
         return serve
 
-    def add(self, number: int, line: ControlChannel) -> None:
-        self._lines[number] = line
+    def add(self, number: int, channel: ControlChannel) -> None:
+        self._channels[number] = channel
 
     def remove(self, number: int) -> None:
-        self._lines.pop(number, None)
+        self._channels.pop(number, None)
 
     async def states(self) -> dict[int, str | None]:
         """Return the state of each running worker process; None: it doesn't answer."""
         return await self._ask_all_but(None, STATE)
 
     async def _ask_all_but(self, asker: int | None, what: str) -> dict[int, Any]:
-        asked = {number: line for number, line in self._lines.items() if number != asker}
-        told = await asyncio.gather(*(line.ask(what, ANSWER_TIMEOUT) for line in asked.values()))
-        return dict(zip(asked, told, strict=True))
+        asked = {number: channel for number, channel in self._channels.items() if number != asker}
+        answers = await asyncio.gather(
+            *(channel.ask(what, ANSWER_TIMEOUT) for channel in asked.values())
+        )
+        return dict(zip(asked, answers, strict=True))

@@ -19,7 +19,7 @@ from spoolrack_store.committer import Committer
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.thread_driver import error_of, run_whole, step
 
-SETTLING: Final = 0.002
+LINGER: Final = 0.002
 """Seconds that work of the store's own waits for a request whose commit does it along. Answers go first
 meanwhile."""
 
@@ -47,7 +47,7 @@ class LoopDriver:
         self._is_woken = False
         self._is_at_work = False
         self._timer: asyncio.TimerHandle | None = None
-        self._settling: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
         self._ended = threading.Event()
         self._no_request = Context()
 
@@ -79,11 +79,11 @@ class LoopDriver:
         if has_work and self._committer.is_awaited:
             self._begin()
         elif has_work:
-            if self._settling is None:
-                self._settling = self._loop.call_later(SETTLING, self._begin)
+            if self._linger is None:
+                self._linger = self._loop.call_later(LINGER, self._begin)
         elif self._committer.is_over:
             # A request's commit may have done along what was to be begun.
-            self._cancel_settling()
+            self._cancel_linger()
             self._ended.set()
         elif later is not None:
             # The clock rounds down, and to wake before the moment is to spin.
@@ -91,15 +91,15 @@ class LoopDriver:
             if self._timer is not None and self._timer.when() > when:
                 self._timer.cancel()
                 self._timer = None
-            if self._timer is None:  # One that rings early looks again.
-                self._timer = self._loop.call_at(when, self._ring)
+            if self._timer is None:  # One that fires early looks again.
+                self._timer = self._loop.call_at(when, self._on_timer)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._start_commit()
 
     def _begin(self) -> None:
-        self._cancel_settling()
+        self._cancel_linger()
         self._is_at_work = True
         if self._committer.is_short():
             self._cycle = self._committer.cycle()
@@ -107,10 +107,10 @@ class LoopDriver:
         else:
             self._jobs.put((run_whole, self._committer, self._end))
 
-    def _cancel_settling(self) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-            self._settling = None
+    def _cancel_linger(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
 
     def _continue(self, error: BaseException | None) -> None:
         """Run the commit to its next sync, which the other thread does, or to its end."""

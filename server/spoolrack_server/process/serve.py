@@ -61,7 +61,7 @@ async def serve(
         require_threads()
     except (TracingUnavailable, AccessUnusable, SystemLimit) as error:
         return print_startup_error(error, settings.log_format)
-    server = Server(settings, log=log, processes=worker, traces=traces, security=security)
+    server = Server(settings, log=log, process=worker, traces=traces, security=security)
     if worker is not None:
         worker.join(server.observer)
     stopping = shutdown_on_signals(log, "draining")

@@ -31,7 +31,8 @@ from ..app.scheduler import Scheduler
 from ..app.store_access import ConcurrencyLimit
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
-from ..metrics.observer import Observer, Processes
+from ..metrics.observer import Observer
+from ..metrics.worker_processes import WorkerProcess
 from ..rpc.authorized_calls import AuthorizedCalls
 from ..rpc.calls import ServerCalls
 from ..rpc.health_service import HealthService
@@ -71,7 +72,7 @@ class Server:
         log: Log | None = None,
         http_limits: HttpLimits | None = None,
         background: BackgroundWork | None = None,
-        processes: Processes | None = None,
+        process: WorkerProcess | None = None,
         traces: OtelTraces | None = None,
         security: Security | None = None,
         limits: Limits | None = None,
@@ -107,14 +108,14 @@ class Server:
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
-        self.observer = Observer(
-            self._health, self._clock, processes, settings.metrics_queues, self.root
-        )
+        self.observer = Observer(self._health, self._clock, process, settings.metrics_queues, self.root)
         self._traces = traces
-        self._watch = Instrumentation(self.observer.operations, traces, refusals=ErrorLog(self._log))
+        self._instrumentation = Instrumentation(
+            self.observer.operations, traces, refusals=ErrorLog(self._log)
+        )
         self._probes = self._make_probes(settings.health)
         self._memory = MemoryLimiter(self._log, settings.memory_watermark)
-        self._calls = ServerCalls(self._log, self._watch, memory=self._memory)
+        self._calls = ServerCalls(self._log, self._instrumentation, memory=self._memory)
         self._store: Store | None = None
         self._app: Application | None = None
         self._services: Services | None = None
@@ -184,7 +185,7 @@ class Server:
             reserve(host, port, shares=self._settings.shares_ports).close()
         if self._probes is not None:
             await self._probes.start()
-        # A clock that a test turns doesn't ring in our loop.
+        # A test's clock doesn't set timers of the loop.
         driver = LoopDriver(self._clock) if isinstance(self._clock, SystemClock) else None
         try:
             self._store = store = await asyncio.to_thread(self._open, driver)
@@ -294,12 +295,12 @@ class Server:
         access_control = access_files.access_control
         authorized = None if access_control.is_open else AuthorizedCalls(access_control)
         self._calls = ServerCalls(
-            self._log, self._watch, authorized, self._memory, store.root_id, store.shard
+            self._log, self._instrumentation, authorized, self._memory, store.root_id, store.shard
         )
         self._app = Application(
             store, self._clock, self._log, self._workers, self.observer.with_consumers
         )
-        self._services = Services(self._app, self._clock, self._memory.responses, self._watch)
+        self._services = Services(self._app, self._clock, self._memory.responses, self._instrumentation)
         self.observer.observe_flow(self._services.credits, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
@@ -341,7 +342,7 @@ class Server:
             self._clock,
             self._log,
             self._http_limits,
-            self._watch,
+            self._instrumentation,
             self.observer,
             access_files.access_control,
             self._memory,
@@ -360,7 +361,7 @@ class Server:
             self._clock,
             self._log,
             self._http_limits,
-            self._watch,
+            self._instrumentation,
             access_files.access_control,
             self._memory,
             Authenticator(access_files.sqs_keys, self._clock),

@@ -32,7 +32,7 @@ from .shutdown import print_startup_error, shutdown_on_signals
 if TYPE_CHECKING:
     from ..http.probes import Probes
 
-MEMBER: Final = "spoolrack_server.process.worker_main"
+WORKER_MODULE: Final = "spoolrack_server.process.worker_main"
 READY: Final = b"ready\n"
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
@@ -126,16 +126,16 @@ class Supervisor:
         settings = json.dumps(replace(self._settings, number=n).to_json())
         with theirs:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", MEMBER, settings),
+                *(sys.executable, "-m", WORKER_MODULE, settings),
                 stdin=theirs.fileno(),
                 stdout=asyncio.subprocess.PIPE,
                 # Ctrl-C at a terminal goes to the supervisor alone, which lets them drain once.
                 start_new_session=True,
             )
         self._running[n] = process
-        line = await ControlChannel.open(ours, self.workers.answers_to(n))
-        listening = asyncio.create_task(line.run())
-        self.workers.add(n, line)
+        channel = await ControlChannel.open(ours, self.workers.answers_to(n))
+        listening = asyncio.create_task(channel.run())
+        self.workers.add(n, channel)
         try:
             if self._ending.is_set():
                 process.terminate()

@@ -26,16 +26,16 @@ def main() -> None:
 
 
 async def _serve(settings: ServeSettings) -> int:
-    member = WorkerProcess(settings.number)
-    line = await ControlChannel.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), member.answer)
-    member.begin(line)
-    listening = asyncio.create_task(line.run())
+    worker = WorkerProcess(settings.number)
+    channel = await ControlChannel.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), worker.answer)
+    worker.begin(channel)
+    listening = asyncio.create_task(channel.run())
 
     def until_alone(end: Callable[[], None]) -> None:
         listening.add_done_callback(lambda _: end())
 
     try:
-        return await serve(settings, _report_ready, until_alone, member)
+        return await serve(settings, _report_ready, until_alone, worker)
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)

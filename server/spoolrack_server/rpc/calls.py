@@ -72,7 +72,7 @@ class ServerCalls:
     def __init__(
         self,
         log: Log,
-        watch: Instrumentation | None = None,
+        instrumentation: Instrumentation | None = None,
         authorized: AuthorizedCalls | None = None,
         memory: MemoryLimiter | None = None,
         root_id: str = "",
@@ -83,8 +83,8 @@ class ServerCalls:
         self._shard = shard
         self._log = log
         self._memory = memory or MemoryLimiter(log)
-        self._watch = watch or Instrumentation(refusals=ErrorLog(log))
-        self._refusals = self._watch.refusals
+        self._instrumentation = instrumentation or Instrumentation(refusals=ErrorLog(log))
+        self._refusals = self._instrumentation.refusals
         self._authorized = authorized
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
@@ -187,7 +187,7 @@ class ServerCalls:
                 requests.close()
             return None
 
-        return self._watch.rpc(run, name, streams=streams)
+        return self._instrumentation.rpc(run, name, streams=streams)
 
     async def _only(self, requests: Requests) -> Any:
         """Return the request of a call that has one."""

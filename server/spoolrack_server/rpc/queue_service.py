@@ -16,6 +16,7 @@ from spoolrack_store.model.errors import InvalidRequest
 from spoolrack_store.model.operations import Receive
 
 from ..app.bounded_receives import BoundedReceives
+from ..app.bounds import MAX_COUNT, MAX_WAIT, number, queue_name
 from ..app.store_access import Submitted
 from ..app.trace_context import context_in
 from ..wire import convert, outgoing_messages
@@ -66,14 +67,12 @@ class QueueService:
         leased = await self._receives.lease_now(
             current_caller(),
             Receive(
-                queue=convert.queue_name(request.queue),
-                max_messages=convert.number(
-                    request.max_messages, "max_messages", default=1, most=convert.MAX_COUNT
-                ),
+                queue=queue_name(request.queue),
+                max_messages=number(request.max_messages, "max_messages", default=1, most=MAX_COUNT),
                 # More than fits into a response is never wanted.
                 max_bytes=min(max_bytes, convert.MAX_RECEIVE_BYTES),
                 visibility=convert.visibility(request),
-                wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+                wait=convert.millis(request.wait, "wait", most=MAX_WAIT),
                 consumer=current_consumer(context),
             ),
             context.peer(),

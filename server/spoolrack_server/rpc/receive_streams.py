@@ -22,6 +22,7 @@ from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import Receive
 
 from ..app.bounded_receives import BoundedReceives
+from ..app.bounds import MAX_COUNT, number, queue_name
 from ..app.leases import Leases
 from ..app.store_access import FRAME_BYTES, Submitted
 from ..wire import convert
@@ -137,7 +138,7 @@ class ReceiveStreams:
                     caller,
                     Receive(
                         queue=start.queue,
-                        max_messages=min(credits.free, convert.MAX_COUNT),
+                        max_messages=min(credits.free, MAX_COUNT),
                         max_bytes=FRAME_BYTES,
                         visibility=start.visibility,
                         wait=None,
@@ -248,7 +249,7 @@ def _start_of(request: rpc.StreamReceiveRequest) -> _Start:
         name = request.WhichOneof("frame") or "none"
         raise InvalidRequest(what="the frame", value=name, rule=rule)
     start = request.start
-    limit = convert.number(
+    limit = number(
         start.max_in_flight,
         "max_in_flight",
         default=convert.DEFAULT_IN_FLIGHT,
@@ -258,13 +259,11 @@ def _start_of(request: rpc.StreamReceiveRequest) -> _Start:
     if max_bytes < 0:
         raise InvalidRequest(what="max_bytes_in_flight", value=max_bytes, rule="must not be negative")
     return _Start(
-        queue=convert.queue_name(start.queue),
+        queue=queue_name(start.queue),
         visibility=convert.visibility(start),
         flow_control=FlowControl(
             limit,
             max_bytes=max_bytes or UNBOUNDED,
-            concurrency=convert.number(
-                start.concurrency, "concurrency", default=0, most=convert.MAX_IN_FLIGHT
-            ),
+            concurrency=number(start.concurrency, "concurrency", default=0, most=convert.MAX_IN_FLIGHT),
         ),
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+from google.protobuf.message import Message
 from spoolrack_store.model.clock import Clock
 
 from ..app.application import Application
@@ -19,6 +20,7 @@ from ..wire.contract_calls import (
     ContractCalls,
     MethodPermission,
     needs_on,
+    response_of,
 )
 from .authorized_calls import Context, current_caller
 from .calls import Method, ServedMethod
@@ -54,12 +56,12 @@ class Services:
         app: Application,
         clock: Clock,
         responses: Budget,
-        watch: Instrumentation | None = None,
+        instrumentation: Instrumentation | None = None,
     ) -> None:
         """`responses` bounds the bytes of messages in unsent responses."""
         receives = BoundedReceives(responses, app.access, app.leases)
         self._responses = responses
-        self._streams = Streams(watch)
+        self._streams = Streams(instrumentation)
         requests = MessageRequests(app)
         self._receive_streams = ReceiveStreams(app.leases, requests, receives, self._streams, clock)
         self._calls = ContractCalls(app, clock)
@@ -101,13 +103,13 @@ class Services:
     def _method(self, service: str, name: str) -> Method:
         call = self._calls.find(name)
         if call is not None:
-            return _served(call)
+            return _served(name, call)
         own: Method = getattr(self._servicers[service], name)
         return own
 
 
-def _served(call: ContractCall) -> Method:
-    def run(request: Any, context: Context) -> Awaitable[Any]:
-        return call(current_caller(), request)
+def _served(name: str, call: ContractCall) -> Method:
+    async def run(request: Any, context: Context) -> Message:
+        return response_of(name, await call(current_caller(), request))
 
     return run

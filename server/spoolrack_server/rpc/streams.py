@@ -59,8 +59,8 @@ class StreamOperation:
 class Streams:
     """The request streams of one server. Lives in one event loop."""
 
-    def __init__(self, watch: Instrumentation | None = None) -> None:
-        self._watch = watch or Instrumentation()
+    def __init__(self, instrumentation: Instrumentation | None = None) -> None:
+        self._instrumentation = instrumentation or Instrumentation()
         self._draining = False
         self._open: set[_ResponseQueue] = set()
 
@@ -141,7 +141,7 @@ class Streams:
             refused = error
         for each in joined:
             content = operation.content_of(each)
-            watched = self._watch.begin(operation.name, content)
+            observed = self._instrumentation.begin(operation.name, content)
             submitted: Submitted[bytes] | StoreError
             try:
                 if refused is not None:
@@ -151,7 +151,7 @@ class Streams:
                 submitted = error
             tags = SEND_TAGS if operation.tags_of is None else operation.tags_of(each)
             announces = operation.joins and each.accepts_more
-            item = _StreamedRequest(each.correlation_id, tags, submitted, watched, announces)
+            item = _StreamedRequest(each.correlation_id, tags, submitted, observed, announces)
             if each is joined[-1]:
                 item.size, item.reserved_bytes = requests.size, reserved_bytes
             responses.enter(item)
@@ -174,7 +174,7 @@ class _StreamedRequest:
     correlation_id: int
     tags: ResponseTags
     submitted: Submitted[bytes] | StoreError
-    watched: instrumentation.ObservedRequest
+    observed: instrumentation.ObservedRequest
     announces: bool
     """Whether the response says that requests may be joined."""
     size: int = 0
@@ -188,10 +188,10 @@ class _StreamedRequest:
             if isinstance(self.submitted, StoreError):
                 raise self.submitted
             response = correlated(self.correlation_id, self.submitted.result(), self.tags)
-            self.watched.end()
+            self.observed.end()
         except StoreError as error:
             failure = failure_of(error) or INTERNAL
-            self.watched.end_refused(failure.number, failure.reason, failure.message)
+            self.observed.end_refused(failure.number, failure.reason, failure.message)
             response = failed(self.correlation_id, failure.status(), self.tags)
         return response + ACCEPTS_MORE if self.announces else response
 

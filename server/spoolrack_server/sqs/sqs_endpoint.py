@@ -98,7 +98,7 @@ class SqsEndpoint:
         clock: Clock,
         log: Log,
         http_limits: HttpLimits | None,
-        watch: Instrumentation,
+        instrumentation: Instrumentation,
         access_control: AccessControl,
         memory: MemoryLimiter,
         authenticator: Authenticator,
@@ -107,7 +107,7 @@ class SqsEndpoint:
         """`url` is where clients reach this server, without a path; None: where each request says."""
         self._context = context = HttpContext(app, clock, log, http_limits, memory)
         self._log = log
-        self._watch = watch
+        self._instrumentation = instrumentation
         self._authenticator = authenticator
         self._access_control = access_control
         self._url = url
@@ -146,11 +146,13 @@ class SqsEndpoint:
     # Each request.
 
     def _refuse_head(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
-        return self._refusal(request, "", error, self._watch.name(request.headers.get(HEADER)))
+        return self._refusal(
+            request, "", error, self._instrumentation.name(request.headers.get(HEADER))
+        )
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self._listener.track_current()
-        id = self._watch.name(request.headers.get(HEADER))
+        id = self._instrumentation.name(request.headers.get(HEADER))
         # A body counts until its request is answered: it is held as long.
         with self._context.upload_memory.share() as share:
             return await self._respond(request, share, id)
@@ -175,7 +177,7 @@ class SqsEndpoint:
         except ConnectionError as error:
             raise asyncio.CancelledError from error
         except Exception as error:  # noqa: BLE001 - each is answered
-            response = await self._watch.http(
+            response = await self._instrumentation.http(
                 request,
                 operation,
                 partial(self._refuse, request, operation, error, id),
@@ -184,7 +186,7 @@ class SqsEndpoint:
             if not request.content.is_eof():
                 response.force_close()
             return response
-        response = await self._watch.http(
+        response = await self._instrumentation.http(
             request,
             call.operation,
             partial(self._answer_on, request, call, id),
@@ -304,7 +306,7 @@ class SqsEndpoint:
             )
             sqs_error = sqs_errors.internal(sqs_errors.FAULT)
         else:
-            self._watch.refusals.log(
+            self._instrumentation.refusals.log(
                 f"SQS {operation or 'unknown'}",
                 sqs_error.code,
                 str(sqs_error)[:LONGEST_MESSAGE],

@@ -19,15 +19,20 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, TypedDict
 
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack.v1 import redrive_service_pb2 as redrives
 from spoolrack.v1 import reservation_service_pb2 as reservations
 from spoolrack.v1 import schedule_service_pb2 as schedules
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.operations import Queue
 from spoolrack_store.model.reservation_requests import Page, Reservation
 
 from ..app.application import Application
+from ..app.bounds import MAX_WAIT
 from ..app.caller import Caller, Permission, permission_of
 from ..app.leases import Leases
 from ..app.messages import Messages
@@ -38,10 +43,12 @@ from ..app.schedules import Schedules
 from ..app.sends import Sends
 from ..app.stages import Stages
 from . import convert
+from .contract import METHODS
 from .outgoing_messages import stage_of
 
-ContractCall = Callable[[Caller, Any], Awaitable[Any]]
-"""Takes a request of the contract, and returns its response; raises the `StoreError` of the call."""
+ContractCall = Callable[[Caller, Any], Awaitable[Message | None]]
+"""Takes a request of the contract; raises the `StoreError` of the call. Returns the response, or the
+resource that is all of it, or None for an empty one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,14 @@ PERMISSIONS: Final[Mapping[str, MethodPermission]] = {
 """The permissions of all methods of the contract, by name."""
 
 
+def response_of(name: str, answer: Message | None) -> Message:
+    """Return the response of a method whose call has returned `answer`."""
+    kind = GetMessageClass(METHODS[name].output_type)
+    if isinstance(answer, kind):
+        return answer
+    return kind() if answer is None else kind(**{kind.DESCRIPTOR.fields[0].name: answer})
+
+
 class Paging(TypedDict):
     """The page that a list asks for, as all lists name it."""
 
@@ -136,51 +151,32 @@ class ContractCalls:
 
     # Queues.
 
-    async def CreateQueue(
-        self, caller: Caller, request: queues.CreateQueueRequest
-    ) -> queues.CreateQueueResponse:
-        queue = request.queue
-        created = await self._app.queues.create(
-            caller, queue.name, convert.settings(queue.settings), dict(queue.labels)
-        )
-        return queues.CreateQueueResponse(queue=convert.queue(created, self._clock.wall()))
+    async def CreateQueue(self, caller: Caller, request: queues.CreateQueueRequest) -> Message:
+        name, settings = request.queue.name, convert.settings(request.queue.settings)
+        labels = dict(request.queue.labels)
+        return self._queue(await self._app.queues.create(caller, name, settings, labels))
 
-    async def GetQueue(
-        self, caller: Caller, request: queues.GetQueueRequest
-    ) -> queues.GetQueueResponse:
+    async def GetQueue(self, caller: Caller, request: queues.GetQueueRequest) -> Message:
         queue = await self._app.queues.get(caller, request.name)
-        return queues.GetQueueResponse(
-            queue=convert.queue(queue, self._clock.wall()), shard=self._shard
-        )
+        return queues.GetQueueResponse(queue=self._queue(queue), shard=self._shard)
 
-    async def ListQueues(
-        self, caller: Caller, request: queues.ListQueuesRequest
-    ) -> queues.ListQueuesResponse:
+    async def ListQueues(self, caller: Caller, request: queues.ListQueuesRequest) -> Message:
         page = await self._app.queues.list(caller, prefix=request.prefix, **paging(request))
-        now = self._clock.wall()
         return queues.ListQueuesResponse(
-            queues=[convert.queue(queue, now) for queue in page.items],
+            queues=map(self._queue, page.items),
             next_page_token=page.next_token,
             root_id=self._root_id,
             shard=self._shard,
         )
 
-    async def UpdateQueue(
-        self, caller: Caller, request: queues.UpdateQueueRequest
-    ) -> queues.UpdateQueueResponse:
+    async def UpdateQueue(self, caller: Caller, request: queues.UpdateQueueRequest) -> Message:
         changes = convert.update(request.queue, request.update_mask)
-        queue = await self._app.queues.update(caller, request.queue.name, changes)
-        return queues.UpdateQueueResponse(queue=convert.queue(queue, self._clock.wall()))
+        return self._queue(await self._app.queues.update(caller, request.queue.name, changes))
 
-    async def DeleteQueue(
-        self, caller: Caller, request: queues.DeleteQueueRequest
-    ) -> queues.DeleteQueueResponse:
+    async def DeleteQueue(self, caller: Caller, request: queues.DeleteQueueRequest) -> None:
         await self._app.queues.delete(caller, request.name, if_version=request.version)
-        return queues.DeleteQueueResponse()
 
-    async def PurgeQueue(
-        self, caller: Caller, request: queues.PurgeQueueRequest
-    ) -> queues.PurgeQueueResponse:
+    async def PurgeQueue(self, caller: Caller, request: queues.PurgeQueueRequest) -> Message:
         purged = await self._app.queues.purge(
             caller,
             request.name,
@@ -189,17 +185,15 @@ class ContractCalls:
         )
         return queues.PurgeQueueResponse(purged_count=purged)
 
+    def _queue(self, queue: Queue) -> pb.Queue:
+        return convert.queue(queue, self._clock.wall())
+
     # Looks at messages.
 
-    async def GetMessage(
-        self, caller: Caller, request: queues.GetMessageRequest
-    ) -> queues.GetMessageResponse:
-        message = await self._app.messages.get(caller, request.queue, request.id)
-        return queues.GetMessageResponse(message=convert.message(message))
+    async def GetMessage(self, caller: Caller, request: queues.GetMessageRequest) -> Message:
+        return convert.message(await self._app.messages.get(caller, request.queue, request.id))
 
-    async def ListMessages(
-        self, caller: Caller, request: queues.ListMessagesRequest
-    ) -> queues.ListMessagesResponse:
+    async def ListMessages(self, caller: Caller, request: queues.ListMessagesRequest) -> Message:
         page = await self._app.messages.list(
             caller,
             request.queue,
@@ -214,7 +208,7 @@ class ContractCalls:
 
     # Stages.
 
-    async def Stage(self, caller: Caller, request: staging.StageRequest) -> staging.StageResponse:
+    async def Stage(self, caller: Caller, request: staging.StageRequest) -> Message:
         staged = await self._app.stages.stage(caller, stage_of(request))
         return staging.StageResponse(
             message_count=staged.messages,
@@ -223,7 +217,7 @@ class ContractCalls:
             root_id=self._root_id,
         )
 
-    async def Publish(self, caller: Caller, request: staging.PublishRequest) -> staging.PublishResponse:
+    async def Publish(self, caller: Caller, request: staging.PublishRequest) -> Message:
         published = await self._app.stages.publish(
             caller,
             writer=request.writer,
@@ -240,21 +234,14 @@ class ContractCalls:
             last_epoch=published.last_epoch,
         )
 
-    async def AbortStage(
-        self, caller: Caller, request: staging.AbortStageRequest
-    ) -> staging.AbortStageResponse:
+    async def AbortStage(self, caller: Caller, request: staging.AbortStageRequest) -> Message:
         dropped = await self._app.stages.abort(caller, request.stage, queue=request.queue)
         return staging.AbortStageResponse(message_count=dropped)
 
-    async def GetStage(
-        self, caller: Caller, request: staging.GetStageRequest
-    ) -> staging.GetStageResponse:
-        found = await self._app.stages.get(caller, request.stage, queue=request.queue)
-        return staging.GetStageResponse(stage=convert.stage(found))
+    async def GetStage(self, caller: Caller, request: staging.GetStageRequest) -> Message:
+        return convert.stage(await self._app.stages.get(caller, request.stage, queue=request.queue))
 
-    async def ListStages(
-        self, caller: Caller, request: staging.ListStagesRequest
-    ) -> staging.ListStagesResponse:
+    async def ListStages(self, caller: Caller, request: staging.ListStagesRequest) -> Message:
         page = await self._app.stages.list(caller, queue=request.queue, **paging(request))
         return staging.ListStagesResponse(
             stages=map(convert.stage, page.items), next_page_token=page.next_token
@@ -273,7 +260,7 @@ class ContractCalls:
             max_messages=request.max_messages,
             max_bytes=request.max_bytes,
             visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
-            wait=convert.millis(request.wait, "wait", most=convert.MAX_WAIT),
+            wait=convert.millis(request.wait, "wait", most=MAX_WAIT),
         )
 
     def reserved_pages(
@@ -296,7 +283,7 @@ class ContractCalls:
 
     async def ExtendReservation(
         self, caller: Caller, request: reservations.ExtendReservationRequest
-    ) -> reservations.ExtendReservationResponse:
+    ) -> Message:
         extended = await self._app.reservations.extend(
             caller,
             request.stream,
@@ -304,11 +291,11 @@ class ContractCalls:
             queue=request.queue,
             visibility_timeout=convert.optional_span(request, "visibility_timeout", None),
         )
-        return reservations.ExtendReservationResponse(reservation=self.reservation(extended))
+        return self.reservation(extended)
 
     async def CommitReservations(
         self, caller: Caller, request: reservations.CommitReservationsRequest
-    ) -> reservations.CommitReservationsResponse:
+    ) -> Message:
         committed = await self._app.reservations.commit(
             caller,
             request.stream,
@@ -322,36 +309,32 @@ class ContractCalls:
 
     async def ReleaseReservation(
         self, caller: Caller, request: reservations.ReleaseReservationRequest
-    ) -> reservations.ReleaseReservationResponse:
+    ) -> None:
         await self._app.reservations.release(
             caller, request.stream, request.sequence_number, queue=request.queue
         )
-        return reservations.ReleaseReservationResponse()
 
     async def GetReservation(
         self, caller: Caller, request: reservations.GetReservationRequest
-    ) -> reservations.GetReservationResponse:
+    ) -> Message:
         found = await self._app.reservations.get(
             caller, request.stream, request.sequence_number, queue=request.queue
         )
-        return reservations.GetReservationResponse(reservation=self.reservation(found))
+        return self.reservation(found)
 
     async def ListReservations(
         self, caller: Caller, request: reservations.ListReservationsRequest
-    ) -> reservations.ListReservationsResponse:
+    ) -> Message:
         page = await self._app.reservations.list(
             caller, queue=request.queue, stream=request.stream, **paging(request)
         )
         return reservations.ListReservationsResponse(
-            reservations=map(self.reservation, page.items),
-            next_page_token=page.next_token,
+            reservations=map(self.reservation, page.items), next_page_token=page.next_token
         )
 
     # Redrives.
 
-    async def StartRedrive(
-        self, caller: Caller, request: redrives.StartRedriveRequest
-    ) -> redrives.StartRedriveResponse:
+    async def StartRedrive(self, caller: Caller, request: redrives.StartRedriveRequest) -> Message:
         started = await self._app.redrives.start(
             caller,
             request.queue,
@@ -360,35 +343,25 @@ class ContractCalls:
             ids=request.message_ids,
             rate=request.max_messages_per_second,
         )
-        return redrives.StartRedriveResponse(redrive=convert.redrive(started))
+        return convert.redrive(started)
 
-    async def GetRedrive(
-        self, caller: Caller, request: redrives.GetRedriveRequest
-    ) -> redrives.GetRedriveResponse:
-        redrive = await self._app.redrives.get(caller, request.id, queue=request.queue)
-        return redrives.GetRedriveResponse(redrive=convert.redrive(redrive))
+    async def GetRedrive(self, caller: Caller, request: redrives.GetRedriveRequest) -> Message:
+        return convert.redrive(await self._app.redrives.get(caller, request.id, queue=request.queue))
 
-    async def ListRedrives(
-        self, caller: Caller, request: redrives.ListRedrivesRequest
-    ) -> redrives.ListRedrivesResponse:
+    async def ListRedrives(self, caller: Caller, request: redrives.ListRedrivesRequest) -> Message:
         page = await self._app.redrives.list(caller, queue=request.queue, **paging(request))
         return redrives.ListRedrivesResponse(
             redrives=map(convert.redrive, page.items), next_page_token=page.next_token
         )
 
-    async def CancelRedrive(
-        self, caller: Caller, request: redrives.CancelRedriveRequest
-    ) -> redrives.CancelRedriveResponse:
-        ended = await self._app.redrives.cancel(caller, request.id, queue=request.queue)
-        return redrives.CancelRedriveResponse(redrive=convert.redrive(ended))
+    async def CancelRedrive(self, caller: Caller, request: redrives.CancelRedriveRequest) -> Message:
+        return convert.redrive(await self._app.redrives.cancel(caller, request.id, queue=request.queue))
 
     # Schedules.
 
-    async def CreateSchedule(
-        self, caller: Caller, request: schedules.CreateScheduleRequest
-    ) -> schedules.CreateScheduleResponse:
+    async def CreateSchedule(self, caller: Caller, request: schedules.CreateScheduleRequest) -> Message:
         schedule = request.schedule
-        queued = await self._app.schedules.create(
+        created = await self._app.schedules.create(
             caller,
             schedule.queue,
             schedule.name,
@@ -398,44 +371,29 @@ class ContractCalls:
             attributes=convert.attributes(schedule.attributes),
             group=schedule.group,
         )
-        return schedules.CreateScheduleResponse(schedule=convert.schedule(queued))
+        return convert.schedule(created)
 
-    async def GetSchedule(
-        self, caller: Caller, request: schedules.GetScheduleRequest
-    ) -> schedules.GetScheduleResponse:
-        found = await self._app.schedules.get(caller, request.queue, request.name)
-        return schedules.GetScheduleResponse(schedule=convert.schedule(found))
+    async def GetSchedule(self, caller: Caller, request: schedules.GetScheduleRequest) -> Message:
+        return convert.schedule(await self._app.schedules.get(caller, request.queue, request.name))
 
-    async def UpdateSchedule(
-        self, caller: Caller, request: schedules.UpdateScheduleRequest
-    ) -> schedules.UpdateScheduleResponse:
-        schedule = request.schedule
-        changes = convert.schedule_changes(schedule, request.update_mask)
-        updated = await self._app.schedules.update(caller, schedule.queue, schedule.name, changes)
-        return schedules.UpdateScheduleResponse(schedule=convert.schedule(updated))
+    async def UpdateSchedule(self, caller: Caller, request: schedules.UpdateScheduleRequest) -> Message:
+        queue, name = request.schedule.queue, request.schedule.name
+        changes = convert.schedule_changes(request.schedule, request.update_mask)
+        return convert.schedule(await self._app.schedules.update(caller, queue, name, changes))
 
-    async def ListSchedules(
-        self, caller: Caller, request: schedules.ListSchedulesRequest
-    ) -> schedules.ListSchedulesResponse:
+    async def ListSchedules(self, caller: Caller, request: schedules.ListSchedulesRequest) -> Message:
         page = await self._app.schedules.list(caller, queue=request.queue, **paging(request))
         return schedules.ListSchedulesResponse(
             schedules=map(convert.schedule, page.items), next_page_token=page.next_token
         )
 
-    async def PauseSchedule(
-        self, caller: Caller, request: schedules.PauseScheduleRequest
-    ) -> schedules.PauseScheduleResponse:
+    async def PauseSchedule(self, caller: Caller, request: schedules.PauseScheduleRequest) -> Message:
         paused = await self._app.schedules.pause(caller, request.queue, request.name, is_paused=True)
-        return schedules.PauseScheduleResponse(schedule=convert.schedule(paused))
+        return convert.schedule(paused)
 
-    async def ResumeSchedule(
-        self, caller: Caller, request: schedules.ResumeScheduleRequest
-    ) -> schedules.ResumeScheduleResponse:
+    async def ResumeSchedule(self, caller: Caller, request: schedules.ResumeScheduleRequest) -> Message:
         resumed = await self._app.schedules.pause(caller, request.queue, request.name, is_paused=False)
-        return schedules.ResumeScheduleResponse(schedule=convert.schedule(resumed))
+        return convert.schedule(resumed)
 
-    async def DeleteSchedule(
-        self, caller: Caller, request: schedules.DeleteScheduleRequest
-    ) -> schedules.DeleteScheduleResponse:
+    async def DeleteSchedule(self, caller: Caller, request: schedules.DeleteScheduleRequest) -> None:
         await self._app.schedules.delete(caller, request.queue, request.name)
-        return schedules.DeleteScheduleResponse()

@@ -45,12 +45,7 @@ from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSet
 from spoolrack_store.model.stage_requests import StageInfo
 from spoolrack_store.model.transitions import State
 
-from ..app.bounds import MAX_COUNT as MAX_COUNT
-from ..app.bounds import MAX_WAIT as MAX_WAIT
-from ..app.bounds import deduplication_id as deduplication_id
-from ..app.bounds import message_id as message_id
-from ..app.bounds import number as number
-from ..app.bounds import queue_name as queue_name
+from ..app.bounds import MAX_COUNT
 from ..app.queues import QueueChanges
 from ..app.schedules import ScheduleChanges, next_tick
 

@@ -12,6 +12,7 @@ from spoolrack_store.model.errors import InvalidRequest, StoreError
 from spoolrack_store.model.operations import Delete, LastReceive
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
+from ..app.bounds import message_id
 from ..app.leases import Changes, ReleaseTerms
 from . import convert, encoding
 from .status import status_of
@@ -50,7 +51,7 @@ def deletion(
                         what="last_receive", value=target.id, rule="goes with a receipt, not with an id"
                     )
                 case "id":
-                    by_id[position] = convert.message_id(target.id)
+                    by_id[position] = message_id(target.id)
                 case _:
                     raise InvalidRequest(what="a target", value="", rule="must name a receipt or an id")
         except StoreError as error:
@@ -125,22 +126,22 @@ def _changes(
 
 
 def extend_response(results: Results) -> bytes:
-    response = rpc.ExtendLeasesResponse()
-    for result in results:
-        if isinstance(result, StoreError):
-            response.results.add(error=status_of(result))
-        else:
-            response.results.add(lease_expire_time=convert.timestamp(result))
-    return response.SerializeToString()
+    return _times(rpc.ExtendLeasesResponse(), "lease_expire_time", results)
 
 
 def release_response(results: Results) -> bytes:
-    response = rpc.ReleaseResponse()
+    return _times(rpc.ReleaseResponse(), "deliver_time", results)
+
+
+def _times(
+    response: rpc.ExtendLeasesResponse | rpc.ReleaseResponse, field: str, results: Results
+) -> bytes:
+    """Return a response with the time of each message in `field`, or its error."""
     for result in results:
         if isinstance(result, StoreError):
             response.results.add(error=status_of(result))
         else:
-            response.results.add(deliver_time=convert.timestamp(result))
+            response.results.add(**{field: convert.timestamp(result)})
     return response.SerializeToString()
 
 

@@ -1,9 +1,9 @@
-"""Messages of send and stage requests: validation by column."""
+"""Messages of send and stage requests: each is checked, and the valid ones are the store's columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from spoolrack.v1 import queue_pb2 as pb
@@ -15,68 +15,66 @@ from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
 from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 
+from ..app.bounds import deduplication_id
 from ..app.trace_context import ROOM, TRACEPARENT
 from . import convert, encoding
 
 
-@dataclass(slots=True)
-class Columns:
-    """The valid messages of a request, by column."""
-
-    bodies: list[bytes]
-    attributes: dict[int, Attributes]
-    deduplication_ids: dict[int, str]
-    delays: dict[int, Millis]
-    groups: dict[int, str]
-    priorities: dict[int, int]
-    deliver_at: dict[int, Millis]
-    refusals: dict[int, StoreError]
-    """By position in the request; all others are by position among the valid ones."""
-
-
-def columns(messages: Iterable[pb.OutgoingMessage]) -> Columns:
-    """Return the store's columns of the valid messages, and the errors of the others."""
-    by_column = Columns([], {}, {}, {}, {}, {}, {}, {})
-    bodies = by_column.bodies
+def send_of(
+    queue: str, messages: Sequence[pb.OutgoingMessage]
+) -> tuple[Send, Mapping[int, StoreError]]:
+    """Return the send of the valid messages, and the errors of the others by position."""
+    convert.check_count(len(messages), "messages")
+    bodies: list[bytes] = []
+    attributes: dict[int, Attributes] = {}
+    deduplication_ids: dict[int, str] = {}
+    delays: dict[int, Millis] = {}
+    groups: dict[int, str] = {}
+    priorities: dict[int, int] = {}
+    deliver_at: dict[int, Millis] = {}
+    refusals: dict[int, StoreError] = {}
     for position, message in enumerate(messages):
-        body = message.body
+        body, place = message.body, len(bodies)
         # Protobuf serializes a message to know its size, with a million attributes too.
         if not message.attributes and message.ByteSize() == _size_of(len(body)):
             bodies.append(body)  # It has a body, and nothing else.
             continue
         try:
-            attributes = convert.attributes(message.attributes) if message.attributes else None
-            id = message.deduplication_id
-            if id:
-                convert.deduplication_id(id)
-            delay = (
-                convert.millis(message.delay, "delay", most=MAX_DELAY)
-                if message.HasField("delay")
-                else None
-            )
-            moment = (
-                convert.moment(message.deliver_time, "deliver_time")
-                if message.HasField("deliver_time")
-                else None
-            )
+            found = convert.attributes(message.attributes)
+            id = message.deduplication_id and deduplication_id(message.deduplication_id)
+            delay = moment = None
+            if message.HasField("delay"):
+                delay = convert.millis(message.delay, "delay", most=MAX_DELAY)
+            if message.HasField("deliver_time"):
+                moment = convert.moment(message.deliver_time, "deliver_time")
         except StoreError as error:
-            by_column.refusals[position] = error
+            refusals[position] = error
             continue
-        place = len(bodies)
-        if attributes:
-            by_column.attributes[place] = attributes
+        if found:
+            attributes[place] = found
         if id:
-            by_column.deduplication_ids[place] = id
+            deduplication_ids[place] = id
         if delay is not None:
-            by_column.delays[place] = delay
+            delays[place] = delay
         if moment is not None:
-            by_column.deliver_at[place] = moment
+            deliver_at[place] = moment
         if message.group:
-            by_column.groups[place] = message.group
+            groups[place] = message.group
         if message.priority:
-            by_column.priorities[place] = message.priority
+            priorities[place] = message.priority
         bodies.append(body)
-    return by_column
+    # Also with none that is valid: the store knows whether there is such a queue.
+    send = Send(
+        queue=queue,
+        bodies=bodies,
+        attributes=attributes,
+        deduplication_ids=deduplication_ids,
+        delays=delays,
+        groups=groups,
+        priorities=priorities,
+        deliver_at=deliver_at,
+    )
+    return send, refusals
 
 
 @lru_cache(maxsize=1_024)
@@ -97,26 +95,6 @@ def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMess
         if TRACEPARENT not in attributes and size + ROOM <= MAX_ATTRIBUTES_SIZE:
             for name, value in trace.items():
                 attributes[name].string_value = value
-
-
-def send_of(
-    queue: str, messages: Sequence[pb.OutgoingMessage]
-) -> tuple[Send, Mapping[int, StoreError]]:
-    """Return the send of the valid messages, and the errors of the others by position."""
-    convert.check_count(len(messages), "messages")
-    messages_by_column = columns(messages)
-    # Also with none that is valid: the store knows whether there is such a queue.
-    send = Send(
-        queue=queue,
-        bodies=messages_by_column.bodies,
-        attributes=messages_by_column.attributes,
-        deduplication_ids=messages_by_column.deduplication_ids,
-        delays=messages_by_column.delays,
-        groups=messages_by_column.groups,
-        priorities=messages_by_column.priorities,
-        deliver_at=messages_by_column.deliver_at,
-    )
-    return send, messages_by_column.refusals
 
 
 # Chunks of stages, which are stored whole or not at all: one invalid message fails the request.
@@ -155,9 +133,8 @@ def _with_columns(stage: Stage, request: StageRequest) -> Stage:
 
 
 def _with_messages(stage: Stage, request: StageRequest) -> Stage:
-    convert.check_count(len(request.messages), "messages")
-    by_column = columns(request.messages)
-    for position, error in by_column.refusals.items():
+    by_column, refusals = send_of(request.queue, request.messages)
+    for position, error in refusals.items():
         raise _invalid_message(position, error) from error
     delays = [by_column.delays.get(place) for place in range(len(by_column.bodies))]
     for position, delay in enumerate(delays):

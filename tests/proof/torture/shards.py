@@ -23,7 +23,7 @@ from typing import Final
 
 from spoolrack._shards import shard_of
 
-from tests.e2e.campaign import count
+from tests.proof.e2e.campaign import count
 from tests.support.delivery_checker import Verdict
 from tests.support.load import Load
 from tests.support.namespaces import Host, enter_a_network, why_not

@@ -50,7 +50,7 @@ SHARED_DISK: Final = Campaign(
 
 def real_campaigns() -> list[Campaign]:
     return [
-        Campaign(name="kill -9", program=("-m", "tests.e2e.campaign")),
+        Campaign(name="kill -9", program=("-m", "tests.proof.e2e.campaign")),
         Campaign(
             name=shards.NAME,
             program=("-m", "tests.proof.torture.shards"),

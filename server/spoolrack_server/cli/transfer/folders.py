@@ -14,10 +14,11 @@ from typing import Final
 from urllib.parse import quote
 
 from spoolrack import Settings
+from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.vsqs import FileState, stored_messages
 
+from ..body_files import sync_folder
 from ..exit_codes import USAGE, Failed
-from ..line_reader import LARGEST
 from .sources import Item, SourceQueue
 
 _NEW: Final = "new"
@@ -47,7 +48,7 @@ class Folders:
             queue: SourceQueue(
                 settings=Settings()
                 if size == _DEFAULT_SIZE
-                else Settings(max_message_size=min(size, LARGEST))
+                else Settings(max_message_size=min(size, MAX_BODY_IN_MEMORY))
             )
             for queue, size in largest.items()
         }
@@ -67,7 +68,7 @@ class Folders:
             if item.key in done_keys:
                 _unlinked(item.path)
         for folder in {os.path.dirname(item.path) for item in (*self._items, *left)}:
-            _sync(folder)
+            sync_folder(folder)
         return True
 
 
@@ -197,14 +198,6 @@ def _unlinked(path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _sync(folder: str) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _quoted(path: str) -> str:

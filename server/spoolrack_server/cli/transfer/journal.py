@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Final, Self
 
+from ..body_files import sync_folder
 from ..exit_codes import BAD_CONTENT, TRY_AGAIN, USAGE, Failed
 
 _FORMAT: Final = "spoolrack import 1"
@@ -143,10 +144,9 @@ class Journal:
                 whole += len(line)
         # The next line would be glued to it.
         os.ftruncate(self._file, whole)
-        os.lseek(self._file, whole, os.SEEK_SET)
         if not whole:
             self._write({"journal": _FORMAT, "source": source})
-            _sync_folder(os.path.dirname(os.path.abspath(self.path)))
+            sync_folder(os.path.dirname(os.path.abspath(self.path)))
 
     def _check(self, entry: dict[str, Any], source: str) -> None:
         if entry.get("journal") != _FORMAT:
@@ -189,7 +189,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 def _locked(path: str) -> int:
     """Return the journal's file, open and locked."""
     for _ in range(_TRIES):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -199,11 +199,3 @@ def _locked(path: str) -> int:
             return file
         os.close(file)  # The import that had it locked has just finished, and removed it.
     raise Failed(f"{path} is removed again and again", TRY_AGAIN)
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

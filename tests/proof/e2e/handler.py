@@ -19,7 +19,7 @@ import spoolrack
 from spoolrack import aio
 from spoolrack.errors import StaleReceipt
 
-from tests.e2e.sender import PATIENCE, tell
+from tests.proof.e2e.sender import PATIENCE, tell
 
 IN_FLIGHT: Final = 16
 POISONED: Final = 66

@@ -38,14 +38,14 @@ class PeerLoad:
         manners = {"single": ("--threads", 4), "many": ("--threads", 1)}
         self.senders = [
             crew.start(
-                *(name, "tests.e2e.sender", served.address, QUEUE, crew.ledgers, name),
+                *(name, "tests.proof.e2e.sender", served.address, QUEUE, crew.ledgers, name),
                 *("--seed", random.randrange(1 << 32), *threads),
             )
             for (name, threads), served in zip(manners.items(), servers[:2], strict=True)
         ]
         self.consumers = [
             crew.start(
-                *(manner, "tests.e2e.consumer", served.address, QUEUE, crew.ledgers, manner),
+                *(manner, "tests.proof.e2e.consumer", served.address, QUEUE, crew.ledgers, manner),
                 *("--manner", manner, "--seed", random.randrange(1 << 32), "--mischief", 0.02),
             )
             for manner, served in zip(("batches", "calls"), servers[2:], strict=True)

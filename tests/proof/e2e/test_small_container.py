@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 from spoolrack_server.app.memory import LEAST_LIMIT
 
-from tests.e2e import memory_cage
-from tests.e2e.memory_cage import MemoryCage
+from tests.proof.e2e import memory_cage
+from tests.proof.e2e.memory_cage import MemoryCage
 from tests.support import MIB
 from tests.support.real_server import RealServer
 

@@ -32,7 +32,7 @@ class Stage:
         self._client.create_queue(QUEUE, visibility_timeout=VISIBILITY)
 
     def puppet(self, name: str) -> Member:
-        member = self._crew.start(name, "tests.e2e.puppet", *self._where, name)
+        member = self._crew.start(name, "tests.proof.e2e.puppet", *self._where, name)
         self._crew.hear(member, "started")
         return member
 

@@ -23,7 +23,7 @@ from typing import Final
 import spoolrack
 from spoolrack.errors import OutcomeUnknown, SpoolrackError, StaleReceipt
 
-from tests.e2e.sender import PATIENCE, arguments, tell
+from tests.proof.e2e.sender import PATIENCE, arguments, tell
 from tests.support.ledger import (
     COPY,
     Deleted,

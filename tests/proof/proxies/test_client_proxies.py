@@ -150,6 +150,7 @@ def test_a_worker_outlasts_each_end_that_a_proxy_makes(
         works.result(PATIENCE)
 
 
+@pytest.mark.slow
 async def test_an_asynchronous_iterator_outlasts_each_end_that_a_proxy_makes(
     proxy: BreakingProxy, queue: spoolrack.Queue
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 import spoolrack
 
-from tests.e2e.handler import IN_FLIGHT, POISONED
+from tests.proof.e2e.handler import IN_FLIGHT, POISONED
 from tests.support.run_processes import Crew, Member, Served
 
 VISIBILITY: Final = 1.0
@@ -28,7 +28,7 @@ def client(served: Served) -> Iterator[spoolrack.Client]:
 
 
 def start(crew: Crew, served: Served, manner: str) -> Member:
-    return crew.start(f"handler by {manner}", "tests.e2e.handler", served.address, "jobs", manner)
+    return crew.start(f"handler by {manner}", "tests.proof.e2e.handler", served.address, "jobs", manner)
 
 
 def wait_for_counts(client: spoolrack.Client, *, leased: int) -> None:

@@ -19,8 +19,8 @@ import boto3
 import pytest
 from spoolrack_server.sqs.queue_attributes import NAMES, REDRIVE, REDRIVE_ALLOW
 
-from tests.fuzz.anything import ID
-from tests.fuzz.fuzz_rig import Fuzzed
+from tests.proof.fuzz.anything import ID
+from tests.proof.fuzz.fuzz_rig import Fuzzed
 from tests.support.sqs_rig import form_of
 
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "2000"))

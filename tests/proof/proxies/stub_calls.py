@@ -11,7 +11,7 @@ from spoolrack.v1 import queue_service_pb2 as pb
 from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_store.model.shards import tag_of
 
-from tests.proxies.real_proxy import PATIENCE
+from tests.proof.proxies.real_proxy import PATIENCE
 
 HEADER: Final = "x-spoolrack-queue"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from tests.proxies.real_proxy import RealProxy
+from tests.proof.proxies.real_proxy import RealProxy
 from tests.support.ports import free_port
 from tests.support.real_server import RealServer
 

@@ -15,7 +15,7 @@ from spoolrack.errors import SpoolrackError
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 
-from tests.e2e.outside import SECRET, Outside, litter, uuid
+from tests.proof.e2e.outside import SECRET, Outside, litter, uuid
 from tests.support import MIB
 from tests.support import raw_http2 as raw
 from tests.support.run_processes import Crew, Served

@@ -86,7 +86,7 @@ def count(verdict: Verdict, tally: Tally) -> None:
 
 
 def again(seed: int, folder: Path) -> str:
-    program = ".venv/bin/python -m tests.e2e.campaign"
+    program = ".venv/bin/python -m tests.proof.e2e.campaign"
     return f"{program} --seed {seed} --runs 1; its files are in {folder}"
 
 

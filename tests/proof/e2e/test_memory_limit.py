@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from tests.e2e import memory_cage
-from tests.e2e.memory_cage import MemoryCage
+from tests.proof.e2e import memory_cage
+from tests.proof.e2e.memory_cage import MemoryCage
 from tests.support.load import Load, check
 from tests.support.run_processes import SILENCE, Crew, Served
 

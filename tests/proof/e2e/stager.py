@@ -16,7 +16,15 @@ from random import Random
 import spoolrack
 from spoolrack.errors import StageNotFound
 
-from tests.e2e.sender import PATIENCE, Answer, arguments, bodies, tell, told_to_stop, until_answered
+from tests.proof.e2e.sender import (
+    PATIENCE,
+    Answer,
+    arguments,
+    bodies,
+    tell,
+    told_to_stop,
+    until_answered,
+)
 from tests.support.ledger import COPY, Ledger, Published, Refused, Sending, digest_of
 
 DROPPED = 0.2

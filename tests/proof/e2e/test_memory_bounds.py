@@ -27,8 +27,8 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.tokens import line_of, new_token
 from spoolrack_server.app.memory import FAST, IDLE
 
-from tests.e2e import memory_cage
-from tests.e2e.memory_cage import MemoryCage
+from tests.proof.e2e import memory_cage
+from tests.proof.e2e.memory_cage import MemoryCage
 from tests.support import MIB, STUCK
 from tests.support.statuses import reason_of
 
@@ -238,6 +238,7 @@ def test_large_sends_without_a_token_cost_no_memory(rig: Rig) -> None:
     rig.check()
 
 
+@pytest.mark.slow
 def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(
     rig: Rig, request: pytest.FixtureRequest
 ) -> None:
@@ -253,6 +254,7 @@ def test_large_sends_that_are_refused_leave_the_memory_bounded_again_and_again(
         assert rig.peak < BOUND
 
 
+@pytest.mark.slow
 def test_unread_frames_leave_the_memory_bounded(rig: Rig) -> None:
     with rig.client() as client:
         client.create_queue("q", max_message_size=64 * MIB)

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from spoolrack_server.wire.contract import METHODS
 from spoolrack_server.wire.status import CODES
 
-from tests.fuzz.anything import QUEUES, requests, together
-from tests.fuzz.fuzz_rig import Fuzzed
+from tests.proof.fuzz.anything import QUEUES, requests, together
+from tests.proof.fuzz.fuzz_rig import Fuzzed
 from tests.support import STUCK
 
 KINDS: Final = tuple(METHODS.values())

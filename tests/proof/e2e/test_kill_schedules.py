@@ -24,7 +24,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests import CHECKOUT
-from tests.e2e.ticker import FileClock, step
+from tests.proof.e2e.ticker import FileClock, step
 from tests.support import STUCK
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "6"))
@@ -51,7 +51,7 @@ class Tickers:
         return self.store.submit(request).result(STUCK)  # type: ignore[arg-type]
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.e2e.ticker", str(self._root), str(self._clock)]
+        command = [sys.executable, "-m", "tests.proof.e2e.ticker", str(self._root), str(self._clock)]
         return subprocess.Popen(
             command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.fuzz.anything import QUEUES
-from tests.fuzz.fuzz_rig import Fuzzed
-from tests.fuzz.raw_requests import QUEUE, raw_request
+from tests.proof.fuzz.anything import QUEUES
+from tests.proof.fuzz.fuzz_rig import Fuzzed
+from tests.proof.fuzz.raw_requests import QUEUE, raw_request
 from tests.support import STUCK
 
 TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "400"))

@@ -15,10 +15,10 @@ from typing import Final
 
 import pytest
 
-from tests.fuzz.anything import ID, QUEUES
-from tests.fuzz.fuzz_rig import Fuzzed
+from tests.proof.fuzz.anything import ID, QUEUES
+from tests.proof.fuzz.fuzz_rig import Fuzzed
 
-TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "20"))
+TRIES: Final = int(os.environ.get("SPOOLRACK_FUZZ", "5"))
 RUN_LIMIT: Final = 60 + 2 * TRIES
 CHECKS: Final = (
     "not_a_server_error",

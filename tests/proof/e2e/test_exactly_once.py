@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.exactly import Pipeline, check
+from tests.proof.e2e.exactly import Pipeline, check
 from tests.support.run_processes import Crew, Served
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "3"))

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 from spoolrack import RedriveState
 
-from tests.e2e.dead_letters import DEAD, letters_at
+from tests.proof.e2e.dead_letters import DEAD, letters_at
 from tests.support.run_processes import Crew, Served
 
 KILLS: Final = int(os.environ.get("SPOOLRACK_TEST_KILLS", "2"))

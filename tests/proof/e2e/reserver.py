@@ -15,7 +15,7 @@ from random import Random
 import spoolrack
 from spoolrack.errors import ReservationLost, ReservationNotFound
 
-from tests.e2e.sender import PATIENCE, Answer, arguments, tell, until_answered
+from tests.proof.e2e.sender import PATIENCE, Answer, arguments, tell, until_answered
 from tests.support.ledger import (
     COPY,
     Deleted,

@@ -1,7 +1,7 @@
 """A process that looks for ticks in a root without a pause, until it is killed. Its wall clock is a
 file, which the test writes.
 
-    python -m tests.e2e.ticker ROOT CLOCK
+    python -m tests.proof.e2e.ticker ROOT CLOCK
 """
 
 from __future__ import annotations

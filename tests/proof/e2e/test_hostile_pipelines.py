@@ -26,7 +26,7 @@ from spoolrack.v1 import reservation_service_pb2 as reservation
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server.wire import contract
 
-from tests.e2e.outside import Outside, litter_pipelines
+from tests.proof.e2e.outside import Outside, litter_pipelines
 from tests.support import MIB
 from tests.support.run_processes import Served
 

@@ -21,9 +21,9 @@ import spoolrack
 from spoolrack import aio
 from spoolrack.errors import StaleReceipt
 
-from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, why_not
-from tests.proxies.servers import SHARDS, Servers
-from tests.proxies.stub_calls import open_at_a_time
+from tests.proof.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, why_not
+from tests.proof.proxies.servers import SHARDS, Servers
+from tests.proof.proxies.stub_calls import open_at_a_time
 from tests.support.real_server import RealServer
 from tests.support.waiting import until
 

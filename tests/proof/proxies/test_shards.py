@@ -21,9 +21,9 @@ from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_store.model.shards import shard_of
 
 from tests import CHECKOUT
-from tests.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, why_not
-from tests.proxies.servers import HTTP, SHARDS, SQS, Servers
-from tests.proxies.stub_calls import create, told
+from tests.proof.proxies.real_proxy import CONFIGURATIONS, PATIENCE, RealProxy, why_not
+from tests.proof.proxies.servers import HTTP, SHARDS, SQS, Servers
+from tests.proof.proxies.stub_calls import create, told
 from tests.support.waiting import until
 
 ACCOUNT: Final = "000000000000"
