@@ -156,7 +156,7 @@ PLANTED: Final[dict[str, Bug]] = {
         first=28,
     ),
     "the body goes with the file that a dead letter was copied from": Bug(
-        Moves, "is_body_left", lambda self, entry: entry.batch.stem.is_external
+        Moves, "is_body_left", lambda self, entry: entry.batch.stem.is_external, first=116
     ),
     "the body stays when its message is gone": Bug(Moves, "is_body_left", lambda self, entry: False),
 }

@@ -276,20 +276,22 @@ def _cleared_at_once(self: Catalog, name: str, tombstone: _Tombstone, most: int)
 
 PLANTED: Final[dict[str, Bug]] = {
     "messages deleted before the tombstone is durable": Bug(
-        Catalog, "_add_tombstone", _doomed_at_once, first=50
+        Catalog, "_add_tombstone", _doomed_at_once, first=52
     ),
     "a folder removed before what left it is durable": Bug(
-        Catalog, "_advance_deletion", _cleared_at_once, first=441
+        Catalog, "_advance_deletion", _cleared_at_once, first=468
     ),
     "a tombstone unlinked before all else is durably gone": Bug(
-        Catalog, "_advance_deletion", _buried_at_once, first=20
+        Catalog, "_advance_deletion", _buried_at_once, first=28
     ),
-    "old settings unlinked before newer ones are durable": Bug(Catalog, "advance", _superseded_at_once),
-    "messages in new/ stay when their queue goes": Bug(Catalog, "_entries_of", _only_its_own, first=20),
+    "old settings unlinked before newer ones are durable": Bug(
+        Catalog, "advance", _superseded_at_once, first=20
+    ),
+    "messages in new/ stay when their queue goes": Bug(Catalog, "_entries_of", _only_its_own, first=46),
     "other processes' settings aren't read": Bug(Catalog, "path_changed", lambda self, path: None),
     "torn settings stay where they are": Bug(Moves, "quarantine", _damaged_counts),
     "a message without a queue is published": Bug(
-        recovery, "_publish_or_quarantine", _published_anyway, first=380
+        recovery, "_publish_or_quarantine", _published_anyway, first=623
     ),
 }
 

@@ -4,8 +4,8 @@ is what the folders are."""
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
-from typing import Any, BinaryIO, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import pytest
 from spoolrack_store.engine import recovery
@@ -13,7 +13,6 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.part import RETRY
 from spoolrack_store.engine.sharing import Sharing
-from spoolrack_store.files.disk import Facts, FolderEntry, Space
 from spoolrack_store.model.errors import DiskError, DiskFull, StoreError
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -28,7 +27,7 @@ from spoolrack_store.model.operations import (
 from tests.proof.crash.stories import ALONE_AND_SHARED, Bug, Run, expect_broken
 from tests.support.engine_story import GONE, Broken, Seen, Story, caching, id_of
 from tests.support.linked_disk import LinkedDisk
-from tests.support.memory_disk import MemoryLock, fails
+from tests.support.memory_disk import fails
 from tests.support.power_disk import Model
 from tests.support.recount import drifts, paths_in
 
@@ -62,57 +61,23 @@ class TroubledDisk(LinkedDisk):
         self.refused += 1
         raise fails(self.code, path)
 
-    def link(self, source: str, target: str) -> None:
-        self._may_fail(target)
-        super().link(source, target)
 
-    def rename_new(self, source: str, target: str) -> None:
-        self._may_fail(target)
-        super().rename_new(source, target)
+def _fails_first(name: str) -> Callable[..., Any]:
+    honest = getattr(LinkedDisk, name)
 
-    def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
-        self._may_fail(path)
-        super().create(path, parts, sync=sync)
+    def call(self: TroubledDisk, *arguments: Any, **named: Any) -> Any:
+        paths = [each for each in arguments if isinstance(each, str)]
+        self._may_fail(paths[-1] if paths else ".")
+        return honest(self, *arguments, **named)
 
-    def write_at(self, path: str, offset: int, content: bytes) -> None:
-        self._may_fail(path)
-        super().write_at(path, offset, content)
+    return call
 
-    def unlink(self, path: str) -> None:
-        self._may_fail(path)
-        super().unlink(path)
 
-    def read(self, path: str, limit: int | None = None, *, afresh: bool = False) -> bytes:
-        self._may_fail(path)
-        return super().read(path, limit, afresh=afresh)
-
-    def open(self, path: str) -> BinaryIO:
-        self._may_fail(path)
-        return super().open(path)
-
-    def scan(self, path: str) -> list[FolderEntry]:
-        self._may_fail(path)
-        return super().scan(path)
-
-    def facts(self, path: str) -> Facts:
-        self._may_fail(path)
-        return super().facts(path)
-
-    def make_folder(self, path: str) -> None:
-        self._may_fail(path)
-        super().make_folder(path)
-
-    def space(self) -> Space:
-        self._may_fail(".")
-        return super().space()
-
-    def set_aside(self, path: str, size: int) -> None:
-        self._may_fail(path)
-        super().set_aside(path, size)
-
-    def lock(self, path: str) -> MemoryLock | None:
-        self._may_fail(path)
-        return super().lock(path)
+for _name in (
+    *("link", "rename_new", "create", "write_at", "unlink", "read", "open", "scan", "facts"),
+    *("make_folder", "space", "set_aside", "lock"),
+):
+    setattr(TroubledDisk, _name, _fails_first(_name))
 
 
 class TroubledStory(Story):

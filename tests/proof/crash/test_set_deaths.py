@@ -40,7 +40,7 @@ class Deaths:
         if self.living is None:
             rig.restart()
         else:
-            rig.living.remove("p0")
+            rig.living.remove("p1")
             rig.engine = self.living
             rig.settle()
 
