@@ -84,5 +84,5 @@ def expect_relisted(patched: pytest.MonkeyPatch, kind: Callable[..., History], r
 
     patched.setattr(changes, "RING", ring)
     patched.setattr(sharing, "list_root", counted)
-    tell(kind, range(20), Model.ANY_SUBSET, processes=3)
+    tell(kind, seeds_of_run(7), Model.ANY_SUBSET, processes=3)
     assert any(relisted)
