@@ -19,7 +19,7 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.cuts import Cut, Keep
+from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.engine_rig import EngineRig
 from tests.support.engines import commit
 from tests.support.linked_disk import RefusingDisk, reap
@@ -34,9 +34,9 @@ class Rig(EngineRig):
     def __init__(self, **queues: QueueSettings) -> None:
         super().__init__(queues or {"q": SETTINGS})
 
-    def cut(self) -> None:
-        """Cut the power, and start again."""
-        found = self.disk.cut(Cut(Keep.NONE))
+    def cut(self, keep: Keep = Keep.NONE) -> None:
+        """Cut the power, which empties each file that wasn't synced, and start again."""
+        found = self.disk.cut(Cut(keep, bytes=(Bytes.EMPTY,)))
         assert isinstance(found, RefusingDisk)
         self.disk = found
         self.restart()
@@ -97,6 +97,42 @@ def test_messages_whose_window_is_over_leave_no_segment() -> None:
     rig.settle()
     assert not rig.names("keys")
     assert not rig.names("remove")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_start_writes_no_second_segment_of_the_same_keys(count: int) -> None:
+    rig = Rig()
+    first = rig.send(*["a", "b", "c"][:count])
+    rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    while not rig.names("keys"):
+        rig.commit()
+    segments = rig.names("keys")
+    assert rig.names("remove")
+    rig.restart()
+    rig.settle()
+    assert not rig.names("remove")
+    assert rig.names("keys") == segments
+
+
+@pytest.mark.parametrize("can_sync_all", [False, True])
+def test_an_id_in_a_segment_that_a_dead_process_did_not_sync_outlives_a_power_cut(
+    can_sync_all: bool,
+) -> None:
+    rig = Rig()
+    rig.disk.can_sync_all = can_sync_all
+    first = rig.send("a")
+    rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    while not rig.names("keys"):
+        work = rig.engine.apply([])
+        assert work is not None
+        if not rig.names("keys"):
+            assert work.commit is not None
+            work.commit.sync()
+            rig.engine.finish(work)
+    rig.restart()
+    assert not rig.names("remove")
+    rig.cut(Keep.ALL)
+    assert rig.send("a").results == first.results
 
 
 def _full(path: str, *rest: object, **named: object) -> None:
