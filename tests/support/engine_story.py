@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from random import Random
 from typing import Any, ClassVar, Final
@@ -28,7 +27,6 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.message_ids import index_of, sent_at
 from spoolrack_store.model.names import Name, body_path
-from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delete,
@@ -48,7 +46,7 @@ from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.engines import commit, declare
 from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
-from tests.support.recount import drifts, paths_in
+from tests.support.recount import drifts, parse, paths_in
 
 SETTINGS: Final = {
     "q": QueueSettings(),
@@ -64,8 +62,6 @@ GONE: Final = ("gone",)
 DYING: Final = ("dying", "rejected")
 """On its way to the dead-letter queue: at some commit, and with the commit under way."""
 Seen = tuple[object, ...]
-parse = lru_cache(maxsize=10_000)(_parse)
-"""A story looks at the same names after every commit."""
 
 
 def seeds_of_run(count: int) -> range:
