@@ -428,8 +428,9 @@ class Story(History):
         requests = self._requests(owner)
         tick = self.random.random() < 0.3
         self.at += 1
-        words = [_worded(each) for each in requests]
-        self.told.append(f"{self.clock.now} {owner}, commit {self.at}{' with a tick' * tick}: {words}")
+        self.told.append(
+            f"{self.clock.now} {owner}, commit {self.at}{' with a tick' * tick}: {requests}"
+        )
         self._bring_back()
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
@@ -471,8 +472,7 @@ class Story(History):
         requests = self._requests(owner)
         self.at += 1
         self.disk.steps_left = self.random.randint(0, 12)
-        words = [_worded(each) for each in requests]
-        self.told.append(f"{self.clock.now} {owner} dies in commit {self.at}: {words}")
+        self.told.append(f"{self.clock.now} {owner} dies in commit {self.at}: {requests}")
         self._bring_back()
         try:
             work = self.engines[owner].apply(requests, tick=self.random.random() < 0.3)
@@ -936,30 +936,3 @@ def _takes_in(request: Purge, id: str, states: Sequence[Seen]) -> set[bool]:
     hidden = (*DYING, "held")
     names = [name for word in words for name in (("leased", "ready") if word in hidden else (word,))]
     return {request.matches(State(name), sent_at(id)) for name in names}
-
-
-def _worded(request: Request[Any]) -> str:
-    match request:
-        case Send():
-            return f"send {request.queue} {len(request.bodies)}" + (
-                f" delayed {sorted({**request.delays, **request.deliver_at})}"
-                if request.delays or request.deliver_at
-                else ""
-            )
-        case Receive():
-            most = f"{request.max_messages} {request.max_bytes}"
-            return f"receive {request.queue} {most} {request.visibility}"
-        case Delete():
-            return f"delete {request.queue} {[*request.receipts, *request.ids]}"
-        case ChangeVisibility():
-            return f"change {request.queue} {request.visibility} {list(request.receipts)}"
-        case ReleaseMessages():
-            how = f"{request.delay} {request.explanation!r} uncounted={request.is_uncounted}"
-            return f"release {request.queue} {how} {list(request.receipts)}"
-        case RejectMessages():
-            return f"reject {request.queue} {request.explanation!r} {list(request.receipts)}"
-        case Purge():
-            states = sorted(state.value for state in request.states)
-            return f"purge {request.queue} {states} before {request.sent_before}"
-        case _:
-            return repr(request)
