@@ -12,6 +12,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import Final
 
 from ._client_context import ClientContext
 from ._runtime import Started
@@ -19,6 +20,8 @@ from ._values import MAX_BATCH, Envelope, VisibilityChange
 from .errors import SpoolrackError
 
 log = logging.getLogger("spoolrack")
+
+_LOST: Final = -math.inf
 
 
 def next_round(visibility_timeout: float, random: Random) -> float:
@@ -46,8 +49,7 @@ class Leases:
         """Whether the stream has a visibility timeout of its own."""
         self._lock = context.runtime.lock()
         self._extended_at: dict[str, float] = {}
-        """Receipts, with the moment at which each lease was last known to hold."""
-        self._lost_receipts: set[str] = set()
+        """Receipts, with the moment at which each lease was last known to hold, or `_LOST`."""
         self._stopped = context.runtime.signal()
         self._stops_when_empty = False
         self._keeper: Started | None = None
@@ -67,7 +69,6 @@ class Leases:
         """Stop extending a lease."""
         with self._lock:
             self._extended_at.pop(receipt, None)
-            self._lost_receipts.discard(receipt)
             if self._stops_when_empty and not self._extended_at:
                 self._stopped.set()
 
@@ -76,15 +77,14 @@ class Leases:
         now = self._context.runtime.monotonic()
         # After a stop of the whole program (SIGSTOP) no extension has failed, and yet the lease is
         # over.
-        since = -math.inf if self._visibility_timeout is None else now - self._visibility_timeout
+        since = _LOST if self._visibility_timeout is None else now - self._visibility_timeout
         held_envelopes = []
         with self._lock:
             for envelope in envelopes:
                 receipt = envelope.receipt
                 known = self._extended_at.get(receipt) if keep else self._extended_at.pop(receipt, None)
-                if receipt in self._lost_receipts or (known is not None and known <= since):
+                if known is not None and known <= since:
                     self._extended_at.pop(receipt, None)
-                    self._lost_receipts.discard(receipt)
                 else:
                     held_envelopes.append(envelope)
         return held_envelopes
@@ -126,7 +126,7 @@ class Leases:
     async def extend_all(self, visibility: float) -> None:
         """Extend all held leases to `visibility` seconds from now."""
         with self._lock:
-            receipts = list(self._extended_at)
+            receipts = [receipt for receipt, moment in self._extended_at.items() if moment > _LOST]
         for start in range(0, len(receipts), MAX_BATCH):
             chunk = receipts[start : start + MAX_BATCH]
             try:
@@ -150,6 +150,5 @@ class Leases:
                 if result.error is None:
                     self._extended_at[receipt] = asked_at
                 else:
-                    del self._extended_at[receipt]
-                    self._lost_receipts.add(receipt)
+                    self._extended_at[receipt] = _LOST
                     log.info("a lease of %s is lost: %s", self._queue, result.error)

@@ -45,7 +45,10 @@ def test_others_than_this_machine_are_served_only_with_tls_or_in_as_many_words(
     assert not (tmp_path / "root").exists()
 
 
-@pytest.mark.parametrize("options", ["tokens", "tokens tls", "tls client_ca", "tokens tls client_ca"])
+@pytest.mark.parametrize(
+    "options",
+    ["tokens", "tokens 0.0.0.0", "tokens tls", "tls client_ca", "tokens tls client_ca"],
+)
 def test_the_commands_that_serve_suggests_work(
     tmp_path: Path, files: Files, ca: trustme.CA, options: str
 ) -> None:
@@ -56,6 +59,8 @@ def test_the_commands_that_serve_suggests_work(
     named |= {"CERTIFICATE": mine.certificate, "KEY": mine.key}
     if "tokens" in options:
         started += ["--tokens", files.write_tokens("alice")]
+    if "0.0.0.0" in options:
+        started += ["--grpc", "0.0.0.0:0", "--insecure"]
     if "tls" in options:
         started += ["--tls-certificate", tls.certificate, "--tls-key", tls.key]
     if "client_ca" in options:

@@ -15,6 +15,8 @@ from tests import CHECKOUT
 from tests.support.loop_disk import why_not
 from tests.support.serving import output_of
 
+pytestmark = pytest.mark.slow
+
 PAGE = CHECKOUT / "docs" / "reference" / "file-systems.md"
 
 

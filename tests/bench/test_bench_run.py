@@ -18,6 +18,8 @@ from benchmarks.workloads import WORKLOADS, jobs_for, measure, new_queue
 from tests import CHECKOUT
 from tests.support.serving import output_of
 
+pytestmark = pytest.mark.slow
+
 
 class Loser(SpoolrackDriver):
     """Loses the last of each ten, and says nothing."""

@@ -11,6 +11,8 @@ from spoolrack_server.access.sqs_keys import issue
 
 from benchmarks import sqs
 
+pytestmark = pytest.mark.slow
+
 SHORT = 0.2
 
 

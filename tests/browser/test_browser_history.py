@@ -11,6 +11,8 @@ from spoolrack_store.manual_clock import ManualClock
 
 from tests.browser.browser_rig import Desk, Served, served
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def clock() -> ManualClock:

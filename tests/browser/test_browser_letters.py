@@ -7,11 +7,14 @@ import re
 from collections.abc import Callable
 from importlib.metadata import version
 
+import pytest
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.stage_requests import Stage
 
 from tests.browser.browser_rig import Desk, Served
 from tests.support.listing import messages_in
+
+pytestmark = pytest.mark.slow
 
 
 def percent(desk: Desk) -> str:

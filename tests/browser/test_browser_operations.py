@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.browser.browser_rig import Desk, Served
 from tests.support.listing import messages_in
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_queue_is_created_with_settings_in_units(

@@ -180,6 +180,48 @@ def test_two_imports_of_one_source_do_not_meet(bring: Spoolrack, tmp_path: Path)
     assert (done.code, "Another import is at work" in done.err) == (75, True)
 
 
+def test_a_line_of_the_state_that_was_cut_short_is_written_again(
+    bring: Spoolrack, url: str, tmp_path: Path
+) -> None:
+    jobs, state = tmp_path / "jobs", tmp_path / "state"
+    how = ("--from", "vsqs", str(jobs), "--state", str(state), "--keep")
+    vsqs_folder(jobs, BODIES)
+    assert bring(*how).code == 0
+    with state.open("ab") as file:
+        file.write(b'{"sending":["1')
+    for number, body in enumerate((b"7th", b"8th"), 60):
+        (jobs / str(FIRST + number)).write_bytes(body)
+        again = bring(*how)
+        assert (again.code, "imported 1 message into jobs" in again.err) == (0, True), again.err
+    assert bodies_in(url, "jobs") == [*BODIES, b"7th", b"8th"]
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "words"),
+    [
+        ('{"name": "notes"}\n', 2, "is not what an import has noted: name another file with --state"),
+        (
+            '{"journal": "spoolrack import 1", "source": "vsqs:///elsewhere"}\n',
+            2,
+            "belongs to the import of vsqs:///elsewhere, and this is vsqs://",
+        ),
+        ('{"journal": "spoolrack import 1", "sour\n{}\n', 65, "line 1 is damaged"),
+    ],
+)
+def test_a_state_of_another_kind_or_import_is_refused_and_kept(
+    bring: Spoolrack, tmp_path: Path, content: str, code: int, words: str
+) -> None:
+    jobs, state = tmp_path / "jobs", tmp_path / "state"
+    before = vsqs_folder(jobs, BODIES)
+    state.write_text(content)
+    done = bring("--from", "vsqs", str(jobs), "--state", str(state))
+    assert done.code == code
+    assert f"{state}" in done.err
+    assert words in done.err
+    assert state.read_text() == content
+    assert {path.name: path.read_bytes() for path in jobs.iterdir()} == before
+
+
 def test_an_invalid_source_is_refused(
     bring: Spoolrack, offline: Spoolrack, root: str, tmp_path: Path
 ) -> None:

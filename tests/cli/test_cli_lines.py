@@ -16,12 +16,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from spoolrack import Client
+from spoolrack import Client, Outgoing
+from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.errors import QueueFull, Unreachable
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.connection_options import _FEW
-from spoolrack_server.cli.line_reader import LARGEST, Lines
-from spoolrack_server.cli.line_sender import Ranges
+from spoolrack_server.cli.line_reader import Lines
+from spoolrack_server.cli.line_sender import LineSender, Ranges
 
 from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support.waiting import until
@@ -81,6 +82,22 @@ def test_a_line_that_cannot_be_sent_is_named_and_the_others_are_sent(
     assert sent.code == 65
     assert sent.err.startswith("spoolrack: line 2 is not sent: The body has 11 bytes")
     assert bodies(client) == [b"one", b"three"]
+
+
+def test_progress_counts_the_acknowledged_lines_and_all_bytes(client: Client, tmp_path: Path) -> None:
+    queue = client.create_queue("small", max_message_size=3)
+    (tmp_path / "lines").write_text("one\nseven\ntwo\n")
+    steps: list[tuple[int, int]] = []
+    sender = LineSender(
+        queue,
+        Outgoing(body=b""),
+        in_flight=1,
+        retry_timeout=1,
+        advance=lambda *step: steps.append(step),
+    )
+    with (tmp_path / "lines").open("rb") as file:
+        sender.send(Lines(file.fileno()))
+    assert steps == [(2, 14)]
 
 
 def test_lines_are_sent_as_they_come(start: Start, client: Client) -> None:
@@ -240,8 +257,8 @@ def test_a_line_that_no_message_has_room_for_is_refused_and_the_others_are_sent(
     path = tmp_path / "lines"
     with path.open("wb") as file:
         file.write(b"one\n")
-        file.write(b"x" * (LARGEST + 1) + b"\nthree\n")
-        file.write(b"y" * (LARGEST + 300_000))
+        file.write(b"x" * (MAX_BODY_IN_MEMORY + 1) + b"\nthree\n")
+        file.write(b"y" * (MAX_BODY_IN_MEMORY + 300_000))
     sent = spoolrack("send", "jobs", "--lines", str(path))
     assert sent.code == 65
     assert sent.err.splitlines() == [
@@ -263,7 +280,7 @@ def test_nothing_is_kept_of_a_line_that_is_too_long() -> None:
     held: list[int] = []
 
     def write() -> None:
-        for _ in range(LARGEST * 3 // 2**20):
+        for _ in range(MAX_BODY_IN_MEMORY * 3 // 2**20):
             os.write(writer, bytes(2**20))
         os.close(writer)
 
@@ -278,4 +295,4 @@ def test_nothing_is_kept_of_a_line_that_is_too_long() -> None:
         thread.join()
         os.close(reader)
     assert (chunk.first, chunk.is_too_long, chunk.lines) == (1, True, [])
-    assert held[0] < LARGEST * 1.1
+    assert held[0] < MAX_BODY_IN_MEMORY * 1.1

@@ -1,7 +1,8 @@
 """Crowds of callers that come, wait, time out and are cancelled at random: invariants of each.
 
 Tasks run in a time of their own, which stands still while a task has something to do. So each
-state that is checked is one in which every task waits, and a lost wake-up is seen at once.
+state that is checked is one in which every task waits, and a lost wake-up is seen at once. A wait
+for a server that never answers is measured in that time.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from random import Random
+from typing import Any, cast
 
 import pytest
+from spoolrack._acks import Ack, Acks
 from spoolrack._batcher import LONGEST, MAX_CALLS, SMALL, Batcher
+from spoolrack._client_context import ClientContext
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import SpoolrackError, Timeout, Unreachable
 
@@ -206,3 +210,23 @@ def test_threads_that_time_out_at_random_get_true_answers(seed: int) -> None:
         assert not thread.is_alive(), "a task waits for ever"
     assert not faults
     sent.check(merged)
+
+
+def test_acks_that_the_server_does_not_answer_hold_up_their_end_for_ten_seconds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class DeafTransport:
+        async def delete(self, *_: object, timeout: float) -> None:
+            await asyncio.sleep(FAR)
+
+    async def story() -> float:
+        now = asyncio.get_running_loop().time
+        acks = Acks(ClientContext(cast(Any, DeafTransport()), Tasks()), "jobs", max_in_flight=1)
+        acks.add(Ack("receipt"))
+        began = now()
+        await acks.close()
+        return now() - began
+
+    with asyncio.Runner(loop_factory=lambda: IdleLoop(lambda _: None)) as runner:
+        assert runner.run(story()) == 10.0
+    assert "acks of jobs are still in flight" in caplog.text

@@ -103,6 +103,17 @@ def test_a_round_that_fails_loses_no_lease(
     assert stocked.lease("jobs", 3, 30) == []
 
 
+def test_leases_whose_queue_does_not_say_how_long_they_last_are_reported(
+    stocked: LossyRoot, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = Threads()
+    leases = Leases(ClientContext(stocked.transport(runtime), runtime), "gone", None)
+    leases.add(stocked.lease("jobs", 1, 30))
+    assert leases._keeper is not None
+    assert run(leases._keeper.join(STUCK))
+    assert "the leases of gone are not extended: There is no queue gone" in caplog.text
+
+
 def test_a_prefetched_message_with_an_expired_lease_is_not_handed_out_after_a_stop(
     root: LossyRoot,
 ) -> None:

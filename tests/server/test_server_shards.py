@@ -198,6 +198,43 @@ async def test_sqs_answers_that_the_address_is_another_ones(server: Server) -> N
         assert "belongs to shard 0 of 8, and this server is shard 3 of 8" in no.message
 
 
+async def test_sqs_tells_the_tag_that_a_dead_letter_queue_or_a_destination_of_another_shard_needs(
+    server: Server,
+) -> None:
+    assert server.sqs_url is not None
+    sqs = Sqs(server.sqs_url)
+    arn = "arn:aws:sqs:us-east-1:000000000000:"
+    fifo = {"FifoQueue": "true"}
+
+    def policy(target: str) -> dict[str, str]:
+        return {
+            "RedrivePolicy": json.dumps({"deadLetterTargetArn": arn + target, "maxReceiveCount": 3})
+        }
+
+    await sqs.create_queue(QueueName="jobs--dead")
+    first = await sqs.create_queue(QueueName="jobs--1", Attributes=policy("jobs--dead"))
+    for call, needed in (
+        (sqs.create_queue(QueueName="jobs--2", Attributes=policy(ELSEWHERE)), "jobs--dead"),
+        (
+            sqs.create_queue(QueueName="jobs.fifo", Attributes=fifo | policy(f"{ELSEWHERE}.fifo")),
+            "jobs--dead.fifo",
+        ),
+        (
+            sqs.set_queue_attributes(QueueUrl=first["QueueUrl"], Attributes=policy(ELSEWHERE)),
+            "jobs--dead",
+        ),
+        (
+            sqs.start_message_move_task(
+                SourceArn=f"{arn}jobs--dead", DestinationArn=f"{arn}{ELSEWHERE}"
+            ),
+            "jobs--dead",
+        ),
+    ):
+        no = await refused_by_sqs(call)
+        assert no.status == 400
+        assert no.message.endswith(f"choose a name with the tag jobs, such as {needed}.")
+
+
 @pytest.mark.parametrize("shard", ["2/8", "3/8"])
 async def test_sqs_refuses_a_request_for_another_shard(server: Server, shard: str) -> None:
     headers = {

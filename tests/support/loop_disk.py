@@ -8,8 +8,10 @@ back by then is gone, as when the plug is pulled. Btrfs refuses that call.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -17,6 +19,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from tests.support.waiting import comes_about
 
 KINDS: Final = ("ext4", "xfs")
 MEBIBYTE: Final = 1 << 20
@@ -101,9 +105,22 @@ class LoopDisk:
         if self._device is None:
             direct = ("--direct-io=on",) if self._is_direct else ()
             self._device = _run("losetup", "--find", "--show", *direct, str(self.image)).strip()
+        self._await_release(self._device)
         options = ("-o", self._options) if self._options else ()
         _run("mount", "-t", self.kind, *options, self._device, str(self.mount_point))
         self.is_mounted = True
+
+    def _await_release(self, device: str) -> None:
+        """Return once no mount holds the device, or raise: a further mount would be the same dead one.
+
+        A mount namespace (`unshare --mount`, `ip netns exec`) has a copy of each mount, which stays
+        when the original is unmounted.
+        """
+        if not comes_about(lambda: _is_free(device), 0.005):
+            raise OSError(
+                f"{device} is still mounted in another mount namespace, by {_holders(device)}: "
+                "end what runs there, and try again"
+            )
 
     def unmount(self) -> None:
         """Unmount. Every process that has a file open there must have ended."""
@@ -139,6 +156,30 @@ class LoopDisk:
             self._device = None
         self.image.unlink(missing_ok=True)
         self.mount_point.rmdir()
+
+
+def _is_free(device: str) -> bool:
+    try:
+        os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
+
+
+def _holders(device: str) -> str:
+    """Return the processes that have a mount of the device."""
+    number = os.stat(device).st_rdev
+    mount = re.compile(rf"^\d+ \d+ {os.major(number)}:{os.minor(number)} ", re.MULTILINE)
+    pids = []
+    for mounts in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            if mount.search(mounts.read_text()):
+                pids.append(mounts.parent.name)
+        except OSError:
+            continue  # It has ended since.
+    return f"the processes {', '.join(pids)}" if pids else "no process that can be seen"
 
 
 def _run(*command: str) -> str:

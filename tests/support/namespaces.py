@@ -20,6 +20,8 @@ from typing import Final, Self
 
 _NEW_NETWORK: Final = 0x40000000
 """CLONE_NEWNET."""
+_NEW_MOUNTS: Final = 0x20000
+"""CLONE_NEWNS."""
 _TOOLS: Final = ("ip", "nsenter", "unshare")
 _WAIT: Final = 60.0
 
@@ -43,6 +45,15 @@ def enter_a_network() -> None:
     """Move this thread, and what it starts from now on, into a new network with a loopback alone."""
     _checked(_libc().unshare(_NEW_NETWORK))
     _run("ip", "link", "set", "lo", "up")
+
+
+def enter_own_mounts() -> None:
+    """Move this thread, and what it starts from now on, into a mount namespace of its own.
+
+    No other process gets a copy of what is mounted in it.
+    """
+    _checked(_libc().unshare(_NEW_MOUNTS))
+    _run("mount", "--make-rprivate", "/")
 
 
 class Host:

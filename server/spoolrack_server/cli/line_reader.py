@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from spoolrack._values import MAX_BATCH, MAX_BATCH_BYTES
+from spoolrack._values import MAX_BATCH, MAX_BATCH_BYTES, MAX_BODY_IN_MEMORY
 
 from .exit_codes import USAGE, Failed
 from .output import announce_stdin
 from .units import Text
 
-LARGEST: Final = 64 * 1024 * 1024
-"""Bytes of the largest message that goes in a call."""
 TOO_LONG: Final = "it has more than 64 MiB, and no line may: send it with --file"
 """The error of a longer line."""
 _AT_ONCE: Final = 256 * 1024
@@ -100,7 +98,7 @@ class Lines:
         long."""
         first, *others = content.split(b"\n")
         self._part_size += len(first)
-        if self._part_size > LARGEST:
+        if self._part_size > MAX_BODY_IN_MEMORY:
             self._parts.clear()  # Of what can't be sent, nothing is kept.
         else:
             self._parts.append(first)
@@ -108,6 +106,6 @@ class Lines:
             return []
         if not self._part_size and not content:
             return []
-        whole = None if self._part_size > LARGEST else b"".join(self._parts)
+        whole = None if self._part_size > MAX_BODY_IN_MEMORY else b"".join(self._parts)
         self._parts, self._part_size = others[-1:], sum(map(len, others[-1:]))
         return [whole, *others[:-1]]

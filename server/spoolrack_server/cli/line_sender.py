@@ -116,7 +116,7 @@ class LineSender:
             self._finish_rest()
             raise
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False)
 
     def _finish_first(self) -> None:
         _, _, future = self._calls[0]

@@ -17,6 +17,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 from spoolrack import BatchOptions, Outgoing, Queue
+from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.errors import QueueExists, QueueNotFound, RootUnusable
 from spoolrack_store.model.stage_requests import MAX_EPOCH
 
@@ -24,7 +25,7 @@ from .batch_send import LineBatch
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import BAD_CONTENT, OK, Failed, outcome_of
-from .line_reader import LARGEST, Lines
+from .line_reader import Lines
 from .line_sender import LineSender
 from .output import announce_stdin, print_results, print_status
 from .progress import Advance, progress_bar
@@ -218,7 +219,7 @@ def _sender(
         if connection.root is None:
             raise click.UsageError("--link goes with --root: a file is linked into a folder.")
         return partial(queue.send_file, link, link=True, **sent)
-    if file is not None and file != "-" and os.path.getsize(file) > LARGEST:
+    if file is not None and file != "-" and os.path.getsize(file) > MAX_BODY_IN_MEMORY:
         if connection.root is not None:
             return partial(queue.send_file, file, **sent)
         return partial(
@@ -233,8 +234,8 @@ def _content(body: str | None, file: str | None) -> bytes:
     if file is not None and file != "-":
         return Path(file).read_bytes()
     announce_stdin("the message")
-    content = sys.stdin.buffer.read(LARGEST + 1)
-    if len(content) > LARGEST:
+    content = sys.stdin.buffer.read(MAX_BODY_IN_MEMORY + 1)
+    if len(content) > MAX_BODY_IN_MEMORY:
         raise Failed(
             "standard input has more than 64 MiB: write it to a file, and send that with --file",
             BAD_CONTENT,

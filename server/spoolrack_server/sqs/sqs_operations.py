@@ -13,6 +13,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ from spoolrack_store.model.errors import (
     RedriveNotFound,
     StaleReceipt,
     StoreError,
+    WrongShard,
 )
 from spoolrack_store.model.message_ids import is_id
 from spoolrack_store.model.names import is_queue_name
@@ -216,6 +218,8 @@ class SqsOperations:
             found = await self._queues.find_target(caller, target)
         except QueueNotFound:
             raise sqs_errors.invalid_value(refusal + "Dead letter target does not exist.") from None
+        except WrongShard:
+            return  # The store refuses the setting, and names the tag that the target needs.
         if not queue_attributes.allows_source(found, queue):
             raise sqs_errors.invalid_value(
                 f"{refusal}The RedriveAllowPolicy of the dead letter target doesn't allow {queue}."
@@ -592,7 +596,8 @@ class SqsOperations:
         rate = parameters.integer("MaxNumberOfMessagesPerSecond", 1, 500)
         await self._require_there("SourceArn", queue)
         if target:
-            await self._require_there("DestinationArn", target)
+            with suppress(WrongShard):  # The start is refused with the tag that the target needs.
+                await self._require_there("DestinationArn", target)
         if not await self._queues.has(
             lambda other: queue_attributes.dead_letter_queue_of(other) == queue
         ):

@@ -341,9 +341,10 @@ class Catalog(Part):
         if not other or shard is None or shard.has(other):
             return ""
         tag = tag_of(name)
+        such = f"{tag}--dead.fifo" if name.endswith(".fifo") else f"{tag}--dead"
         return (
             f"must lie on shard {shard.number} of {shard.count} with {name}, and belongs to shard "
-            f"{shard_of(other, shard.count)}: choose a name with the tag {tag}, such as {tag}--dead"
+            f"{shard_of(other, shard.count)}: choose a name with the tag {tag}, such as {such}"
         )
 
     def _check_target(self, name: str, settings: QueueSettings) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 from tests.proof.power.outages import Report, run
 from tests.proof.power.witness import Survey
 from tests.support.loop_disk import KINDS, why_not
+from tests.support.namespaces import enter_own_mounts
 from tests.support.run_counts import Tally, run_campaign
 
 CUTS: Final = 10
@@ -66,6 +67,7 @@ def main() -> int:
     reason = why_not(own.kind)
     if reason is not None:
         sys.exit(f"power cuts on {own.kind}: {reason}")
+    enter_own_mounts()
     survey = Survey()
     name = f"power cuts, {own.kind}"
     result = run_campaign(name, lambda seed: once(own.kind, own.cuts, seed, survey), others)

@@ -14,11 +14,11 @@ from typing import Final
 from urllib.parse import quote
 
 from spoolrack import Settings
+from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.vsqs import FileState, stored_messages
 
 from ..body_files import sync_folder
 from ..exit_codes import USAGE, Failed
-from ..line_reader import LARGEST
 from .sources import Item, SourceQueue
 
 _NEW: Final = "new"
@@ -48,7 +48,7 @@ class Folders:
             queue: SourceQueue(
                 settings=Settings()
                 if size == _DEFAULT_SIZE
-                else Settings(max_message_size=min(size, LARGEST))
+                else Settings(max_message_size=min(size, MAX_BODY_IN_MEMORY))
             )
             for queue, size in largest.items()
         }

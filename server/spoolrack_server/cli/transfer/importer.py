@@ -16,6 +16,7 @@ from typing import Final
 
 from spoolrack import Client, Outgoing, SpoolrackError, errors
 from spoolrack._outgoing import chunks_of, size_of
+from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.errors import (
     QueueExists,
     QueueNotFound,
@@ -25,7 +26,6 @@ from spoolrack.errors import (
 )
 
 from ..exit_codes import line_of
-from ..line_reader import LARGEST
 from ..output import print_status
 from .journal import Journal
 from .sources import ArchivedSchedule, Item, Source, SourceQueue, mark_of
@@ -156,7 +156,7 @@ class Importer:
                     self._source.remove([item])
                 self._advance(1, item.length)
                 continue
-            if item.path and item.length > LARGEST:
+            if item.path and item.length > MAX_BODY_IN_MEMORY:
                 self.refusals.append(
                     (item.key, "it has more than 64 MiB: send it with spoolrack send --file")
                 )

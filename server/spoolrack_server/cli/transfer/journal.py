@@ -144,7 +144,6 @@ class Journal:
                 whole += len(line)
         # The next line would be glued to it.
         os.ftruncate(self._file, whole)
-        os.lseek(self._file, whole, os.SEEK_SET)
         if not whole:
             self._write({"journal": _FORMAT, "source": source})
             sync_folder(os.path.dirname(os.path.abspath(self.path)))
@@ -190,7 +189,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 def _locked(path: str) -> int:
     """Return the journal's file, open and locked."""
     for _ in range(_TRIES):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
