@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import aiohttp
-import pytest
 from spoolrack_server.access.security import Security
 from spoolrack_server.process.server import Server
 
@@ -21,20 +20,18 @@ async def ask(server: Server, host: str, **headers: str) -> tuple[int, str]:
         return answer.status, content.get("reason", "")
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "127.0.0.1.evil.example:80"])
-async def test_a_name_that_is_led_to_the_loopback_is_refused(tmp_path: Path, host: str) -> None:
+async def test_a_name_that_is_led_to_the_loopback_is_refused(tmp_path: Path) -> None:
     async with Server(tmp_path / "root") as server:
-        assert await ask(server, host) == (421, "WRONG_HOST")
+        for host in ("evil.example", "evil.example:8080", "127.0.0.1.evil.example:80"):
+            assert (host, *await ask(server, host)) == (host, 421, "WRONG_HOST")
         assert list((tmp_path / "root" / "queues").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "host",
-    ["localhost", "LOCALHOST:8080", "jobs.localhost", "127.0.0.1", "127.0.0.1:1", "[::1]:8080"],
-)
-async def test_a_request_to_a_name_of_this_machine_is_served(tmp_path: Path, host: str) -> None:
+async def test_a_request_to_a_name_of_this_machine_is_served(tmp_path: Path) -> None:
+    hosts = "localhost", "LOCALHOST:8080", "jobs.localhost", "127.0.0.1", "127.0.0.1:1", "[::1]:8080"
     async with Server(tmp_path / "root") as server:
-        assert await ask(server, host) == (201, "")
+        for host in hosts:
+            assert (host, *await ask(server, host)) == (host, 201, "")
 
 
 async def test_any_name_will_do_where_a_token_is_asked_for(tmp_path: Path) -> None:

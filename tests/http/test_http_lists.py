@@ -34,46 +34,6 @@ async def test_a_list_shows_messages_as_they_are_and_leases_none(
     assert (await listed(http))[0]["lease_expire_time"] > first["send_time"]
 
 
-async def test_a_list_tells_why_a_message_is_a_dead_letter(http: Http) -> None:
-    await http.create("dead")
-    await http.create(max_receives=3, dead_letter_queue="dead")
-    id = await http.send(b"body")
-    leased = await http.receive()
-    reject = f"/q/messages/{id}/reject?reason=no%20customer"
-    rejected = await http.ask("POST", reject, headers={"If-Match": leased.headers["X-Message-Receipt"]})
-    assert rejected.status == 204
-    (listed,) = (await http.ask("GET", "/-/queues/dead/messages")).json["messages"]
-    (record,) = listed["dead_letter_records"]
-    assert record.pop("dead_letter_time") == record.pop("first_receive_time")
-    assert record == {
-        "source_queue": "q",
-        "reason": "rejected",
-        "explanation": "no customer",
-        "receive_count": 1,
-        "redrive_queue": "",
-        "redrive_time": None,
-    }
-
-
-async def test_a_list_shows_only_what_all_its_filters_take(http: Http, clock: ManualClock) -> None:
-    await http.create()
-    old = await http.send(b"1", **{"X-Message-Group": "eu", "X-Attribute-Kind": "a"})
-    clock.advance(1_000)
-    new = await http.send(b"2", **{"X-Message-Group": "us", "X-Attribute-Kind": "a"})
-    moment = (await listed(http))[1]["send_time"]
-    for query, wanted in (
-        ("states=ready", [old, new]),
-        ("states=leased,delayed", []),
-        (f"sent_before={moment}", [old]),
-        (f"sent_since={moment}", [new]),
-        ("group=eu", [old]),
-        ("attribute=kind=a", [old, new]),
-        ("attribute=kind=a&group=us", [new]),
-        ("attribute=kind=b", []),
-    ):
-        assert [each["id"] for each in await listed(http, query)] == wanted, query
-
-
 async def test_the_beginning_of_bodies_is_shown_on_demand_but_for_large_ones_in_a_list(
     http: Http,
 ) -> None:

@@ -139,9 +139,11 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
         contract.route("POST", f"{schedule}/resume", "ResumeSchedule"),
         contract.route("GET", "/-/stages", "ListStages", is_page=True),
         contract.route("POST", "/-/publish", "Publish"),
+        contract.route("GET", "/-/stages/{stage}", "GetStage", is_page=True),
         contract.route("DELETE", "/-/stages/{stage}", "AbortStage"),
         contract.route("GET", "/-/reservations", "ListReservations", is_page=True),
         Route("POST", f"{queue}/reservations", contract.reserve, Reservations.reserve, leases=True),
+        contract.route("GET", reservation, "GetReservation", is_page=True),
         contract.route("POST", f"{reservation}/extend", "ExtendReservation"),
         Route(
             "GET",

@@ -19,11 +19,14 @@ import pytest
 import spoolrack
 from spoolrack import aio, vsqs
 from spoolrack.testing import manual_clock, open_root, running_server, running_shards
+from spoolrack_server.process.serve_settings import ServeSettings
+from spoolrack_server.process.server import Server
 from spoolrack_store.engine import moves
 from spoolrack_store.store import Store
 
 from tests.ceph.cluster import HOSTS, VARIABLE, Cluster
 from tests.client.contract.blocking_tasks import Loop
+from tests.client.contract.http_bridge import bridged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +59,30 @@ def tasks_world() -> Iterator[World]:
     loop = Loop()
     with contextlib.closing(loop), grpc_world() as world:
         yield replace(world, connect=lambda: loop.call(world.connect_aio))
+
+
+@contextlib.contextmanager
+def http_world() -> Iterator[World]:
+    """A server's HTTP, behind a bridge from gRPC."""
+    clock = manual_clock()
+
+    async def serve() -> str:
+        anywhere = ("127.0.0.1", 0)
+        settings = ServeSettings(root=name, grpc=anywhere, http=anywhere, grace=1.0)
+        server = await serving.enter_async_context(Server(settings, clock=clock))
+        return await serving.enter_async_context(bridged(server))
+
+    serving = contextlib.AsyncExitStack()
+    with tempfile.TemporaryDirectory() as name, contextlib.closing(Loop()) as loop:
+        url = loop.call(serve)
+        try:
+            yield World(
+                connect=lambda: spoolrack.connect(url),
+                connect_aio=lambda: aio.connect(url),
+                advance_millis=clock.advance,
+            )
+        finally:
+            loop.call(serving.aclose)
 
 
 @contextlib.contextmanager
@@ -123,6 +150,7 @@ def hosts_world() -> Iterator[World]:
 WORLDS = {
     "grpc": grpc_world,
     "tasks": tasks_world,
+    "http": http_world,
     "shards": shards_world,
     "file": folder_world,
     "vsqs": vsqs_world,
@@ -132,6 +160,11 @@ if VARIABLE in os.environ:
 LACKS = {
     # A server looks every 20 ms for what another one has done, by its own clock.
     "hosts": {"news in still time", "answers within 50 ms"},
+    "http": {
+        *("streams", "stages", "calls of many", "filters by several attributes"),
+        "a client",  # What ours does by itself.
+        "missing deletions",  # A DELETE of what isn't there succeeds.
+    },
     "file": {"calls of limited size"},
     "vsqs": {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
@@ -148,7 +181,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         needs = {need for mark in metafunc.definition.iter_markers("needs") for need in mark.args}
         worlds = [name for name in WORLDS if not needs & LACKS.get(name, set())]
         if "aio_client" in metafunc.fixturenames:
-            worlds.remove("tasks")  # As in the world grpc.
+            worlds = [name for name in worlds if name not in ("tasks", "http")]  # As in the world grpc.
         metafunc.parametrize("world", worlds, indirect=True)
 
 

@@ -18,6 +18,7 @@ def waiting(queue: Queue) -> int:
     return counts.ready_count + counts.leased_count
 
 
+@pytest.mark.needs("streams")
 def test_an_acked_message_is_deleted_once_the_stream_is_closed(jobs: Queue) -> None:
     jobs.send_many(str(number) for number in range(50))
     with jobs.messages() as stream:
@@ -26,6 +27,7 @@ def test_an_acked_message_is_deleted_once_the_stream_is_closed(jobs: Queue) -> N
     assert waiting(jobs) == 0
 
 
+@pytest.mark.needs("streams")
 def test_acks_that_are_under_way_outlast_the_client(world: World) -> None:
     client = world.connect()
     client.create_queue("jobs")
@@ -38,6 +40,7 @@ def test_acks_that_are_under_way_outlast_the_client(world: World) -> None:
         assert waiting(other.queue("jobs")) == 0
 
 
+@pytest.mark.needs("streams")
 def test_an_ack_gives_its_place_to_the_next_message(jobs: Queue) -> None:
     jobs.send_many(["a", "b", "c"])
     with jobs.messages(max_in_flight=1) as stream:
@@ -47,6 +50,7 @@ def test_an_ack_gives_its_place_to_the_next_message(jobs: Queue) -> None:
             stream.ack(message)
 
 
+@pytest.mark.needs("streams")
 def test_a_message_of_a_stream_is_acked_by_itself(jobs: Queue) -> None:
     jobs.send_many(str(number) for number in range(50))
     with jobs.messages(max_in_flight=10) as stream:
@@ -78,6 +82,7 @@ def test_a_nack_makes_the_message_ready_again_and_does_not_wait(jobs: Queue, wor
     assert [each.text for each in jobs.receive()] == ["c"]
 
 
+@pytest.mark.needs("streams")
 def test_a_handler_may_ack_and_the_worker_deletes_no_second_time(jobs: Queue) -> None:
     jobs.send_many(["a", "b"])
     errors: list[Exception] = []
@@ -90,6 +95,7 @@ def test_a_handler_may_ack_and_the_worker_deletes_no_second_time(jobs: Queue) ->
     assert errors == []
 
 
+@pytest.mark.needs("streams")
 def test_an_acked_message_is_not_deleted_a_second_time_by_its_block(jobs: Queue) -> None:
     jobs.send("a")
     with jobs.messages() as stream, next(stream) as message:
@@ -97,7 +103,7 @@ def test_an_acked_message_is_not_deleted_a_second_time_by_its_block(jobs: Queue)
     assert waiting(jobs) == 0
 
 
-@pytest.mark.needs("receive counts")
+@pytest.mark.needs("receive counts", "streams")
 def test_an_ack_whose_lease_is_over_is_logged_and_the_message_comes_again(
     jobs: Queue, other: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,6 +119,7 @@ def test_an_ack_whose_lease_is_over_is_logged_and_the_message_comes_again(
     assert waiting(jobs) == 1
 
 
+@pytest.mark.needs("streams")
 def test_an_ack_after_the_end_is_refused(jobs: Queue) -> None:
     jobs.send_many(["a", "b"])
     stream = jobs.messages()
@@ -122,6 +129,7 @@ def test_an_ack_after_the_end_is_refused(jobs: Queue) -> None:
         stream.ack(message)
 
 
+@pytest.mark.needs("streams")
 def test_a_message_that_was_not_received_can_not_be_acked(jobs: Queue) -> None:
     id = jobs.send("a")
     with jobs.messages() as stream, pytest.raises(InvalidReceipt):

@@ -13,6 +13,8 @@ import spoolrack
 from spoolrack import Backoff, ById, Outgoing, Retry, RetryPolicy, aio
 from spoolrack.errors import InvalidRequest
 
+pytestmark = pytest.mark.needs("a client")
+
 NAN: Final = math.nan
 NO_INTEGERS: Final = [True, 1.0, NAN, math.inf, "1", b"1", [], object()]
 FROM_1: Final = [*NO_INTEGERS, 0, -1, -(10**30), 10**30, None]

@@ -13,6 +13,8 @@ from spoolrack.errors import MessageTooLarge, Unsupported
 
 from tests.client.contract.conftest import World
 
+pytestmark = pytest.mark.needs("a client")
+
 HUGE = 64 * 1024 * 1024 + 1
 
 

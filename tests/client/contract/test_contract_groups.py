@@ -23,6 +23,7 @@ def test_a_look_at_a_message_shows_its_group(jobs: Queue) -> None:
     assert [message.group for message in jobs.peek()] == ["first"]
 
 
+@pytest.mark.needs("stages")
 def test_the_messages_of_a_batch_keep_their_groups(jobs: Queue) -> None:
     with jobs.batch() as batch:
         batch.send("a", group="first")

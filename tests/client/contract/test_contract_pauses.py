@@ -67,6 +67,7 @@ def test_a_queue_tells_what_holds_its_messages_back(client: Client, jobs: Queue)
     assert lease.received_at == message.first_received_at
 
 
+@pytest.mark.needs("streams")
 def test_the_oldest_leases_tell_the_process_that_received_them(client: Client, jobs: Queue) -> None:
     ids = [jobs.send(f"{number}") for number in range(2)]
     jobs.receive(1)

@@ -24,6 +24,7 @@ def test_a_look_at_a_message_shows_its_priority(jobs: Queue) -> None:
     assert [message.priority for message in jobs.peek()] == [3]
 
 
+@pytest.mark.needs("stages")
 def test_the_messages_of_a_batch_keep_their_priorities(jobs: Queue) -> None:
     with jobs.batch() as batch:
         batch.send("low")

@@ -301,6 +301,7 @@ def test_many_reservations_are_listed_page_by_page(client: spoolrack.Client, job
     assert [each.sequence_number for each in client.reservations.list()] == list(range(130))
 
 
+@pytest.mark.needs("calls of many")
 def test_a_large_set_is_read_whole(client: spoolrack.Client, jobs: Queue) -> None:
     sent = [str(number) * 50 for number in range(5_000)]
     jobs.send_many(sent)

@@ -178,6 +178,7 @@ def work(
     return errors
 
 
+@pytest.mark.needs("streams")
 def test_a_handler_that_rejects_is_not_called_again_and_reports_no_error(
     client: Client, worn: Queue
 ) -> None:
@@ -193,6 +194,7 @@ def test_a_handler_that_rejects_is_not_called_again_and_reports_no_error(
     assert record_of(client).explanation == "no customer"
 
 
+@pytest.mark.needs("streams")
 def test_a_rejection_that_is_refused_is_reported_and_ends_as_a_failure(
     client: Client, jobs: Queue
 ) -> None:
@@ -205,6 +207,7 @@ def test_a_rejection_that_is_refused_is_reported_and_ends_as_a_failure(
     assert [type(error) for error in errors] == [NoDeadLetterQueue]
 
 
+@pytest.mark.needs("streams")
 def test_a_retry_that_does_not_count_is_tried_for_ever(world: World, worn: Queue) -> None:
     worn.send("a")
     counts: list[int] = []

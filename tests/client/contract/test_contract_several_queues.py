@@ -15,7 +15,7 @@ from spoolrack.errors import InvalidRequest, QueueNotFound
 
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.needs("several queues")
+pytestmark = pytest.mark.needs("several queues", "streams")
 
 NAMES = ("jobs-0", "jobs-1", "mail")
 

@@ -15,6 +15,8 @@ from spoolrack.errors import ClientClosed, InvalidRequest, StaleReceipt
 from tests.client.contract.conftest import World
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.needs("streams")
+
 
 def take(stream: MessageStream, count: int) -> list[spoolrack.Message]:
     return [next(stream) for _ in range(count)]
