@@ -155,7 +155,8 @@ class LastReceiveStory(Story):
 
     def _adopt(self, maybe: dict[str, list[Seen]] | None) -> None:
         super()._adopt(maybe)
-        self.told_later = {id: kept for id, kept in self.told_later.items() if id in self.later}
+        untold = {} if maybe is None else self.later  # A cut leaves no answer to give.
+        self.told_later = {id: kept for id, kept in self.told_later.items() if id in untold}
         for id in list(self.kept):
             # The answer to a receive that a power cut undid was never given.
             if id not in self.may or (maybe is None and id in self.unanswered):
