@@ -341,13 +341,15 @@ def test_a_message_in_new_of_a_missing_queue_goes_to_quarantine(root: Path, rig:
     assert not (root / "queues/q").exists()
 
 
-def test_a_failed_move_to_quarantine_is_tried_again(root: Path, rig: Rig) -> None:
+@pytest.mark.parametrize("call", ["make_folder", "rename_new"])
+def test_a_failed_move_to_quarantine_is_tried_again(root: Path, rig: Rig, call: str) -> None:
     (root / "delay/stranger").write_bytes(b"x")
-    rig.disk.fail(errno.ENOSPC, "make_folder")
+    rig.disk.fail(errno.EACCES, call, path="stranger" if call == "rename_new" else "")
     rig.start()
     rig.send(b"a")
     assert bodies(rig) == [b"a"]
     assert rig.engine.moves.quarantined == 0
+    assert rig.paths("quarantine") == []
     rig.disk.heal()
     rig.commit()
     assert rig.engine.moves.quarantined == 1
