@@ -19,7 +19,7 @@ from spoolrack_server.process.server import Server
 from spoolrack_store.model.stage_requests import Stage
 
 from tests.support.access_rig import Files, bearer, looks, reads_again, serving
-from tests.support.http_rig import Answer, Http
+from tests.support.http_rig import Answer, Http, raw_to
 
 ID = "01890000-0000-7000-8000-000000000000"
 
@@ -238,3 +238,21 @@ async def test_a_token_that_is_taken_away_ends_the_receives_and_sends_of_its_hol
         assert (await polls[1]).body == b"x"
         assert (await owner.receive("", "a2")).body == b"x"
         assert (await owner.ask("DELETE", "/a2/messages")).json == {"purged_count": 1}
+
+
+async def test_a_send_that_has_begun_is_finished_though_its_token_is_taken_away(
+    server: Server, files: Files
+) -> None:
+    async with as_caller(server, bearer(files.tokens["owner"])) as owner, raw_to(server) as raw:
+        await owner.create("a1")
+        credentials = f"Authorization: {bearer(files.tokens['alice'])}"
+        await raw.say(
+            "POST /a1/messages HTTP/1.1", credentials, "Content-Length: 1", "Expect: 100-continue"
+        )
+        assert (await raw.head())[0] == 100
+        files.write_tokens("owner")
+        assert reads_again(server)
+        server._recheck_permissions()
+        await raw.say(body=b"x")
+        assert (await raw.answer())[0] == 201
+        assert (await owner.receive("", "a1")).body == b"x"

@@ -223,7 +223,7 @@ def test_an_event_loop_delivers_all_that_has_come_and_what_a_larger_prefetch_cou
     hub.close()
 
 
-def test_a_message_that_was_got_is_leased_until_it_is_acknowledged(
+def test_a_message_that_was_got_is_leased_until_it_is_acknowledged_if_it_has_to_be(
     connection: Any, server: RunningServer
 ) -> None:
     publish(connection, "one")
@@ -234,6 +234,9 @@ def test_a_message_that_was_got_is_leased_until_it_is_acknowledged(
     assert queue.get() is None
     message.ack()
     assert counts(server, "tasks") == (0, 0)
+    publish(connection, "two")
+    assert queue.get(no_ack=True).payload == "two"
+    assert counts(server, "tasks") == (0, 0), "without an acknowledgement it is deleted at once"
 
 
 def test_a_fan_out_reaches_the_queues_of_all_connections(server: RunningServer) -> None:
@@ -663,11 +666,14 @@ def consume(connection):
             connection.drain_events()
 
 with kombu.Connection(sys.argv[1]) as connection:
+    channel = connection.channel()
     send(sys.argv[1])
     threading.Thread(target=consume, args=(connection,), daemon=True).start()
     for _ in range(60):
         if os.fork() == 0:
             send(sys.argv[1])
+            connection.close()
+            channel.close()
             os._exit(0)
         code = os.waitstatus_to_exitcode(os.wait()[1])
         if code:
@@ -676,7 +682,9 @@ with kombu.Connection(sys.argv[1]) as connection:
 """
 
 
-def test_children_that_are_forked_beside_a_consumer_send(server: RunningServer) -> None:
+def test_children_that_are_forked_beside_a_consumer_send_and_close_what_they_inherit(
+    server: RunningServer,
+) -> None:
     """Each of them aborted with a chance of a few percent."""
     url = server.url.replace("grpc://", "spoolrack://")
     done = subprocess.run([sys.executable, "-c", FORKING, url], capture_output=True, timeout=STUCK)

@@ -47,6 +47,8 @@ def test_problems_are_listed_and_exit_with_1_until_they_are_mended(
     found = offline("fsck", str(root), "--quiet")
     assert found.code == 1
     assert found.out == f"{path}: it has 3 bytes instead of {size}\n"
+    told = offline("fsck", str(root)).out
+    assert told.endswith("1 problem: stop the server and use --repair.\n")
     mended = offline("fsck", str(root), "--repair")
     assert (mended.code, mended.err) == (0, "")
     assert f"{path}: it has 3 bytes instead of {size}: put into quarantine" in mended.out
@@ -61,8 +63,10 @@ def test_problems_are_listed_and_exit_with_1_until_they_are_mended(
 def test_damage_beyond_repair_is_found_and_left(offline: Spoolrack, root: Path) -> None:
     (root / "published").rmdir()
     (root / "published").write_text("")
-    assert offline("fsck", str(root)).code == 1
-    assert offline("fsck", str(root), "--repair").code == 1
+    for arguments in ([], ["--repair"]):
+        left = offline("fsck", str(root), *arguments)
+        assert left.code == 1
+        assert left.out.endswith("1 problem.\n"), "nothing here mends it"
     assert (root / "published").is_file()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
+from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
@@ -12,7 +13,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app import bounds
 from spoolrack_server.wire import convert
 from spoolrack_server.wire.outgoing_messages import send_of
-from spoolrack_store.model.clock import DAY, HOUR, Millis
+from spoolrack_store.model.clock import DAY, HOUR, LAST_MOMENT, Millis
 from spoolrack_store.model.errors import (
     InvalidMessage,
     InvalidRequest,
@@ -36,13 +37,16 @@ def test_a_span_comes_back_as_it_went(millis: int) -> None:
     assert convert.millis(convert.duration(Millis(millis)), "delay", most=365 * DAY) == millis
 
 
-@given(st.integers(0, 1 << 45))
-def test_a_moment_is_told_to_the_millisecond(millis: int) -> None:
-    assert convert.timestamp(Millis(millis)).ToMilliseconds() == millis
+@given(st.integers(0, LAST_MOMENT))
+def test_a_moment_is_told_and_read_to_the_millisecond(millis: int) -> None:
+    timestamp = convert.timestamp(Millis(millis))
+    assert timestamp.ToMilliseconds() == millis
+    assert convert.moment(timestamp, "deliver_time") == millis
 
 
-def test_a_span_of_less_than_a_millisecond_does_not_become_none() -> None:
+def test_a_part_of_a_millisecond_counts_as_one() -> None:
     assert convert.millis(Duration(nanos=1), "delay", most=1) == 1
+    assert convert.moment(Timestamp(seconds=1, nanos=1), "deliver_time") == 1_001
 
 
 @pytest.mark.parametrize("span", [*MALFORMED, Duration(seconds=-1), Duration(seconds=3, nanos=1)])

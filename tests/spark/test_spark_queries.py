@@ -218,10 +218,11 @@ def test_a_write_without_rows_under_the_name_of_one_with_rows_fails_and_the_reve
 
 
 def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServer) -> None:
-    def batch(number: int, body: bytes, **more: str) -> None:
+    def batch(number: int, body: bytes, tasks: int = 1, **more: str) -> None:
         options = write_options({**place(server, "out"), "retrySeconds": "10", **more})
         rows = pyarrow.RecordBatch.from_pydict({"body": [body]})
-        commit_rows(options, [write_rows(options, iter([rows]), "query"), None], number)
+        written = [write_rows(options, iter([rows]), "query") for _ in range(tasks)]
+        commit_rows(options, [*written, None], number)
 
     batch(3, b"first")
     batch(3, b"first")
@@ -230,10 +231,14 @@ def test_a_batch_is_published_once_and_none_behind_a_later_one(server: NullServe
         batch(2, b"from an old checkpoint")
     with pytest.raises(CheckpointTooOld, match="Nothing of this batch was written"):
         batch(2, b"with any rows", onDifferentRows="skip")
+    with pytest.raises(CheckpointTooOld, match=r"in the stages [^,]+, [^,]+, [^,]+ and 1 more: "):
+        batch(2, b"of four tasks", tasks=4)
+    with pytest.raises(CheckpointTooOld, match=r"in the stages [^,]+, [^,]+, [^, ]+: .* go on with"):
+        batch(2, b"of three tasks", tasks=3)
     batch(4, b"second")
 
     assert server.bodies("out") == [b"first", b"second"]
-    assert len(server.stages) == 2
+    assert len(server.stages) == 9
 
 
 def test_a_batch_that_was_published_with_other_rows_fails_and_stays_staged(server: NullServer) -> None:

@@ -235,7 +235,7 @@ def test_a_key_written_by_a_dead_process_is_refused_and_its_message_delivered(
     asked = rig.join() if third else rig.engine
     work = dying.apply([sending(*ids)])
     assert work is not None
-    rig.living.remove("p1")
+    rig.living.remove("p2")
     rig.settle()
     again = asked.apply([sending(*ids)])
     assert again is not None
@@ -254,7 +254,7 @@ def test_an_unfinished_write_of_a_dead_process_takes_no_id(ids: tuple[str, ...])
     content = rig.disk.read(f"new/{name}")
     rig.disk.unlink(f"new/{name}")
     rig.disk.create(f"new/{name}", [content[:-1]], sync=True)
-    rig.living.remove("p1")
+    rig.living.remove("p2")
     assert not rig.send(*ids).duplicates
     rig.settle()
     (found,) = rig.commit(Receive(queue="q", max_messages=9))
@@ -271,7 +271,7 @@ def test_a_process_unlinks_the_segments_of_a_dead_one_when_their_time_is_over() 
         reap(dying)
         commit(dying)
     assert len(rig.names("keys")) == 1
-    rig.living.remove("p1")
+    rig.living.remove("p2")
     rig.clock.now += WINDOW + 1
     rig.settle()
     assert rig.names("keys") == []

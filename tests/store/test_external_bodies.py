@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,27 @@ def test_a_dead_letter_shares_the_body_until_the_last_of_both_is_gone(tmp_path: 
         delete(rig, letter)
         until_removed(rig)
         assert bodies(rig) == []
+
+
+def test_a_body_stays_when_the_earlier_of_two_names_of_its_message_goes(tmp_path: Path) -> None:
+    """A power cut may leave both names of a rename."""
+    folder = tmp_path / "root/queues/files"
+    with opened(tmp_path / "root") as rig:
+        create(rig)
+        id = sent(rig, written(rig))
+        (name,) = os.listdir(folder)
+    earlier = parse(f"queues/files/{name}")
+    later = replace(earlier, version=earlier.version + 1)
+    os.link(folder / name, folder.parent.parent / later.path)
+    with opened(tmp_path / "root") as rig:
+        until(rig, lambda: os.listdir(folder) == [Path(later.path).name])
+        sent(rig, written(rig))
+        message, next_one = received(rig)
+        delete(rig, next_one)
+        until(rig, lambda: len(bodies(rig)) == 1)  # What was given to the reaper before is done, too.
+        assert bodies(rig) == [id]
+        delete(rig, message)
+        until(rig, lambda: not bodies(rig))
 
 
 def test_a_message_whose_body_was_removed_goes_to_quarantine(tmp_path: Path) -> None:

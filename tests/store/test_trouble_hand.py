@@ -226,7 +226,7 @@ def test_a_failed_sync_of_a_file_ends_all_promises_instead_of_being_repeated(
 
 
 def test_a_mover_of_what_is_due_adopts_nothing(root: Path, rig: Rig) -> None:
-    rig.background = BackgroundWork(adopts=False, unlinks=False)
+    rig.options["background"] = BackgroundWork(adopts=False, unlinks=False)
     rig.start()
     path = put(root, b"from a shell")
     rest(rig, looks=10)
@@ -235,7 +235,7 @@ def test_a_mover_of_what_is_due_adopts_nothing(root: Path, rig: Rig) -> None:
 
 
 def test_a_mover_with_a_delay_adopts_nothing_before_it_is_over(root: Path, rig: Rig) -> None:
-    rig.background = BackgroundWork(brings_back=False, unlinks=False, wait=Millis(60_000))
+    rig.options["background"] = BackgroundWork(brings_back=False, unlinks=False, wait=Millis(60_000))
     rig.start()
     put(root, b"from a shell")
     rig.tick()

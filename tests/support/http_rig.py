@@ -54,6 +54,7 @@ class Answer:
         content = self.json
         assert set(content) == {"reason", "message", "metadata"}
         assert self.headers["Content-Type"] == "application/json; charset=utf-8"
+        assert content["message"].endswith("."), "it says what happened, and what to do"
         assert self.status != 503 or int(self.headers["Retry-After"]) >= 1
         reason: str = content["reason"]
         return reason

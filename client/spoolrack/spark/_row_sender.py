@@ -235,8 +235,8 @@ def publish(
 def _too_old(writer: str, epoch: int, last: str, stages: Sequence[str]) -> CheckpointTooOld:
     return CheckpointTooOld(
         f"Batch {epoch} of the writer {writer} can't be published after batch {last}: the checkpoint "
-        "is older than what the query has done, as after a restore. Nothing of this batch was written. "
-        f"{_kept(stages)} {_AFTER_RESTORE}"
+        "is older than what the query has done. Nothing of this batch was written. "
+        f"{_kept(stages)} If it was put back: {_AFTER_RESTORE}"
     )
 
 
@@ -244,7 +244,7 @@ def _kept(stages: Sequence[str]) -> str:
     """Say where the rows of a batch are that can't be published."""
     if not stages:
         return "It has no rows."
-    names = ", ".join(stages[:3]) + (f" and {len(stages) - 3} others" if len(stages) > 3 else "")
+    names = ", ".join(stages[:3]) + (f" and {len(stages) - 3} more" if len(stages) > 3 else "")
     return (
         f"They stay for {LIVES / 3_600:.0f} hours, invisible, in the stages {names}: "
         "'spoolrack stages publish' makes them appear, 'spoolrack stages abort' drops them."
