@@ -12,7 +12,7 @@ import pytest
 from spoolrack_store import fsck
 from spoolrack_store.archive_reader import read_archive
 from spoolrack_store.model.clock import DAY, Millis
-from spoolrack_store.model.errors import InvalidRequest, MessageDamaged, StoreError
+from spoolrack_store.model.errors import DiskError, InvalidRequest, MessageDamaged, StoreError
 from spoolrack_store.model.names import body_path, parse
 from spoolrack_store.model.operations import (
     MAX_BODY_IN_MEMORY,
@@ -298,6 +298,21 @@ def test_a_file_of_another_file_system_is_refused(
         monkeypatch.setattr(os, "link", link)
         with pytest.raises(InvalidRequest, match="must be on the file system of the root"):
             rig.store.link_body(tmp_path / "mine")
+
+
+def test_a_file_that_cannot_be_made_durable_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "mine").write_bytes(CONTENT)
+    with opened(tmp_path / "root") as rig:
+        monkeypatch.setattr(os, "fsync", fsync)
+        with pytest.raises(DiskError, match="Input/output error"):
+            rig.store.link_body(tmp_path / "mine")
+        monkeypatch.undo()
+        assert (bodies(rig), os.listdir(rig.path / "new")) == ([], [])
 
 
 def test_a_body_that_is_not_stored_leaves_nothing(tmp_path: Path) -> None:
