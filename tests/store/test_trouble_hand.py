@@ -259,7 +259,10 @@ KINDS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("folder", ["new", "queues/q", "delay", "remove"])
+@pytest.mark.parametrize(
+    "folder",
+    ["new", "queues/q", "delay", "remove", "config", "keys", "redrives", "dead_letters", "bodies"],
+)
 def test_a_foreign_file_goes_to_quarantine(root: Path, rig: Rig, folder: str, kind: str) -> None:
     ids = rig.send(b"a", b"b")
     rig.commit()
@@ -274,6 +277,17 @@ def test_a_foreign_file_goes_to_quarantine(root: Path, rig: Rig, folder: str, ki
     assert list(rig.receive()) == ids
     rig.check()
     assert rig.engine.moves.quarantined == 0, "once is enough"
+
+
+@pytest.mark.parametrize("folder", ["reserved", "staged"])
+def test_a_foreign_file_among_sets_and_stages_is_left_there_and_told(
+    root: Path, rig: Rig, folder: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (root / folder / "stranger").write_bytes(b"x")
+    rig.start()
+    rig.commit()
+    assert (root / folder / "stranger").read_bytes() == b"x"
+    assert f"'{folder}/stranger' is none of ours" in caplog.text
 
 
 @pytest.mark.parametrize(
