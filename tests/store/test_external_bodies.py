@@ -127,6 +127,17 @@ def test_a_linked_file_is_not_copied(tmp_path: Path) -> None:
         assert fsck.check(rig.path).problems == []
 
 
+def test_a_link_holds_no_file_open(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(CONTENT)
+    with opened(tmp_path / "root") as rig:
+        before = len(os.listdir("/proc/self/fd"))
+        linked_bodies = [rig.store.link_body(tmp_path / "mine") for _ in range(50)]
+        assert len(os.listdir("/proc/self/fd")) < before + 50
+        for body in linked_bodies:
+            rig.store.discard_body(body)
+        assert bodies(rig) == []
+
+
 def test_a_body_too_large_for_memory_is_left_out_and_read_from_its_file(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         create(rig)
