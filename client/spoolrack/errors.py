@@ -238,7 +238,8 @@ class ReservationUnread(SpoolrackError):
 
 class WrongShard(SpoolrackError):
     """The queue, or the call, belongs to another shard than the server is, and nothing was done: call
-    the server of that shard, or give the addresses of all shards in the order of their numbers."""
+    the server of that shard, or give the addresses of all shards in the order of their numbers; for a
+    proxy that routes by queues give `routing="header"`."""
 
     reason = "WRONG_SHARD"
     code = "FAILED_PRECONDITION"

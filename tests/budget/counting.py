@@ -134,17 +134,12 @@ _KINDS: Final = {
 }
 
 
-def trace(
-    folder: Path, parts: Sequence[str], *, root: Path | None = None, code: Path | None = None
-) -> str:
-    """Return what strace wrote of a load with these parts, in a new root if none is given.
-
-    `code` is a folder with another package of the store's name, which is run instead of ours.
-    """
+def trace(folder: Path, parts: Sequence[str], *, root: Path | None = None) -> str:
+    """Return what strace wrote of a load with these parts, in a new root if none is given."""
     root = folder / "root" if root is None else root
     root.mkdir(exist_ok=True)
     found = folder / "trace"
-    store = CHECKOUT / "server" if code is None else code
+    store = CHECKOUT / "server"
     done = subprocess.run(
         [
             *("strace", "-f", "--seccomp-bpf", "-y", "-xx", "-s", "16", "-o", str(found)),

@@ -1,12 +1,11 @@
 """The system calls of each operation are known exactly, written down, and constant.
 
-A real store on a real folder runs under strace. That the count sees a call too many, stores with a
-planted bug show.
+A real store on a real folder runs under strace. That the count sees a call too many, the bugs of
+`cost.txt` in tests/proof/mutants show.
 """
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +14,12 @@ from spoolrack_store.files.local_disk import find_syncfs
 
 from benchmarks import budget
 from benchmarks.budget import Cost
-from tests import CHECKOUT
 from tests.budget.counting import PAGE, PARTS, SHARING, counted, difference, measured_rows, trace
 from tests.budget.waiting import LEAST, make_root, make_sent
-from tests.proof.mutants import COST_MUTANTS
-from tests.proof.mutants.mutant import Mutant
 from tests.support.traced_server import why_not
 
 BUDGET = budget.rows_in(PAGE.read_text())
 COSTS = {row.operation: row.cost for row in BUDGET}
-PARTS_OF_MUTANTS = ("nothing", "life:1", "life:10", "old", "linked", "snapshot")
 TRACES = 3
 """Whether an operation's rest shares a commit with the look that ends its count depends on two threads;
 a call too many is in each trace."""
@@ -76,26 +71,6 @@ def test_the_calls_are_the_same_with_10_and_1_000_and_20_000_waiting(tmp_path: P
 @pytest.mark.slow
 def test_the_calls_are_the_same_with_100_000_waiting(tmp_path: Path) -> None:
     check_depths(tmp_path, (LEAST, 1_000, 10_000, 100_000))
-
-
-@traced
-@syncs_all
-@pytest.mark.parametrize("mutant", COST_MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_store_that_asks_for_more_is_found_out(tmp_path: Path, mutant: Mutant) -> None:
-    shutil.copytree(
-        CHECKOUT / "server", tmp_path / "server", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    for path, text in mutant.mutated(tmp_path).items():
-        path.write_text(text)
-
-    costs = counted(trace(tmp_path, PARTS_OF_MUTANTS, code=tmp_path / "server"))
-
-    known = [row for row in BUDGET if row.operation in costs]
-    found = [
-        budget.Row(operation=each.operation, messages=1, cost=costs[each.operation]) for each in known
-    ]
-    assert len(known) == 16
-    assert difference(found, BUDGET)
 
 
 def test_the_budget_on_the_page_is_written_as_it_is_read() -> None:

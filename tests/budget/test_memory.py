@@ -17,7 +17,7 @@ from spoolrack_store.model.message_ids import batch_of, first_id_of
 from spoolrack_store.model.names import Death, Name, Stem, parse
 from spoolrack_store.model.transitions import State
 
-FILES = 4_000
+FILES = 2_000
 
 
 STATES: dict[str, dict[str, Any]] = {

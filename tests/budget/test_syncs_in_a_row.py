@@ -8,7 +8,7 @@ longest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from spoolrack_store.files.disk import AT_ONCE, OFTEN
@@ -67,9 +67,9 @@ class TimedRig(Rig):
         self.engine.moves.statistics.watch = lambda: self.timed.now
         self.rows: list[int] = []
 
-    def commit(self, *requests: object, tick: bool = False) -> list[object]:
+    def commit(self, *requests: Any, **how: Any) -> list[Any]:
         began, self.timed.has_synced = self.timed.now, False
-        outcomes = super().commit(*requests, tick=tick)
+        outcomes = super().commit(*requests, **how)
         self.rows.append(round((self.timed.now - began) / SYNC))
         return outcomes
 

@@ -178,6 +178,7 @@ def test_the_installed_server_runs_as_an_unprivileged_user_on_a_read_only_root(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1_800)  # It downloads a Debian and its packages.
 def test_every_step_runs_in_a_bare_debian_and_what_they_make_serves(
     tmp_path: Path, confine: Confine
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
@@ -108,20 +107,18 @@ WRONG_TYPES: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("operation", "parameters", "kind"),
-    [pytest.param(*each, id=f"{each[0]} {json.dumps(each[1])[:40]}") for each in WRONG_TYPES],
-)
 async def test_a_parameter_of_a_wrong_type_is_refused_by_its_name_and_nothing_is_done(
-    server: Server, sqs: Sqs, operation: str, parameters: dict[str, Any], kind: str
+    server: Server, sqs: Sqs
 ) -> None:
     url = await sqs.create("q")
-    answer = await raw(server, operation, {"QueueUrl": url, **parameters})
-    assert (answer.status, answer.json["__type"]) == (400, "com.amazonaws.sqs#SerializationException")
-    wrong = next(reversed(parameters))
-    assert answer.json["message"] == f"The parameter {wrong} must be {kind}."
-    assert (await sqs.list_queues())["QueueUrls"] == [url]
-    assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "0"
+    before = await sqs.attributes(url)
+    for operation, parameters, kind in WRONG_TYPES:
+        answer = await raw(server, operation, {"QueueUrl": url, **parameters})
+        refusal = answer.status, answer.json["__type"], answer.json["message"]
+        told = f"The parameter {next(reversed(parameters))} must be {kind}."
+        assert refusal == (400, "com.amazonaws.sqs#SerializationException", told), operation
+        assert (await sqs.list_queues())["QueueUrls"] == [url], operation
+        assert await sqs.attributes(url) == before, operation
 
 
 async def test_a_receive_shows_the_system_attributes_that_it_names(sqs: Sqs) -> None:

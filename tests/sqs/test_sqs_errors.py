@@ -105,42 +105,29 @@ NOT_CHECKED: Final = {"AddPermission", "RemovePermission"}
 """Refused whatever they contain."""
 
 
-@pytest.mark.parametrize(
-    ("operation", "parameter"),
-    [
-        (operation, parameter)
-        for operation in CALLS
-        for parameter in required(operation)
-        if operation not in NOT_CHECKED or parameter == "QueueUrl"
-    ],
-)
-async def test_a_required_parameter_that_is_missing_is_named(
-    server: Server, sqs: Sqs, operation: str, parameter: str
-) -> None:
+async def test_a_required_parameter_that_is_missing_is_named(server: Server, sqs: Sqs) -> None:
     await sqs.create("q")
-    if "ReceiptHandle" in CALLS[operation] and parameter == "VisibilityTimeout":
-        await sqs.send("/q", "x")
-        (message,) = await sqs.receive("/q")
-        parameters = {**CALLS[operation], "ReceiptHandle": message["ReceiptHandle"]}
-    else:
-        parameters = dict(CALLS[operation])
-    del parameters[parameter]
-    if parameter == "Entries":
-        await require_error(server, operation, parameters, prefixed("EmptyBatchRequest"))
-        return
-    await require_error(server, operation, parameters, MISSING)
-    assert parameter in (await raw(server, operation, parameters)).json["message"]
+    await sqs.send("/q", "x")
+    (message,) = await sqs.receive("/q")
+    for operation, call in CALLS.items():
+        for parameter in required(operation):
+            if operation in NOT_CHECKED and parameter != "QueueUrl":
+                continue
+            parameters = {name: value for name, value in call.items() if name != parameter}
+            if parameter == "VisibilityTimeout":
+                parameters["ReceiptHandle"] = message["ReceiptHandle"]
+            if parameter == "Entries":
+                await require_error(server, operation, parameters, prefixed("EmptyBatchRequest"))
+                continue
+            await require_error(server, operation, parameters, MISSING)
+            assert parameter in (await raw(server, operation, parameters)).json["message"]
 
 
-@pytest.mark.parametrize(
-    "operation", [operation for operation in CALLS if "QueueUrl" in CALLS[operation]]
-)
-@pytest.mark.parametrize("url", ["/000000000000/none", "http://localhost/", "/000000000000/a b"])
-async def test_a_queue_that_isnt_there_is_the_first_error(
-    server: Server, operation: str, url: str
-) -> None:
-    parameters = {**CALLS[operation], "QueueUrl": url}
-    await require_error(server, operation, parameters, NO_QUEUE)
+async def test_a_queue_that_isnt_there_is_the_first_error(server: Server) -> None:
+    for operation, call in CALLS.items():
+        if "QueueUrl" in call:
+            for url in ("/000000000000/none", "http://localhost/", "/000000000000/a b"):
+                await require_error(server, operation, {**call, "QueueUrl": url}, NO_QUEUE)
 
 
 def same(shape: str, status: int = 400) -> tuple[str, str, int]:

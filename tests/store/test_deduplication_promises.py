@@ -19,7 +19,7 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.cuts import Cut, Keep
+from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.engine_rig import EngineRig
 from tests.support.engines import commit
 from tests.support.linked_disk import RefusingDisk, reap
@@ -34,9 +34,9 @@ class Rig(EngineRig):
     def __init__(self, **queues: QueueSettings) -> None:
         super().__init__(queues or {"q": SETTINGS})
 
-    def cut(self) -> None:
-        """Cut the power, and start again."""
-        found = self.disk.cut(Cut(Keep.NONE))
+    def cut(self, keep: Keep = Keep.NONE) -> None:
+        """Cut the power, which empties each file that wasn't synced, and start again."""
+        found = self.disk.cut(Cut(keep, bytes=(Bytes.EMPTY,)))
         assert isinstance(found, RefusingDisk)
         self.disk = found
         self.restart()
@@ -97,6 +97,42 @@ def test_messages_whose_window_is_over_leave_no_segment() -> None:
     rig.settle()
     assert not rig.names("keys")
     assert not rig.names("remove")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_start_writes_no_second_segment_of_the_same_keys(count: int) -> None:
+    rig = Rig()
+    first = rig.send(*["a", "b", "c"][:count])
+    rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    while not rig.names("keys"):
+        rig.commit()
+    segments = rig.names("keys")
+    assert rig.names("remove")
+    rig.restart()
+    rig.settle()
+    assert not rig.names("remove")
+    assert rig.names("keys") == segments
+
+
+@pytest.mark.parametrize("can_sync_all", [False, True])
+def test_an_id_in_a_segment_that_a_dead_process_did_not_sync_outlives_a_power_cut(
+    can_sync_all: bool,
+) -> None:
+    rig = Rig()
+    rig.disk.can_sync_all = can_sync_all
+    first = rig.send("a")
+    rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
+    while not rig.names("keys"):
+        work = rig.engine.apply([])
+        assert work is not None
+        if not rig.names("keys"):
+            assert work.commit is not None
+            work.commit.sync()
+            rig.engine.finish(work)
+    rig.restart()
+    assert not rig.names("remove")
+    rig.cut(Keep.ALL)
+    assert rig.send("a").results == first.results
 
 
 def _full(path: str, *rest: object, **named: object) -> None:
@@ -199,7 +235,7 @@ def test_a_key_written_by_a_dead_process_is_refused_and_its_message_delivered(
     asked = rig.join() if third else rig.engine
     work = dying.apply([sending(*ids)])
     assert work is not None
-    rig.living.remove("p1")
+    rig.living.remove("p2")
     rig.settle()
     again = asked.apply([sending(*ids)])
     assert again is not None
@@ -218,7 +254,7 @@ def test_an_unfinished_write_of_a_dead_process_takes_no_id(ids: tuple[str, ...])
     content = rig.disk.read(f"new/{name}")
     rig.disk.unlink(f"new/{name}")
     rig.disk.create(f"new/{name}", [content[:-1]], sync=True)
-    rig.living.remove("p1")
+    rig.living.remove("p2")
     assert not rig.send(*ids).duplicates
     rig.settle()
     (found,) = rig.commit(Receive(queue="q", max_messages=9))
@@ -235,7 +271,7 @@ def test_a_process_unlinks_the_segments_of_a_dead_one_when_their_time_is_over() 
         reap(dying)
         commit(dying)
     assert len(rig.names("keys")) == 1
-    rig.living.remove("p1")
+    rig.living.remove("p2")
     rig.clock.now += WINDOW + 1
     rig.settle()
     assert rig.names("keys") == []

@@ -4,7 +4,9 @@ can't do would make the committer commit without end."""
 from __future__ import annotations
 
 import errno
+import logging
 
+import pytest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import DeleteQueue
 from spoolrack_store.model.stage_requests import Stage
@@ -46,16 +48,19 @@ def test_a_stage_expires_on_time_without_a_tick() -> None:
     assert _is_at_rest(rig)
 
 
-def test_it_rests_while_an_expired_stage_can_not_be_dropped() -> None:
+def test_it_rests_while_an_expired_stage_can_not_be_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     rig = Rig()
     rig.ask(Stage(stage="a", chunk=0, queue="q", bodies=[b"a"], time_to_live=SOON))
     rig.disk.fail(errno.EACCES, "create", path="~dropped")
     rig.advance(SOON)
     _settle(rig)
     assert _is_at_rest(rig)
+    assert "the stage a stays for now" in caplog.text
     rig.disk.heal()
     rig.advance(2_000)
     _settle(rig)
+    assert "the stage a has expired" in caplog.text
     assert rig.paths("staged") == []
 
 

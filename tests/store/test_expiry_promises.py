@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,16 @@ def pass_time(rig: Rig, millis: int) -> None:
         rig.tick()
 
 
-def test_an_idle_queue_is_removed_when_it_has_expired_and_no_sooner(rig: Rig) -> None:
+def test_an_idle_queue_is_removed_when_it_has_expired_and_no_sooner(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     pass_time(rig, EXPIRES - STEP)
     assert has_queue(rig.engine)
+    assert "is removed" not in caplog.text
     pass_time(rig, 2 * STEP)
     assert not has_queue(rig.engine)
+    assert "the queue q is removed: it was idle for its expires of" in caplog.text
     for _ in range(4):
         rig.tick()
     assert rig.paths("config", "queues") == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,27 @@ def test_a_dead_letter_shares_the_body_until_the_last_of_both_is_gone(tmp_path: 
         assert bodies(rig) == []
 
 
+def test_a_body_stays_when_the_earlier_of_two_names_of_its_message_goes(tmp_path: Path) -> None:
+    """A power cut may leave both names of a rename."""
+    folder = tmp_path / "root/queues/files"
+    with opened(tmp_path / "root") as rig:
+        create(rig)
+        id = sent(rig, written(rig))
+        (name,) = os.listdir(folder)
+    earlier = parse(f"queues/files/{name}")
+    later = replace(earlier, version=earlier.version + 1)
+    os.link(folder / name, folder.parent.parent / later.path)
+    with opened(tmp_path / "root") as rig:
+        until(rig, lambda: os.listdir(folder) == [Path(later.path).name])
+        sent(rig, written(rig))
+        message, next_one = received(rig)
+        delete(rig, next_one)
+        until(rig, lambda: len(bodies(rig)) == 1)  # What was given to the reaper before is done, too.
+        assert bodies(rig) == [id]
+        delete(rig, message)
+        until(rig, lambda: not bodies(rig))
+
+
 def test_a_message_whose_body_was_removed_goes_to_quarantine(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         create(rig)
@@ -182,6 +204,7 @@ def test_a_body_that_was_changed_is_found(tmp_path: Path) -> None:
         assert problem.why == "the checksum of its body differs"
         with pytest.raises(MessageDamaged, match="checksum"):
             rig.store.message("files", id)
+        assert messages_in(rig.store, "files", max_body_bytes=len(CONTENT)) == []
         os.truncate(rig.path / body_path(id), 3)
         (problem,) = fsck.check(rig.path, deep=False).problems
         assert problem.why == f"its body has 3 bytes instead of {len(CONTENT)}"
@@ -205,6 +228,21 @@ def test_a_body_goes_to_the_archive_with_its_message(tmp_path: Path) -> None:
         assert large.body_path is not None
         assert Path(large.body_path).stat().st_size == HUGE
         assert told == []
+
+
+def test_a_body_that_a_power_cut_has_brought_back_goes_to_the_archive_once_more(tmp_path: Path) -> None:
+    with opened(tmp_path / "root") as rig:
+        create(rig, archive_retention=Millis(7 * DAY))
+        id = sent(rig, written(rig))
+        delete(rig, *received(rig))
+        until_removed(rig)
+        until(rig, lambda: bodies(rig) == [])
+        (archived,) = (rig.path / "archive").glob("files/*/*.body")
+    archived.rename(tmp_path / "root" / body_path(id))
+    (tmp_path / "root/archive/notes.txt").write_bytes(b"mine")
+    with opened(tmp_path / "root") as rig:
+        until(rig, lambda: bodies(rig) == [])
+    assert archived.read_bytes() == CONTENT
 
 
 def test_a_snapshot_has_the_bodies(tmp_path: Path) -> None:

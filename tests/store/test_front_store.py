@@ -112,7 +112,9 @@ def test_a_receive_that_finds_nothing_waits_for_no_sync(tmp_path: Path) -> None:
         assert rig.disk.syncs == before
 
 
-def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(tmp_path: Path) -> None:
+def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     told: list[object] = []
     with opened(tmp_path) as rig:
         waiting = rig.wait_for()
@@ -126,6 +128,7 @@ def test_a_failed_sync_leaves_the_outcome_unknown_and_stops_the_store(tmp_path: 
             rig.send(b"b")
         assert [type(each) for each in told] == [StoreFailed]
         assert isinstance(rig.store.failure, StoreFailed)
+    assert "nothing is promised until a restart: " in caplog.text
 
 
 def test_a_start_that_cannot_sync_says_so_and_leaves_the_root_to_others(tmp_path: Path) -> None:
@@ -185,7 +188,23 @@ def test_a_failed_sync_stops_other_processes_too(tmp_path: Path) -> None:
         assert other.store.failure is not None
 
 
-def test_a_fault_of_ours_answers_all_that_wait(tmp_path: Path) -> None:
+class SyncsNoWhole(FailingDisk):
+    def sync_all(self) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_start_that_cannot_sync_what_it_found_stops_other_processes_too(tmp_path: Path) -> None:
+    with opened(tmp_path, SystemClock()) as rig:
+        rig.send(b"a")
+        with pytest.raises(StoreFailed):
+            Store.open(tmp_path, disk=SyncsNoWhole(tmp_path))
+        with pytest.raises(StoreFailed, match="another process"):
+            rig.receive()
+
+
+def test_a_fault_of_ours_answers_all_that_wait_and_is_logged_with_its_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with opened(tmp_path) as rig:
         waiting = rig.wait_for()
         future = rig.store.submit(Send(queue="q", bodies=[None]))  # type: ignore[list-item]
@@ -193,6 +212,9 @@ def test_a_fault_of_ours_answers_all_that_wait(tmp_path: Path) -> None:
             future.result(GIVE_UP)
         with pytest.raises((StoreFailed, OutcomeUnknown)):
             waiting.result(GIVE_UP)
+    (logged,) = (each for each in caplog.records if each.message == "the store has a fault and stops")
+    assert logged.exc_info is not None
+    assert logged.exc_info[0] is TypeError
 
 
 def test_commits_of_two_processes_lose_and_double_nothing(tmp_path: Path) -> None:

@@ -288,6 +288,24 @@ def test_a_start_packs_messages_beside_those_with_a_group_or_a_priority(
 
 
 @pytest.mark.parametrize("others", [{"groups": {0: "g"}}, {"priorities": {0: 5}}])
+def test_both_files_of_a_copied_message_are_delivered_beside_a_group_or_a_priority(
+    others: dict[str, Any],
+) -> None:
+    rig = Rig(LONE)
+    rig.send(b"1")
+    (ready,) = (each.name for each in rig.disk.scan("queues/q"))
+    copy = ready.replace("c83dcefb7", "c1ad5be0d")  # The checksum of the other body.
+    assert copy != ready
+    rig.disk.create(f"queues/q/{copy}", [b"2"], sync=True)  # By hand.
+    rig = rig.restart()
+    rig.ask(Send(queue="q", bodies=[b"other"], **others))
+    _rest(rig)
+    got = [each.body for _ in range(4) for each in messages_of(rig.receive(most=1))]
+    assert sorted(got) == [b"1", b"2", b"other"]
+    _rest(rig)
+
+
+@pytest.mark.parametrize("others", [{"groups": {0: "g"}}, {"priorities": {0: 5}}])
 def test_the_first_message_with_a_group_or_a_priority_costs_the_same_whatever_waits(
     others: dict[str, Any],
 ) -> None:

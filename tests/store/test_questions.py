@@ -298,7 +298,9 @@ def test_a_message_that_is_leased_while_it_is_looked_at_is_found_where_it_is(tmp
         assert (found.id, found.body) == (ids[0], b"1")
 
 
-def test_a_damaged_message_is_named_and_a_list_passes_over_it(tmp_path: Path) -> None:
+def test_a_damaged_message_is_named_and_a_list_passes_over_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with opened(tmp_path) as rig:
         ids = [*rig.send(b"1", b"2"), *rig.send(b"3")]
     path = the_file_of(tmp_path, ids[0])
@@ -310,6 +312,7 @@ def test_a_damaged_message_is_named_and_a_list_passes_over_it(tmp_path: Path) ->
             rig.store.open_message("q", ids[0])
         assert rig.store.message("q", ids[1]).body == b"2"
         assert [each.id for each in messages_in(rig.store, "q")] == ids[1:]
+        assert f"a list passes over message {ids[0]}" in caplog.text
         assert [each.id for each in messages_in(rig.store, "q", limit=1)] == ids[1:2]
 
 

@@ -166,7 +166,7 @@ def test_a_message_whose_queue_is_missing_stays_and_the_others_go(rig: Rig) -> N
 
 @pytest.mark.parametrize("content", [None, b"no", seal({"deaths": [{"source_queue": "../q"}]})])
 def test_a_message_whose_history_cannot_be_believed_stays_and_the_others_go(
-    rig: Rig, content: bytes | None
+    rig: Rig, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     damaged = rig.send(b"a")
     (lease,) = rig.receive()
@@ -181,6 +181,7 @@ def test_a_message_whose_history_cannot_be_believed_stays_and_the_others_go(
     redrive = rig.redrive()
     assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 1, True)
     assert redrive.last_failure.startswith("its history can't be read")
+    assert "died can't be told" in caplog.text
     assert (rig.ids("dead"), rig.ids("other")) == (damaged, whole)
     assert rig.redrive(destination="third").moved == 1
 

@@ -64,7 +64,7 @@ def test_each_root_has_an_identity_of_its_own_that_outlives_restarts(tmp_path: P
 
 @pytest.mark.parametrize("torn", [None, b"", b"0f5c", b"\0" * 37])
 def test_a_root_of_before_or_with_a_torn_identity_gets_one_at_its_next_start(
-    tmp_path: Path, torn: bytes | None
+    tmp_path: Path, torn: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = identity(tmp_path / "root")
     (tmp_path / "root" / IDENTITY).unlink()
@@ -75,6 +75,7 @@ def test_a_root_of_before_or_with_a_torn_identity_gets_one_at_its_next_start(
 
     assert is_id(drawn)
     assert drawn != before
+    assert ("was no identity, which is drawn anew" in caplog.text) == (torn is not None)
     assert identity(tmp_path / "root") == drawn
 
 

@@ -156,7 +156,9 @@ def test_a_set_is_marked_before_it_is_read_unless_the_read_is_refused(rig: Front
     assert rig.ask(CommitReservations(stream="s", last_sequence_number=0, only_read=True)).messages == 1
 
 
-def test_a_damaged_message_is_put_aside_and_costs_itself_only(tmp_path: Path) -> None:
+def test_a_damaged_message_is_put_aside_and_costs_itself_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with opened(tmp_path) as rig:
         ids = rig.send(b"1", b"2", b"3")
         rig.ask(asked())
@@ -165,6 +167,7 @@ def test_a_damaged_message_is_put_aside_and_costs_itself_only(tmp_path: Path) ->
     path.write_bytes(path.read_bytes().replace(b"123", b"1!3"))
     with opened(tmp_path, clock) as rig:
         assert [m.id for m in read(rig)] == [ids[0], ids[2]]
+        assert f"message {ids[1]} goes to quarantine" in caplog.text
 
         assert rig.store.quarantined == 1
         assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 2

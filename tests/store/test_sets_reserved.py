@@ -363,13 +363,16 @@ def test_a_page_holds_two_mebibytes(rig: SetRig) -> None:
 # Several processes.
 
 
-def test_a_record_that_cannot_be_read_stops_reservations_and_nothing_else(rig: SetRig) -> None:
+def test_a_record_that_cannot_be_read_stops_reservations_and_nothing_else(
+    rig: SetRig, caplog: pytest.LogCaptureFixture
+) -> None:
     ids = rig.send(b"1", b"2")
     rig.reserve(max_messages=1)
     rig.disk.refused = ("read reserved/",)
     rig.restart()
     with pytest.raises(StoreError, match=r"can't be read"):
         rig.reserve(1)
+    assert "can't be read, so reservations have to wait" in caplog.text
     assert rig.receive() == [(ids[1], 1)]
     rig.disk.refused = ()
     rig.advance(1_000)

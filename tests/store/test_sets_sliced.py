@@ -119,7 +119,7 @@ def test_a_process_undoes_the_slices_of_one_that_has_died(rig: SetRig) -> None:
     rig.tick(other)
     assert rig.receive(engine=other) == [(ids[4], 1)]
 
-    rig.living.remove("p0")
+    rig.living.remove("p1")
     rig.settle(engine=other)
 
     assert rig.receive(engine=other) == [(id, 1) for id in ids[:4]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -185,7 +186,9 @@ def test_a_foreign_file_among_the_stages_is_left_alone(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("end", ["deleted", "made again"])
-def test_a_message_published_to_a_deleted_queue_is_unlinked(rig: Rig, end: str) -> None:
+def test_a_message_published_to_a_deleted_queue_is_unlinked(
+    rig: Rig, end: str, caplog: pytest.LogCaptureFixture
+) -> None:
     rig.stage("s", 0, b"a")
     rig.stage("s", 1, b"c", queue="other")
     rig.publish("w", 0, "s")
@@ -194,7 +197,9 @@ def test_a_message_published_to_a_deleted_queue_is_unlinked(rig: Rig, end: str) 
     else:
         record = rig.engine.catalog.records["q"]
         rig.engine.catalog.records["q"] = replace(record, created_at=Millis(5))
+    caplog.set_level(logging.INFO)
     rig.settle()
+    assert "is deleted: its queue has been" in caplog.text
     assert rig.receive("other") == [b"c"]
     assert rig.names("staged") == []
     assert rig.names("queues/q") == []
@@ -219,7 +224,7 @@ def test_of_two_stages_of_one_name_the_older_is_the_true_one(rig: Rig) -> None:
 
 
 def test_a_chunk_of_another_process_that_cannot_be_looked_at_is_not_stored_twice(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = rig.join()
     rig.stage("s", 0, b"a")
@@ -236,6 +241,7 @@ def test_a_chunk_of_another_process_that_cannot_be_looked_at_is_not_stored_twice
         for request in (chunk("s", 1, b"b"), publication("w", 0, "s"), Abort(stage="s")):
             with pytest.raises(DiskError, match="try again"):
                 rig.ask(request)
+    assert caplog.text.count("can't be looked at for now") == 1
     assert rig.stage("s", 1, b"b").is_repeated
     assert rig.publish("w", 0, "s").messages == 2
     assert rig.receive() == [b"a", b"b"]

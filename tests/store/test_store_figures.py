@@ -23,7 +23,7 @@ from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.reservation_requests import CommitReservations, Reserve
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Publish, Stage
-from spoolrack_store.model.statistics import SECONDS, QueueMetrics, Statistics
+from spoolrack_store.model.statistics import SECONDS, SIZES, QueueMetrics, Statistics
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import FrontRig, opened
@@ -322,6 +322,11 @@ def test_quarantined_files_are_counted_by_listing(
     (rig.path / "quarantine" / "x").rmdir()
     (rig.path / "quarantine").rmdir()
     assert rig.store.metrics.quarantined() is None
+
+
+def test_the_ranges_of_spans_and_sizes_ascend() -> None:
+    for bounds in (SECONDS, SIZES):
+        assert list(bounds) == sorted(set(bounds))
 
 
 def test_the_watch_is_an_argument() -> None:

@@ -297,6 +297,20 @@ def test_a_deleted_queue_is_gone_for_all_and_starts_empty_when_it_is_made_again(
     assert lease(one) == lease(other) == []
 
 
+def test_a_queue_can_be_made_again_as_soon_as_another_process_has_deleted_it(
+    one: Rig, other: Rig
+) -> None:
+    one.ask(DeleteQueue(name="q"))
+    other.ask()
+    for _ in range(6):
+        one.ask()
+        reap(one.engine)
+    assert not list(one.disk.scan("config"))
+    other.ask(CreateQueue(name="q", settings=QueueSettings()))
+    other.send(b"a")
+    assert len(lease(one)) == 1
+
+
 def test_a_queue_that_was_deleted_while_a_process_rested_does_not_come_back(
     one: Rig, other: Rig
 ) -> None:

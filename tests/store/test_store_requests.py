@@ -456,6 +456,13 @@ def test_a_send_writes_no_more_messages_into_a_file_than_the_queue_allows(
     assert [body for _, body in rig.receive(10).values()] == [b"0", b"1", b"2", b"3", b"4"]
 
 
+def test_each_id_of_a_send_stands_at_the_place_of_its_body_whatever_files_they_share(rig: Rig) -> None:
+    urgent = dict.fromkeys((1, 5, 6, 7), 5)
+    (stored,) = rig.commit(Send(queue="q", bodies=[b"%d" % at for at in range(9)], priorities=urgent))
+    body_of = {id: body for id, (_, body) in rig.receive().items()}
+    assert [body_of[id] for id in stored.results] == [b"%d" % at for at in range(9)]
+
+
 def test_sends_of_one_commit_share_no_file_beyond_the_bound_of_the_queue(rig: Rig) -> None:
     rig.ask(UpdateQueue(name="q", changes={"messages_per_file": 2}))
     rig.commit(*(Send(queue="q", bodies=[b"a"]) for _ in range(3)))

@@ -163,12 +163,13 @@ def test_a_send_whose_publication_fails_is_published_later(rig: Rig) -> None:
 
 
 def test_a_message_that_is_leased_as_it_is_sent_and_cannot_be_handed_out_is_delivered_later(
-    rig: Rig,
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     receive = Receive(queue="q", max_messages=10, visibility=Millis(30_000))
     rig.disk.fail(errno.EIO, *MOVES, path="delay/")
     sent, received = rig.commit(Send(queue="q", bodies=[b"a"]), receive)
     assert received == []
+    assert "1 files have to wait in new/" in caplog.text
     rig.disk.heal()
     rig.commit()
     rig.advance(30_000)
@@ -326,12 +327,15 @@ def test_a_deleted_message_stays_deleted_when_its_name_in_remove_is_unlinked_by_
 # Unreadable files.
 
 
-def test_a_file_that_cannot_be_read_waits_and_the_others_go_on(rig: Rig) -> None:
+def test_a_file_that_cannot_be_read_waits_and_the_others_go_on(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     first = rig.send(b"a", b"b")
     (later,) = rig.send(b"later")
     credits = Credits(10, lambda: None)
     rig.disk.fail(errno.EIO, "read", path=first[0])
     assert list(rig.receive(credits=credits)) == [later]
+    assert "can't be read, its messages have to wait" in caplog.text
     assert credits.in_flight == 1
     assert rig.engine.index.queue("q").counts[State.READY] == 2
     assert rig.engine.next_work(rig.clock.monotonic())[1] is not None
@@ -427,11 +431,14 @@ def test_a_start_that_cannot_read_what_was_sent_serves_the_rest_and_publishes_it
     rig.check()
 
 
-def test_a_receive_whose_lease_the_disk_refuses_says_so_and_gets_the_message_later(rig: Rig) -> None:
+def test_a_receive_whose_lease_the_disk_refuses_says_so_and_gets_the_message_later(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     (id,) = rig.send(b"a")
     rig.commit()
     rig.disk.fail(errno.EIO, "link", "rename_new", path="delay/")
     with pytest.raises(DiskError):
         rig.ask(Receive(queue="q"))
+    assert "can't be leased for now" in caplog.text
     rig.disk.heal()
     assert list(rig.receive()) == [id]

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from spoolrack_store.files.disk import SyncFailed
+from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, SyncFailed
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.model.background_work import BackgroundWork
@@ -175,11 +175,12 @@ def test_a_look_at_files_that_are_not_to_be_adopted_is_not_repeated_at_once(
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.ENOENT])
 @pytest.mark.parametrize("name", ["read", "facts", "rename_new"])
 def test_a_file_that_cannot_be_adopted_stops_nothing(
-    root: Path, rig: Rig, name: str, code: int
+    root: Path, rig: Rig, name: str, code: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = put(root, b"stubborn")
     rig.disk.fail(code, name, path=path.name)
     rest(rig)
+    assert code == errno.ENOENT or f"{path.name}' can't be adopted" in caplog.text
     rig.send(b"a")
     assert bodies(rig) == [b"a"]
     rig.disk.heal()
@@ -225,7 +226,7 @@ def test_a_failed_sync_of_a_file_ends_all_promises_instead_of_being_repeated(
 
 
 def test_a_mover_of_what_is_due_adopts_nothing(root: Path, rig: Rig) -> None:
-    rig.background = BackgroundWork(adopts=False, unlinks=False)
+    rig.options["background"] = BackgroundWork(adopts=False, unlinks=False)
     rig.start()
     path = put(root, b"from a shell")
     rest(rig, looks=10)
@@ -234,7 +235,7 @@ def test_a_mover_of_what_is_due_adopts_nothing(root: Path, rig: Rig) -> None:
 
 
 def test_a_mover_with_a_delay_adopts_nothing_before_it_is_over(root: Path, rig: Rig) -> None:
-    rig.background = BackgroundWork(brings_back=False, unlinks=False, wait=Millis(60_000))
+    rig.options["background"] = BackgroundWork(brings_back=False, unlinks=False, wait=Millis(60_000))
     rig.start()
     put(root, b"from a shell")
     rig.tick()
@@ -351,6 +352,17 @@ def test_a_failed_move_to_quarantine_is_tried_again(root: Path, rig: Rig) -> Non
     rig.commit()
     assert rig.engine.moves.quarantined == 1
     assert rig.paths("delay", "quarantine")[0].startswith("delay/q:")
+
+
+@pytest.mark.parametrize("call", ["make_folder", "rename_new"])
+def test_a_foreign_file_goes_to_quarantine_on_a_full_disk(root: Path, rig: Rig, call: str) -> None:
+    rig.tick()
+    (root / "delay/stranger").write_bytes(b"x")
+    rig.disk.fail(errno.ENOSPC, call, path="stranger" if call == "rename_new" else "", times=1)
+    rig.start()
+    rig.commit()
+    assert rig.engine.moves.quarantined == 1
+    assert rig.disk.facts("RESERVE").size == RESERVE_BYTES - STEP_BYTES
 
 
 def test_a_copy_of_a_process_that_died_is_unlinked(root: Path, rig: Rig) -> None:

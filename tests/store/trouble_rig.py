@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.engine_story import Clock
-from tests.support.engines import commit, start
-from tests.support.linked_disk import made, reap
+from tests.support.engine_rig import EngineRig
+from tests.support.engines import commit
+from tests.support.linked_disk import made
 from tests.support.power_disk import Model
 from tests.support.recount import names_in
 from tests.support.root_rig import Bytes
@@ -55,54 +53,28 @@ class PickyDisk:
         return passed
 
 
-class Rig:
+class Rig(EngineRig):
     """One root, with the queue `q`, and one engine after the other on it."""
 
-    background: BackgroundWork = ALL_WORK
+    reaps = True
+    """Whether what was deleted is unlinked after each commit."""
 
     def __init__(self, disk: Any = None, *, cache_bytes: int = 0, **settings: Any) -> None:
-        self.disk = PickyDisk(disk or made(["q"], can_sync_all=True, model=Model.ANY_SUBSET))
-        self.clock = Clock()
-        self.changes = Bytes()
-        self.cache_bytes = cache_bytes
-        self.queues = {"q": QueueSettings(**settings)}
-        self.starts = 0
-        self.reaps = True
-        """Whether what was deleted is unlinked after each commit."""
-        self.start()
+        queues = {"q": QueueSettings(**settings)}
+        disk = PickyDisk(disk or made(["q"], can_sync_all=True, model=Model.ANY_SUBSET))
+        super().__init__(queues, disk=disk, changes=Bytes(), cache_bytes=cache_bytes)
 
     def start(self) -> Engine:
-        self.starts += 1
-        self.engine = start(
-            self.disk,
-            self.changes,
-            clock=self.clock,
-            owner=f"p{self.starts}",
-            random=Random(self.starts),
-            queues=self.queues,
-            cache_bytes=self.cache_bytes,
-            background=self.background,
-        )
+        self.living.clear()
+        self.engine = self.join()
         return self.engine
 
     def add(self, queue: str, **settings: Any) -> None:
         self.queues[queue] = QueueSettings(**settings)
         self.ask(CreateQueue(name=queue, settings=self.queues[queue]))
 
-    def commit(self, *requests: Any, tick: bool = False) -> list[Any]:
-        outcomes = commit(self.engine, *requests, tick=tick)
-        if self.reaps:
-            reap(self.engine)
-        return outcomes
-
-    def tick(self) -> None:
-        self.commit(tick=True)
-
-    def ask(self, request: Any) -> Any:
-        (outcome,) = self.commit(request)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
+    def commit(self, *requests: Any, **how: Any) -> list[Any]:
+        return super().commit(*requests, **how, reaps=self.reaps)
 
     def send(self, *bodies: bytes, queue: str = "q") -> list[Any]:
         return list(self.ask(Send(queue=queue, bodies=bodies)).results)
@@ -141,26 +113,13 @@ class Rig:
         assert counted == {queue: self.engine.index.queue(queue).counts for queue in self.queues}
 
 
-class TwoProcesses:
+class TwoProcesses(EngineRig):
     """One root with the queue `q` that two processes have open."""
 
     def __init__(self, **settings: Any) -> None:
-        self.settings = QueueSettings(**settings)
-        self.disk: Any = PickyDisk(made(["q"], can_sync_all=True, model=Model.ANY_SUBSET))
-        self.clock = Clock()
-        self.changes = Bytes()
-        self.living = {"p1", "p2"}
-        self.first, self.second = self.opened("p1"), self.opened("p2")
-
-    def opened(self, owner: str) -> Engine:
-        return start(
-            self.disk,
-            self.changes,
-            clock=self.clock,
-            owner=owner,
-            is_living=self.living.__contains__,
-            queues={"q": self.settings},
-        )
+        disk: Any = PickyDisk(made(["q"], can_sync_all=True, model=Model.ANY_SUBSET))
+        super().__init__({"q": QueueSettings(**settings)}, disk=disk)
+        self.first, self.second = self.engine, self.join()
 
     def send(self, body: bytes) -> None:
         """Send by the first process, and answer; a later commit would publish it."""

@@ -22,28 +22,34 @@ class EngineRig:
         self,
         queues: Mapping[str, QueueSettings],
         *,
-        disk: RefusingDisk | None = None,
+        disk: Any = None,
         model: Model = Model.ANY_SUBSET,
         clock: Any = None,
+        changes: Any = None,
+        **options: Any,
     ) -> None:
-        self.queues = queues
-        self.disk = disk or made(tuple(queues), can_sync_all=True, model=model, kind=RefusingDisk)
+        self.queues = dict(queues)
+        self.options = options
+        """What engines are made with."""
+        self.disk: Any = disk or made(tuple(queues), can_sync_all=True, model=model, kind=RefusingDisk)
         self.clock: Any = clock or Clock()
+        self.changes = changes or Memory(self.disk)
         self.living: set[str] = set()
         self.starts = 0
         self.engine = self.join()
 
     def join(self) -> Engine:
-        owner = f"p{self.starts}"
         self.starts += 1
+        owner = f"p{self.starts}"
         self.living.add(owner)
         return start(
             self.disk,
-            Memory(self.disk),
+            self.changes,
             clock=self.clock,
             owner=owner,
             is_living=self.living.__contains__,
             queues=self.queues,
+            **self.options,
         )
 
     def restart(self) -> None:
@@ -54,11 +60,16 @@ class EngineRig:
         self.settle()
 
     def commit(
-        self, *requests: Request[Any], engine: Engine | None = None, tick: bool = False
+        self,
+        *requests: Request[Any],
+        engine: Engine | None = None,
+        tick: bool = False,
+        reaps: bool = True,
     ) -> list[Any]:
         engine = engine or self.engine
         outcomes = commit(engine, *requests, tick=tick)
-        reap(engine)
+        if reaps:
+            reap(engine)
         return outcomes
 
     def ask(self, request: Request[Any], engine: Engine | None = None) -> Any:

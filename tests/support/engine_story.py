@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from random import Random
 from typing import Any, ClassVar, Final
 from zlib import crc32
@@ -44,7 +45,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.engines import declare
+from tests.support.engines import commit, declare
 from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 from tests.support.recount import drifts, paths_in
@@ -78,6 +79,16 @@ def seeds_from(first: int, count: int) -> Sequence[int]:
     return (*range(first, count), *range(first))
 
 
+def id_of(named: str) -> str:
+    """Return the id of the message that a receipt, or its id, names."""
+    return named.partition(":")[2][:36] or named
+
+
+def forget_before(history: list[tuple[int, Any]], at: int) -> None:
+    """Leave what a power cut may undo once the commit `at` is durable: its state, and all since."""
+    del history[: max((place for place, (when, _) in enumerate(history) if when <= at), default=0)]
+
+
 class Clock:
     """Time that a story moves."""
 
@@ -109,6 +120,14 @@ class History:
     disk_kind: type[LinkedDisk] = LinkedDisk
     start_deaths = 0.1
     """How probable it is that a process dies as it starts."""
+    plot: tuple[float, ...] = (0.06, 0.06, 0.04, 0.1)
+    """How probable it is that a step is a death in a commit, a power cut, a death beside others between
+    two commits, or a start beside others."""
+    haste = 0.2
+    """How probable it is that time goes by before a step."""
+    spans: tuple[int, ...] = (1, 700, DELAY, HOLD)
+    most_unsynced = 1
+    """Commits of a process after which it syncs the first."""
 
     def __init__(
         self,
@@ -152,7 +171,49 @@ class History:
         """Do what comes before the first step."""
 
     def _step(self) -> None:
+        chance = self.random.random()
+        if self.random.random() < self.haste:
+            self.clock.now += self.random.choice(self.spans)
+        owner = self.random.choice(list(self.engines))
+        self._look_around()
+        if owner not in self.engines:
+            return
+        dies, cuts, killed, starts = accumulate(self.plot)
+        if chance < dies:
+            self._die(owner)
+        elif chance < cuts:
+            self._power_cut(self._cut())
+        elif chance < killed and len(self.engines) > 1:
+            self.told.append(f"{owner} is killed")
+            self._kill(owner)
+        elif len(self.engines) < self.processes and chance < starts:
+            self._start()
+        elif self.flying[owner] and (chance > 0.6 or len(self.flying[owner]) > self.most_unsynced):
+            self._sync(owner)
+        else:
+            self._commit(owner)
+
+    def _look_around(self) -> None:
+        """Do what comes before a step."""
+
+    def _die(self, owner: str) -> None:
+        """Let a process die in a commit."""
         raise NotImplementedError
+
+    def _kill(self, owner: str) -> None:
+        """End a process between two commits."""
+        raise NotImplementedError
+
+    def _sync(self, owner: str) -> None:
+        """Sync the first commit of a process that isn't, and answer."""
+        raise NotImplementedError
+
+    def _commit(self, owner: str) -> None:
+        """Begin a commit."""
+        raise NotImplementedError
+
+    def _power_cut(self, cut: Cut) -> None:
+        self._restart(cut)
 
     def _end(self) -> None:
         """Check what holds after the last step."""
@@ -244,6 +305,7 @@ def tell(
     """Run stories; return the sums of all that they count."""
     sums = Sums()
     for seed in seeds:
+        sums["stories"] += 1
         story = kind(seed, model, **rest)
         story.run(steps)
         sums.update({name: count for name, count in vars(story).items() if isinstance(count, int)})
@@ -267,27 +329,17 @@ class Story(History):
         seed: int,
         model: Model,
         *,
-        can_sync_all: bool = True,
-        processes: int = 1,
-        cache_bytes: int = 0,
         plot: tuple[float, float] = (0.06, 0.06),
+        **rest: Any,
     ) -> None:
-        """`plot` is how probable it is that a step is a death in a commit, and that it is a power
-        cut."""
-        super().__init__(
-            seed,
-            model,
-            queues=QUEUES,
-            can_sync_all=can_sync_all,
-            processes=processes,
-            cache_bytes=cache_bytes,
-        )
+        """`plot` is how probable deaths in a commit, and power cuts, are."""
+        super().__init__(seed, model, queues=QUEUES, **rest)
         self.reaping = Random(seed)
         self.looks = Random(seed + 1)
         """When a question is asked between two commits."""
         self.purges = Random(seed + 4)
         """Which messages purges take."""
-        self.plot = plot
+        self.plot = *plot, *self.plot[2:]
         self.may: dict[str, list[tuple[int, Seen]]] = {}
         """Of each message what it became, and by which commit, from the last that is durable on."""
         self.sender: dict[str, str] = {}
@@ -312,29 +364,12 @@ class Story(History):
 
     # The steps of a story.
 
-    def _step(self) -> None:
-        chance = self.random.random()
-        if self.random.random() < 0.2:
-            self.clock.now += self.random.choice((1, 700, DELAY, HOLD))
-        owner = self.random.choice(list(self.engines))
+    def _look_around(self) -> None:
         if self.looks.random() < 0.1:
             self._look(self.looks.choice(list(self.engines)))
-            if owner not in self.engines:
-                return
-        flying = self.flying[owner]
-        if chance < self.plot[0]:
-            self._die(owner)
-        elif chance < sum(self.plot):
-            self._power_cut(self._cut())
-        elif chance < sum(self.plot) + 0.04 and len(self.engines) > 1:
-            self.told.append(f"{owner} is killed")
-            self._bury(owner, {})
-        elif len(self.engines) < self.processes and chance < sum(self.plot) + 0.14:
-            self._start()
-        elif flying and (chance > 0.6 or len(flying) > 1):
-            self._sync(owner)
-        else:
-            self._commit(owner)
+
+    def _kill(self, owner: str) -> None:
+        self._bury(owner, {})
 
     def _look(self, owner: str) -> None:
         """Ask a question: durable sends are published before it is answered."""
@@ -377,9 +412,9 @@ class Story(History):
         for id, history in self.may.items() if work.commit is not None else ():
             if history[0][1] == ABSENT and self.sender[id] != owner:
                 continue  # No other process knows of it.
-            last = max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
-            if last:
-                self.may[id] = history[last:]
+            forget_before(history, at)
+        for history in self._histories() if work.commit is not None else ():
+            forget_before(history, at)
         self.unanswered = {id: when for id, when in self.unanswered.items() if when > at}
         for id, (when, receipt) in list(self.later.items()):
             if when == at:
@@ -388,6 +423,10 @@ class Story(History):
                     self.receipts[id] = receipt
         if has_died:
             self._bury(owner, {})
+
+    def _histories(self) -> Iterable[list[tuple[int, Any]]]:
+        """Return what else becomes durable with a commit: stories that have any."""
+        return ()
 
     def _commit(self, owner: str) -> None:
         requests = self._requests(owner)
@@ -474,11 +513,7 @@ class Story(History):
         engine = self._restart(cut)
         self.at += 1
         self._bring_back()
-        work = engine.apply([])
-        assert work is not None
-        if work.commit is not None:
-            work.commit.sync()
-        engine.finish(work)
+        commit(engine)
         self._adopt(None)
         self.unanswered.clear()
         self.later.clear()
@@ -687,12 +722,13 @@ class Story(History):
         self.may[id].append((self.at, now))
 
     def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
-        """Take in the answers of a commit in the order in which the engine does its work."""
+        """Take in the answers of a commit in the order in which the engine does its work.
+
+        A story takes in those to other requests by itself.
+        """
         order = (Send, Delete, ChangeVisibility, ReleaseMessages, RejectMessages, Purge, Receive)
-        pairs = sorted(
-            zip(requests, outcomes, strict=True), key=lambda pair: order.index(type(pair[0]))
-        )
-        for request, outcome in pairs:
+        pairs = [pair for pair in zip(requests, outcomes, strict=True) if isinstance(pair[0], order)]
+        for request, outcome in sorted(pairs, key=lambda pair: order.index(type(pair[0]))):
             match request:
                 case Send():
                     assert isinstance(outcome, SendResults)
@@ -705,7 +741,7 @@ class Story(History):
                 case Delete():
                     assert isinstance(outcome, list)
                     for named, result in zip((*request.receipts, *request.ids), outcome, strict=True):
-                        id = named.partition(":")[2][:36] if ":" in named else named
+                        id = id_of(named)
                         if result is None:
                             self._become(id, GONE)
                             self.receipts.pop(id, None)
@@ -766,7 +802,7 @@ class Story(History):
         self._become(id, now)
 
     def _changed(self, receipt: str, visibility: Millis, result: object) -> None:
-        id = receipt.partition(":")[2][:36]
+        id = id_of(receipt)
         now = self.now(id)
         if not isinstance(result, int):
             if now[0] == "leased":
@@ -839,10 +875,10 @@ class Story(History):
             match request:
                 case Delete():
                     for named in (*request.receipts, *request.ids):
-                        maybe[named.partition(":")[2][:36] if ":" in named else named].append(GONE)
+                        maybe[id_of(named)].append(GONE)
                 case ChangeVisibility():
                     for named in request.receipts:
-                        id = named.partition(":")[2][:36]
+                        id = id_of(named)
                         now = self.now(id)
                         receives = now[1] if now[0] == "leased" else 0
                         end = self.clock.now + request.visibility

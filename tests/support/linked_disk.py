@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import LOCK, SIZE
@@ -15,9 +15,30 @@ from spoolrack_store.files.root import FOLDERS
 from tests.support.memory_disk import File, MemoryLock, fails
 from tests.support.power_disk import Model, PowerDisk
 
+MOST_STEPS = 400
+
 
 class Died(BaseException):
     """The process is gone: it does nothing more."""
+
+
+def each_death(make: Callable[[], Any], act: Callable[[Any], object]) -> Iterator[Any]:
+    """Yield a scene for each step of an act, before which the process at work has died; a scene has a
+    `rig`, and that a disk."""
+    for steps in range(MOST_STEPS):
+        scene = make()
+        disk = scene.rig.disk
+        disk.steps_left = steps
+        try:
+            act(scene)
+            has_died = False
+        except Died:
+            has_died = True
+        disk.steps_left = None
+        if not has_died:
+            return
+        yield scene
+    raise AssertionError("it never came to its end")
 
 
 class LinkedDisk(PowerDisk):

@@ -38,6 +38,17 @@ def test_a_call_that_the_system_refuses_raises_its_error(
         os.close(folder)
 
 
+def test_a_link_or_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/hostname")
+    os.mkfifo(tmp_path / "pipe")
+    disk = LocalDisk(tmp_path)
+    for name, code in (("link", errno.ELOOP), ("pipe", errno.EINVAL)):
+        with pytest.raises(OSError, match=f"Errno {code}"):
+            disk.open(name)
+        with pytest.raises(OSError, match=f"Errno {code}"):
+            disk.read(name)
+
+
 @pytest.mark.parametrize(
     ("act", "code"),
     [

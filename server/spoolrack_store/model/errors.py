@@ -171,7 +171,7 @@ class RootDiffers(StoreError):
 class WrongShard(StoreError):
     """{what} belongs to shard {shard} of {shards}, and this server is {found}: nothing was done. Call
     the server of that shard; a client of several addresses needs those of all shards, in the order of
-    their numbers from 0 on."""
+    their numbers from 0 on, and a client of a proxy that routes by queues routing=header."""
 
 
 # The state of things: the same call may succeed later.

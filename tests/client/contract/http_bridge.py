@@ -40,20 +40,20 @@ ROUTES = {
     for method, operation in operations.items()
     if method != "parameters"
 }
-SAME = {
+AS_ONE_REQUEST = {
     *("ListQueues", "PurgeQueue", "ListMessages", "Reserve", "ExtendReservation", "GetReservation"),
     *("CommitReservations", "ReleaseReservation", "ListReservations"),
     *("StartRedrive", "GetRedrive", "ListRedrives", "CancelRedrive"),
 }
 """Calls that are one request of HTTP, with the same fields."""
-OF_ONE = {
+AS_MANY_REQUESTS = {
     "Delete": "deleteMessage",
     "ExtendLeases": "extendLease",
     "Release": "releaseMessage",
     "Reject": "rejectMessage",
 }
 """Calls of many, each of which is a request of HTTP."""
-DONE = {"Delete": {"deleted": {}}, "Reject": {"rejected": {}}}
+EMPTY_RESULTS = {"Delete": {"deleted": {}}, "Reject": {"rejected": {}}}
 """Results of those whose response has no body."""
 NO_ID = "01890000-0000-7000-8000-000000000000"
 
@@ -82,10 +82,10 @@ class Bridge(grpc.GenericRpcHandler):
     def service(self, details: grpc.HandlerCallDetails) -> Any:
         name = details.method.rpartition("/")[2]
         call = getattr(self, name, None)
-        if name in SAME:
-            call = partial(self._same, name)
-        elif name in OF_ONE:
-            call = partial(self._of_one, name)
+        if name in AS_ONE_REQUEST:
+            call = partial(self._one_request, name)
+        elif name in AS_MANY_REQUESTS:
+            call = partial(self._many_requests, name)
         if call is None:
             return None
 
@@ -114,7 +114,7 @@ class Bridge(grpc.GenericRpcHandler):
     async def ask(
         self, operation: str, body: Any = None, headers: Any = None, /, **named: Any
     ) -> Answer:
-        """Make a request with what is `named` in its path and query, or in JSON if it is a POST."""
+        """Make a request with what is `named` in path and query. A body that isn't bytes is JSON."""
         method, path = ROUTES[operation]
         for name in [name for name in named if f"{{{name}}}" in path]:
             path = path.replace(f"{{{name}}}", quote(str(named.pop(name)), safe=""))
@@ -127,12 +127,12 @@ class Bridge(grpc.GenericRpcHandler):
             raise Refused(answer)
         return answer
 
-    async def _same(self, name: str, request: Any) -> Any:
+    async def _one_request(self, name: str, request: Any) -> Any:
         operation = name[0].lower() + name[1:]
         method, path = ROUTES[operation]
         fields = {field: getattr(request, field) for field in request.DESCRIPTOR.fields_by_name}
         named = {field: value for field, value in fields.items() if f"{{{field}}}" in path}
-        rest = {field: value for field, value in told(request).items() if field not in named}
+        rest = {field: value for field, value in fields_of(request).items() if field not in named}
         if name == "PurgeQueue":
             named["queue"] = rest.pop("name", "")
         if name == "ListMessages":
@@ -149,40 +149,42 @@ class Bridge(grpc.GenericRpcHandler):
         first = next(iter(kind.DESCRIPTOR.fields), None)
         if content and first.message_type is not None and not first.is_repeated:
             content = {first.name: content}
-        response = made(kind, content)
+        response = message_of(kind, content)
         if name == "ListMessages" and request.view == rpc.MESSAGE_VIEW_FULL:
             for message in response.messages:
                 await self._read(request.queue, message, request.max_body_bytes)
         return response
 
-    async def _of_one(self, name: str, request: Any) -> Any:
+    async def _many_requests(self, name: str, request: Any) -> Any:
         response = GetMessageClass(METHODS[name].output_type)()
         (wanted,) = (value for field, value in request.ListFields() if field.is_repeated)
         for each in wanted:
-            named, headers = told(each), {}
+            named, headers = fields_of(each), {}
             receipt, last = named.pop("receipt", ""), named.pop("last_receive", None)
             if "id" not in named:
                 named["id"] = receipt.partition(":")[2].partition("~")[0] or NO_ID
                 headers["If-Match"] = quote(receipt, safe=":~")
             if last is not None:
-                last = told(last)
+                last = fields_of(last)
                 named["allow_expired"] = True
                 headers["X-Message-Receive-Count"] = str(last["receive_count"])
                 headers["X-Message-First-Receive-Time"] = last["first_receive_time"]
             try:
-                answer = await self.ask(OF_ONE[name], None, headers, queue=request.queue, **named)
+                answer = await self.ask(
+                    AS_MANY_REQUESTS[name], None, headers, queue=request.queue, **named
+                )
             except Refused as refused:
                 response.results.add(error=error_of_one(refused))
             else:
                 result = response.results.add()
-                result.CopyFrom(made(type(result), DONE.get(name) or answer.json))
+                result.CopyFrom(message_of(type(result), EMPTY_RESULTS.get(name) or answer.json))
         return response
 
     # Queues.
 
     async def CreateQueue(self, request: Any) -> Any:
         queue = request.queue
-        settings = {**told(queue.settings), "labels": dict(queue.labels)}
+        settings = {**fields_of(queue.settings), "labels": dict(queue.labels)}
         await self.ask("createQueue", settings, queue=queue.name)
         return rpc.CreateQueueResponse(queue=await self._queue(queue.name))
 
@@ -197,7 +199,7 @@ class Bridge(grpc.GenericRpcHandler):
                 labels[name] = queue.labels.get(name)
             else:  # Its default goes by its value.
                 default = getattr(spoolrack.QueueSettings(), name)
-                changes[name] = told(queue.settings).get(name, default)
+                changes[name] = fields_of(queue.settings).get(name, default)
         await self.ask("updateQueue", {**changes, "labels": labels}, version(queue), queue=queue.name)
         return rpc.UpdateQueueResponse(queue=await self._queue(queue.name))
 
@@ -206,7 +208,7 @@ class Bridge(grpc.GenericRpcHandler):
         return rpc.DeleteQueueResponse()
 
     async def _queue(self, name: str) -> Any:
-        return made(pb.Queue, (await self.ask("getQueue", queue=name)).json)
+        return message_of(pb.Queue, (await self.ask("getQueue", queue=name)).json)
 
     # Messages.
 
@@ -216,19 +218,19 @@ class Bridge(grpc.GenericRpcHandler):
             headers = headers_of(convert.attributes(message.attributes))
             if "content-type" not in message.attributes:
                 del headers["Content-Type"]
-            for field, value in told(message).items():
+            for field, value in fields_of(message).items():
                 if field not in ("body", "attributes"):
                     headers[f"X-Message-{field.replace('_', '-')}"] = quote(text_of(value), safe=":")
             try:
                 answer = await self.ask("sendMessage", message.body, headers, queue=request.queue)
-                response.results.add(sent=made(rpc.SentMessage, facts(answer)))
+                response.results.add(sent=message_of(rpc.SentMessage, header_fields(answer)))
             except Refused as refused:
                 response.results.add(error=error_of_one(refused))
         return response
 
     async def Receive(self, request: Any) -> Any:
         response = rpc.ReceiveResponse()
-        named = {"max_messages": 1, **told(request)}
+        named = {"max_messages": 1, **fields_of(request)}
         most = named.pop("max_messages")
         while len(response.messages) < most:
             answer = await self.ask("receiveMessage", **named)
@@ -236,13 +238,15 @@ class Bridge(grpc.GenericRpcHandler):
                 break
             named["wait"] = 0
             size = len(answer.body)
-            message = made(pb.Message, {**facts(answer), "body": answer.body, "body_size": size})
+            message = message_of(
+                pb.Message, {**header_fields(answer), "body": answer.body, "body_size": size}
+            )
             response.messages.append(message)
         return response
 
     async def GetMessage(self, request: Any) -> Any:
         answer = await self.ask("showMessage", queue=request.queue, id=request.id)
-        message = made(pb.Message, answer.json)
+        message = message_of(pb.Message, answer.json)
         await self._read(request.queue, message, 0)
         return rpc.GetMessageResponse(message=message)
 
@@ -251,11 +255,11 @@ class Bridge(grpc.GenericRpcHandler):
         message.body = (await self.ask("getMessage", None, headers, queue=queue, id=message.id)).body
 
     async def ReadReservation(self, request: Any) -> AsyncIterator[Any]:
-        named = {"sequence_number": 0, **told(request)}
+        named = {"sequence_number": 0, **fields_of(request)}
         while named.setdefault("begin_index", 0) is not None:
             page = (await self.ask("readReservation", **named)).json
             named["begin_index"] = page["next_index"]
-            yield made(reservations.ReadReservationResponse, page)
+            yield message_of(reservations.ReadReservationResponse, page)
 
 
 def error_of_one(refused: Refused) -> Any:
@@ -269,8 +273,8 @@ def version(wanted: Any) -> dict[str, str] | None:
     return {"If-Match": f'"{wanted.version}"'} if wanted.version else None
 
 
-def facts(answer: Answer) -> dict[str, Any]:
-    """Return what headers tell of a message, by the names of its fields."""
+def header_fields(answer: Answer) -> dict[str, Any]:
+    """Return the fields of a message in the headers of a response."""
     own = "X-Message-"
     fields: dict[str, Any] = {
         name.removeprefix(own).lower().replace("-", "_"): unquote(value)
@@ -298,7 +302,7 @@ def prefix_of(enum: Any) -> str:
     return str(enum.values_by_number[0].name.removesuffix("UNSPECIFIED"))
 
 
-def told(message: Any) -> dict[str, Any]:
+def fields_of(message: Any) -> dict[str, Any]:
     """Return the fields of a request that are set, as HTTP has them."""
 
     def value_of(field: Any, value: Any) -> Any:
@@ -317,8 +321,8 @@ def told(message: Any) -> dict[str, Any]:
     }
 
 
-def made(kind: Any, content: Mapping[str, Any]) -> Any:
-    """Return the message of the contract that is told, without what HTTP alone tells."""
+def message_of(kind: Any, content: Mapping[str, Any]) -> Any:
+    """Return the message of the contract in JSON or headers; fields that only HTTP has are left out."""
     fields = kind.DESCRIPTOR.fields_by_name
     content = dict(content)
     if (binary := content.pop("binary_body", None)) is not None:
@@ -352,7 +356,7 @@ def value_in(field: Any, value: Any, *, is_one: bool = False) -> Any:
     if kind is Duration.DESCRIPTOR:
         return Duration(seconds=int(value), nanos=round(value % 1 * 1e9))
     if kind is not None:
-        return value if kind.GetOptions().map_entry else made(GetMessageClass(kind), value)
+        return value if kind.GetOptions().map_entry else message_of(GetMessageClass(kind), value)
     if field.enum_type is not None:
         return field.enum_type.values_by_name[prefix_of(field.enum_type) + value.upper()].number
     if field.cpp_type == field.CPPTYPE_BOOL:

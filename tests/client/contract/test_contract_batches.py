@@ -298,16 +298,14 @@ def test_the_stages_are_listed(client: spoolrack.Client, jobs: Queue, world: Wor
 
 
 @pytest.mark.needs("validation")
-@pytest.mark.parametrize("name", ["", "a/b", "..", "ä", "x" * 65, "a.b", "a\0b"])
-def test_a_name_that_can_be_no_stage_is_refused(
-    client: spoolrack.Client, jobs: Queue, name: str
-) -> None:
-    with pytest.raises(InvalidRequest):
-        client.staging.stage(name, 0, "jobs", ["a"])
-    with pytest.raises(InvalidRequest):
-        client.staging.abort(name)
-    with pytest.raises(InvalidRequest):
-        client.staging.publish("me", 0, [name])
+def test_a_name_that_can_be_no_stage_is_refused(client: spoolrack.Client, jobs: Queue) -> None:
+    for name in ("", "a/b", "..", "ä", "x" * 65, "a.b", "a\0b"):
+        with pytest.raises(InvalidRequest):
+            client.staging.stage(name, 0, "jobs", ["a"])
+        with pytest.raises(InvalidRequest):
+            client.staging.abort(name)
+        with pytest.raises(InvalidRequest):
+            client.staging.publish("me", 0, [name])
 
 
 @pytest.mark.needs("validation")

@@ -39,7 +39,7 @@ def test_an_aging_lets_older_messages_come_first(client: spoolrack.Client) -> No
     assert aged.info().settings.priority_aging == 3600
 
 
-@pytest.mark.parametrize("priority", [-1, 10, 1.5, "9", True])
-def test_an_impossible_priority_is_refused_before_it_is_sent(jobs: Queue, priority: object) -> None:
-    with pytest.raises(InvalidRequest, match="priority"):
-        jobs.send("a", priority=priority)  # type: ignore[arg-type]
+def test_an_impossible_priority_is_refused_before_it_is_sent(jobs: Queue) -> None:
+    for priority in (-1, 10, 1.5, "9", True):
+        with pytest.raises(InvalidRequest, match="priority"):
+            jobs.send("a", priority=priority)  # type: ignore[arg-type]

@@ -340,19 +340,17 @@ async def test_a_cancelled_reserve_is_undone_or_found_again(
 
 
 @pytest.mark.needs("validation")
-@pytest.mark.parametrize("name", ["", "a/b", "..", "ä", "x" * 81, "a.b", "a\0b"])
-def test_a_name_that_can_be_no_stream_is_refused(
-    client: spoolrack.Client, five: Queue, name: str
-) -> None:
+def test_a_name_that_can_be_no_stream_is_refused(client: spoolrack.Client, five: Queue) -> None:
     for ask in (
-        lambda: five.reserve(name, 0),
-        lambda: client.reservations.extend(name, 0),
-        lambda: list(client.reservations.read(name, 0)),
-        lambda: client.reservations.commit(name, 0),
-        lambda: client.reservations.release(name, 0),
+        lambda name: five.reserve(name, 0),
+        lambda name: client.reservations.extend(name, 0),
+        lambda name: list(client.reservations.read(name, 0)),
+        lambda name: client.reservations.commit(name, 0),
+        lambda name: client.reservations.release(name, 0),
     ):
-        with pytest.raises(InvalidRequest):
-            ask()
+        for name in ("", "a/b", "..", "ä", "x" * 81, "a.b", "a\0b"):
+            with pytest.raises(InvalidRequest):
+                ask(name)
 
 
 @pytest.mark.needs("validation")

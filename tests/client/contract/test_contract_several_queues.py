@@ -252,10 +252,10 @@ def test_a_closed_client_ends_the_stream(client: Client, queues: dict[str, spool
     assert ended == [[]]
 
 
-@pytest.mark.parametrize("wrong", [[], [7], 7])
-def test_what_names_no_queues_is_refused(client: Client, wrong: object) -> None:
-    with pytest.raises(InvalidRequest):
-        client.messages(wrong)  # type: ignore[arg-type]
+def test_what_names_no_queues_is_refused(client: Client) -> None:
+    for wrong in ([], [7], 7):
+        with pytest.raises(InvalidRequest):
+            client.messages(wrong)  # type: ignore[arg-type]
 
 
 def test_an_unknown_order_is_refused(client: Client) -> None:

@@ -58,10 +58,10 @@ def test_a_stream_leases_no_more_than_its_bytes_and_one_message(jobs: Queue, oth
         assert [message.text[0] for message in take(stream, 2)] == ["4", "5"]
 
 
-@pytest.mark.parametrize("wrong", [0, -1, 2**63, "1", 1.5, True])
-def test_bytes_in_flight_that_are_no_bytes_are_refused(jobs: Queue, wrong: int) -> None:
-    with pytest.raises(InvalidRequest, match="max_bytes_in_flight"):
-        jobs.messages(max_bytes_in_flight=wrong)
+def test_bytes_in_flight_that_are_no_bytes_are_refused(jobs: Queue) -> None:
+    for wrong in (0, -1, 2**63, "1", 1.5, True):
+        with pytest.raises(InvalidRequest, match="max_bytes_in_flight"):
+            jobs.messages(max_bytes_in_flight=wrong)  # type: ignore[arg-type]
 
 
 def test_a_stream_gives_what_has_come_and_waits_for_no_more(jobs: Queue) -> None:
@@ -542,6 +542,8 @@ def test_a_worker_tells_of_a_message_whose_lease_was_over_at_its_delete_and_gets
         counts.append(message.receive_count)
         if len(counts) == 1:
             other.queue("jobs").release(message.receipt)
+        else:  # The first delete would succeed after the second.
+            until(lambda: bool(errors))
 
     with working(jobs.worker(handler, on_error=lambda _, error: errors.append(error))):
         until(lambda: len(counts) == 2)

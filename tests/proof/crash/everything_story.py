@@ -57,13 +57,14 @@ from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stag
 from spoolrack_store.model.transitions import State
 
 from tests.proof.crash.set_story import ids_of
-from tests.proof.crash.troubled_story import CODES, TroubledDisk
+from tests.proof.crash.test_engine_trouble import CODES, TroubledDisk
 from tests.support.cuts import Cut, Keep
 from tests.support.engine_story import (
     DELAY,
     HOLD,
     Broken,
     History,
+    id_of,
     parse,
     purge_of,
     require_known,
@@ -110,22 +111,13 @@ class EverythingStory(History):
 
     disk: TroubledDisk
     disk_kind = TroubledDisk
+    plot = (0.05, 0.05, 0.03, 0.12)
     settings: ClassVar[Mapping[str, QueueSettings]] = SETTINGS
     kinds = KINDS
     """The kinds of requests, each as often as it is asked for."""
 
-    def __init__(
-        self,
-        seed: int,
-        model: Model,
-        *,
-        can_sync_all: bool = True,
-        processes: int = 1,
-        cache_bytes: int = 0,
-    ) -> None:
-        super().__init__(
-            seed, model, can_sync_all=can_sync_all, processes=processes, cache_bytes=cache_bytes
-        )
+    def __init__(self, seed: int, model: Model, **rest: Any) -> None:
+        super().__init__(seed, model, **rest)
         self.flows = Random(seed + 3) if seed % 2 == 0 else None
         """When a queue is paused or resumed; in every other story none is."""
         self.purges = Random(seed + 4)
@@ -163,24 +155,11 @@ class EverythingStory(History):
 
     # The steps of a story.
 
-    def _step(self) -> None:
-        chance = self.random.random()
-        if self.random.random() < 0.2:
-            self.clock.now += self.random.choice((1, 700, DELAY, HOLD))
-        owner = self.random.choice(list(self.engines))
-        if chance < 0.05:
-            self._ask(owner, self._requests(), dies=True)
-        elif chance < 0.1:
-            self._power_cut(self._cut())
-        elif chance < 0.13 and len(self.engines) > 1:
-            self.told.append(f"{owner} is killed")
-            self._bury(owner)
-        elif len(self.engines) < self.processes and chance < 0.25:
-            self._start()
-        elif self.flying[owner] and (chance > 0.6 or len(self.flying[owner]) > 1):
-            self._sync(owner)
-        else:
-            self._ask(owner, self._requests(), is_troubled=self.random.random() < 0.2)
+    def _die(self, owner: str) -> None:
+        self._ask(owner, self._requests(), dies=True)
+
+    def _commit(self, owner: str) -> None:
+        self._ask(owner, self._requests(), is_troubled=self.random.random() < 0.2)
 
     def _ask(
         self, owner: str, requests: list[Any], *, dies: bool = False, is_troubled: bool = False
@@ -217,7 +196,7 @@ class EverythingStory(History):
         self._heal()
         found = self._excuse(engine, (), aims)
         if dies:
-            self._bury(owner)
+            self._kill(owner)
             return
         if work is None:
             self.unfinished[owner] = begun
@@ -278,7 +257,7 @@ class EverythingStory(History):
         for delivery in deliveries:
             self.receipts[request.queue] += delivery.receipts
 
-    def _bury(self, owner: str) -> None:
+    def _kill(self, owner: str) -> None:
         self.unfinished.pop(owner, None)
         self._remove(owner)
         survivor = self.random.choice(list(self.engines))
@@ -461,7 +440,7 @@ class EverythingStory(History):
         for request in requests:
             if isinstance(request, Delete):
                 for named in (*request.receipts, *request.ids):
-                    id = named.partition(":")[2][:36] if ":" in named else named
+                    id = id_of(named)
                     self.excused.add(self.names.get(id, b""))
             elif isinstance(request, CommitReservations):
                 # Of a set whose hold is over, what no one has leased since: it has no token.
@@ -608,7 +587,7 @@ class EverythingStory(History):
         if self.random.random() < 0.5:
             self._power_cut(Cut(Keep.ALL))
         while len(self.engines) > 1:
-            self._bury(next(iter(self.engines)))
+            self._kill(next(iter(self.engines)))
         (owner,) = self.engines
         while self.unfinished.get(owner):
             self._ask(owner, [])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from spoolrack_store.engine.engine import Engine
@@ -52,6 +53,7 @@ from tests.support.engine_story import (
     Broken,
     Seen,
     Story,
+    id_of,
     parse,
 )
 
@@ -186,25 +188,13 @@ class SetStory(Story):
             return self._back(id, state)
         return super()._by_now(id, state)
 
-    def _sync(self, owner: str) -> None:
-        at, work = self.flying[owner][0]
-        super()._sync(owner)
-        if work.commit is None:
-            return
-        for history in self._histories():
-            del history[
-                : max((place for place, (when, _) in enumerate(history) if when <= at), default=0)
-            ]
-
     def _prepare(self, engine: Engine) -> None:
         super()._prepare(engine)
         engine.reservations.effort = _Slices(self.effort)
 
-    def _histories(self) -> list[list[Any]]:
-        histories: list[list[Any]] = list(self.marked.values())
-        for fate in self.sets.values():
-            histories += [fate.may, fate.reads]
-        return histories
+    def _histories(self) -> Iterable[list[tuple[int, Any]]]:
+        fates = ((fate.may, fate.reads) for fate in self.sets.values())
+        return chain(self.marked.values(), *fates)
 
     def _has_started(self, engine: Engine) -> None:
         # It has made durable what it found.
@@ -511,9 +501,7 @@ class SetStory(Story):
             if isinstance(request, Delete):
                 assert isinstance(outcome, list)
                 named = zip((*request.receipts, *request.ids), outcome, strict=True)
-                self.deleted.update(
-                    each.partition(":")[2][:36] or each for each, why in named if not why
-                )
+                self.deleted.update(id_of(each) for each, why in named if not why)
             is_over = outcome is not UNFINISHED and not isinstance(outcome, NameTaken)
             if isinstance(request, Reserve) and is_over:
                 key = request.stream, request.sequence_number
@@ -526,8 +514,7 @@ class SetStory(Story):
         for request, outcome in sorted(of_sets, key=lambda pair: OF_SETS.index(type(pair[0]))):
             if not isinstance(request, Reserve | UndoReservation):
                 self._take_of_set(request, outcome)
-        rest = [pair for pair in pairs if not isinstance(pair[0], OF_SETS)]
-        super()._take(engine, [request for request, _ in rest], [outcome for _, outcome in rest])
+        super()._take(engine, requests, outcomes)
         for request, outcome in of_sets:
             if isinstance(request, Reserve):
                 self._reserved(engine, request, outcome, begun)
@@ -764,7 +751,7 @@ class SetStory(Story):
             if last_sequence_number is not None and last_sequence_number > self.marked[stream][-1][1]:
                 self.maybe_marked.setdefault(stream, []).append(last_sequence_number)
         self.is_lenient = True
-        maybe_messages = super()._forgive([each for each in requests if not isinstance(each, OF_SETS)])
+        maybe_messages = super()._forgive(requests)
         self.is_lenient = False
         for token, fate in self.maybe_taken:
             for id in fate.ids:

@@ -17,8 +17,8 @@ CORE = frozenset(["lease", "delete", "release", "extend", "reap"])
 @pytest.mark.parametrize(
     ("messages", "menu", "depth", "limit"),
     [
-        pytest.param(2, CORE, 8, 12_000, id="two-messages"),
         pytest.param(3, CORE, 6, 6_000, id="three-messages"),
+        pytest.param(2, CORE, 8, 12_000, id="two-messages"),
         pytest.param(
             2, frozenset(["lease", "delete", "quarantine", "reap"]), 9, 6_000, id="quarantine"
         ),

@@ -3,26 +3,95 @@ others."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import pytest
+from spoolrack_store.engine import recovery, sharing
+from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.entries import Entry
+from spoolrack_store.engine.moves import Moves
+from spoolrack_store.engine.sender import Sender
+from spoolrack_store.engine.sharing import Sharing
+from spoolrack_store.files.changes import Change, Changes
 
-from tests.support.engine_story import Story, caching, seeds_of_run, tell
-from tests.support.power_disk import Model
-
-SEEDS: Final = seeds_of_run(15)
-
-
-@pytest.mark.parametrize("can_sync_all", [True, False], ids=["syncfs", "fsync"])
-@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_every_message_is_found_as_it_was_promised(model: Model, can_sync_all: bool) -> None:
-    told = tell(caching(Story), SEEDS, model, steps=80, can_sync_all=can_sync_all)
-    assert told["crashes"] > len(SEEDS)
+from tests.proof.crash.stories import ALONE, SHARED, Bug, Run, expect_broken, expect_relisted
+from tests.support.engine_story import Story, caching
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_processes_that_share_a_root_know_exactly_what_is_there(model: Model, processes: int) -> None:
-    told = tell(caching(Story), SEEDS, model, processes=processes)
-    assert told.least("crashes", "replayed") > len(SEEDS)
+@ALONE
+def test_every_message_is_found_as_it_was_promised(run: Run) -> None:
+    told = run.tell(caching(Story), 8, steps=80)
+    assert told["crashes"] > told["stories"]
+
+
+@SHARED
+def test_processes_that_share_a_root_know_exactly_what_is_there(run: Run) -> None:
+    told = run.tell(caching(Story), 8)
+    assert told.least("crashes", "replayed") > told["stories"]
     assert told["buried"] > 0
+
+
+MOST_STORIES = 400
+
+
+def _marked_at_once(self: Changes, change: Change) -> None:
+    _intend(self, change)
+    if self.is_shared:
+        self._done = self._head
+        self._write_header()
+
+
+_intend = Changes.intend
+_begin_sync = Moves.begin_sync
+
+
+def _synced_too_early(self: Moves) -> object:
+    number, commit = _begin_sync(self)
+    self.synced = number
+    return number, commit
+
+
+def _published_unsynced(self: Sender) -> None:
+    self.in_new = dict.fromkeys(self.in_new, 0)
+    _publish(self)
+
+
+def _leases_left_in_new(self: Sender, entries: Iterable[Entry]) -> object:
+    return _publish_all(self, [entry for entry in entries if not entry.name.token])
+
+
+_publish, _publish_all = Sender.advance, Sender.publish
+
+
+PLANTED: Final[dict[str, Bug]] = {
+    "an answer before its sync": Bug(Engine, "_needs_sync", lambda self, requests, outcomes: False),
+    "an answer that rests on unsynced moves of others": Bug(
+        Sharing, "_built_on_others", lambda self: None
+    ),
+    "a move in doubt taken for made": Bug(Changes, "in_doubt", lambda self: self.decide(True)),
+    "a move in doubt taken for not made": Bug(Changes, "in_doubt", lambda self: self.decide(False)),
+    "a move marked as made with its record": Bug(Changes, "intend", _marked_at_once, first=14),
+    "a process that is alone isn't told of another": Bug(
+        Changes, "is_shared", property(lambda self: False)
+    ),
+    "a torn file published": Bug(recovery, "_is_whole", lambda moves, batch: True),
+    "a file published before it is durable": Bug(Sender, "advance", _published_unsynced, first=8),
+    "a commit taken for synced when its sync begins": Bug(
+        Moves, "begin_sync", _synced_too_early, first=8
+    ),
+    "a lease answered before other processes can find it": Bug(Sender, "publish", _leases_left_in_new),
+    "the dead's sends left in new/": Bug(sharing, "listed_orphans", lambda moves, dead: []),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expect_broken(monkeypatch, PLANTED[planted], Story, MOST_STORIES, processes=2)
+
+
+@pytest.mark.parametrize("ring", [1_600, 2_000])
+def test_a_process_that_others_have_overtaken_lists_the_root(
+    ring: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expect_relisted(monkeypatch, Story, ring)

@@ -3,43 +3,27 @@ process that is asked nothing brings all work to its end."""
 
 from __future__ import annotations
 
-from typing import Final
-
 import pytest
 from spoolrack_store.engine.index import _Group
 
 from tests.proof.crash.everything_story import CrowdedStory, EverythingStory
-from tests.support.engine_story import Broken, caching, seeds_of_run, tell
+from tests.proof.crash.stories import ALONE_AND_SHARED, Run
+from tests.support.engine_story import Broken, caching, tell
 from tests.support.power_disk import Model
 
-SEEDS: Final = seeds_of_run(2)
+
+@ALONE_AND_SHARED
+def test_all_features_together_keep_what_was_answered_and_come_to_rest(run: Run) -> None:
+    told = run.tell(caching(EverythingStory), 2, steps=100)
+    assert told.least("crashes", "refused") > told["stories"]
+    assert told["ended"] == told["stories"]
+    assert told["paused"] or told["stories"] < 20
 
 
-@pytest.mark.parametrize(("processes", "can_sync_all"), [(1, True), (1, False), (2, True), (3, True)])
-@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_all_features_together_keep_what_was_answered_and_come_to_rest(
-    model: Model, processes: int, can_sync_all: bool
-) -> None:
-    told = tell(
-        caching(EverythingStory),
-        SEEDS,
-        model,
-        steps=100,
-        processes=processes,
-        can_sync_all=can_sync_all,
-    )
-    assert told.least("crashes", "refused") > len(SEEDS)
-    assert told["ended"] == len(SEEDS)
-    assert told["paused"] or len(SEEDS) < 20
-
-
-@pytest.mark.parametrize(("processes", "can_sync_all"), [(1, False), (2, True)])
-@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_groups_priorities_back_offs_and_limits_stand_in_no_other_ones_way(
-    model: Model, processes: int, can_sync_all: bool
-) -> None:
-    told = tell(CrowdedStory, SEEDS, model, processes=processes, can_sync_all=can_sync_all)
-    assert told["ended"] == len(SEEDS)
+@ALONE_AND_SHARED
+def test_groups_priorities_back_offs_and_limits_stand_in_no_other_ones_way(run: Run) -> None:
+    told = run.tell(CrowdedStory, 2)
+    assert told["ended"] == told["stories"]
 
 
 @pytest.mark.parametrize("model", [Model.ORDERED, Model.ANY_SUBSET], ids=lambda model: model.value)

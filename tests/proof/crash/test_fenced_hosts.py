@@ -18,7 +18,7 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.proof.crash.hosts_story import SharedDisk
+from tests.proof.crash.test_hosts_crashes import SharedDisk
 from tests.support.cuts import Cut, Keep
 from tests.support.engine_story import Clock
 from tests.support.engines import commit, start

@@ -10,12 +10,39 @@ from spoolrack_store.engine import moves
 from spoolrack_store.files.changes import Changes
 from spoolrack_store.files.disk import Commit, Syncer
 
-from tests.proof.crash.hosts_story import EveryHostsStory, HostsStory
-from tests.proof.crash.planted import Bug, expect_broken
-from tests.support.engine_story import caching, seeds_of_run, tell
+from tests.proof.crash.everything_story import EverythingStory
+from tests.proof.crash.stories import Bug, Run, expect_broken, runs
+from tests.proof.crash.test_engine_trouble import TroubledDisk
+from tests.support.engine_story import Story, caching
+from tests.support.linked_disk import LinkedDisk
 from tests.support.power_disk import Model
 
-SEEDS: Final = seeds_of_run(15)
+
+class SharedDisk(LinkedDisk):
+    """A file system that several hosts have mounted: its syncs are of single files and folders."""
+
+    def __init__(self, *, can_sync_all: bool = False, model: Model = Model.ANY_SUBSET) -> None:
+        super().__init__(can_sync_all=False, model=model)
+        self.several_hosts = True
+
+    def drop_unwritten(self) -> None:
+        """Evict a host: what it wrote and hadn't synced never leaves its memory."""
+        for file in self._unsynced:
+            file.content = b""
+
+
+class SharedTroubledDisk(SharedDisk, TroubledDisk):
+    """One that refuses calls, too."""
+
+
+class HostsStory(Story):
+    disk_kind = SharedDisk
+
+
+class EveryHostsStory(EverythingStory):
+    disk_kind = SharedTroubledDisk
+
+
 MOST_STORIES: Final = 400
 
 
@@ -25,19 +52,16 @@ def clocks_that_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moves, "MARGIN", 0)
 
 
-@pytest.mark.parametrize("processes", [1, 2, 3])
-@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_processes_of_several_hosts_know_what_is_there_and_lose_nothing(
-    model: Model, processes: int
-) -> None:
-    told = tell(caching(HostsStory), SEEDS, model, processes=processes)
-    assert told["crashes"] > len(SEEDS)
-    assert told["replayed"] > len(SEEDS) or processes == 1
+@runs((1, False), (2, False), (3, False))
+def test_processes_of_several_hosts_know_what_is_there_and_lose_nothing(run: Run) -> None:
+    told = run.tell(caching(HostsStory), 6)
+    assert told["crashes"] > told["stories"]
+    assert told["replayed"] > told["stories"] or run.processes == 1
 
 
-@pytest.mark.parametrize("model", list(Model), ids=lambda model: model.value)
-def test_all_features_on_several_hosts_keep_what_was_answered(model: Model) -> None:
-    told = tell(caching(EveryHostsStory), seeds_of_run(4), model, steps=100, processes=3)
+@runs((3, False))
+def test_all_features_on_several_hosts_keep_what_was_answered(run: Run) -> None:
+    told = run.tell(caching(EveryHostsStory), 2, steps=100)
     assert told["ended"]
 
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import pytest
 from spoolrack_store.fsck.inspection import KNOWN, inspect
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import Record, encode
 
-from tests.support.engine_story import QUEUES, SETTINGS, Story, seeds_of_run, tell
-from tests.support.power_disk import Model
-
-SEEDS: Final = seeds_of_run(10)
+from tests.proof.crash.stories import ALONE_AND_SHARED, Run
+from tests.support.engine_story import QUEUES, SETTINGS, Story
 
 
 class InspectedStory(Story):
@@ -45,8 +40,7 @@ class InspectedStory(Story):
         self.inspected += 1
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("model", list(Model))
-def test_no_crash_leaves_a_problem(model: Model, processes: int) -> None:
-    told = tell(InspectedStory, SEEDS, model, steps=40, processes=processes)
-    assert told["inspected"] > 10 * len(SEEDS)
+@ALONE_AND_SHARED
+def test_no_crash_leaves_a_problem(run: Run) -> None:
+    told = run.tell(InspectedStory, 4, steps=40)
+    assert told["inspected"] > 10 * told["stories"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import chain, combinations
+from collections.abc import Callable, Iterator, Mapping
+from itertools import combinations
 
 import pytest
 from spoolrack_store.engine import dead_letters
@@ -57,13 +57,20 @@ def test_each_message_is_in_one_place_after_any_power_cut_in_the_next_commit(
     if name.startswith("cancel"):
         requests = (CancelRedrive(id=redrive.id), *NEXT["receive" if "receive" in name else "nothing"])
     rig.engine.apply(requests)
+    for _, after in _every_cut(rig):
+        _check(after, ids, name)
+
+
+def _every_cut(rig: Rig, content: Bytes = Bytes.WHOLE) -> Iterator[tuple[tuple[int, ...], Rig]]:
+    """Yield which unsynced changes each power cut leaves, and what starts on that."""
+    disk = rig.disk
     assert 0 < disk.pending <= MOST_PENDING
-    pending = range(disk.pending)
-    for kept in chain.from_iterable(combinations(pending, count) for count in range(len(pending) + 1)):
-        found = disk.cut(Cut(Keep.ONLY, kept))
-        assert isinstance(found, LinkedDisk)
-        found.free_locks()
-        _check(Rig(disk=found, clock=rig.clock, owner="p9"), ids, name)
+    for count in range(disk.pending + 1):
+        for kept in combinations(range(disk.pending), count):
+            found = disk.cut(Cut(Keep.ONLY, kept, (content,)))
+            assert isinstance(found, LinkedDisk)
+            found.free_locks()
+            yield kept, Rig(disk=found, clock=rig.clock, owner="p9")
 
 
 def _check(rig: Rig, ids: list[str], name: str) -> None:
@@ -103,14 +110,7 @@ def _die_again(can_sync_all: bool) -> tuple[Rig, str]:
 
 def _require_told(rig: Rig, id: str) -> None:
     """Raise `AssertionError` unless any power cut leaves each death that was answered."""
-    disk = rig.disk
-    assert 0 < disk.pending <= MOST_PENDING
-    pending = range(disk.pending)
-    for kept in chain.from_iterable(combinations(pending, count) for count in range(len(pending) + 1)):
-        found = disk.cut(Cut(Keep.ONLY, kept, (Bytes.HALF,)))
-        assert isinstance(found, LinkedDisk)
-        found.free_locks()
-        after = Rig(disk=found, clock=rig.clock, owner="p9")
+    for kept, after in _every_cut(rig, Bytes.HALF):
         try:
             told = [death.explanation for death in after.deaths(id)]
         except NotAHistory as why:

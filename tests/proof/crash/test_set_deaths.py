@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from spoolrack_store.engine import part
 from spoolrack_store.engine.engine import Engine
@@ -14,16 +16,10 @@ from spoolrack_store.model.reservation_requests import (
     Reserve,
 )
 
-from tests.support.linked_disk import Died
+from tests.support.linked_disk import each_death
 from tests.support.set_rig import HOLD, SetRig
 
-MOST_STEPS = 80
-
-
-def reserve_all() -> Reserve:
-    return Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD)
-
-
+RESERVE = Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=HOLD)
 COMMIT = CommitReservations(stream="s", last_sequence_number=0)
 
 
@@ -37,29 +33,16 @@ class Deaths:
         if self.living is not None:
             self.rig.settle(engine=self.living)
 
-    def die(self, request: Request[object], steps: int) -> bool:
-        """Ask, and die after so many steps; return False if the request was done before. Another
-        process, or the next one, takes over."""
+    def take_over(self) -> None:
+        """Let the other process go on, or the next one start."""
         rig = self.rig
-        rig.disk.steps_left = steps
-        try:
-            while rig.ask(request) is UNFINISHED:
-                pass
-            rig.settle()
-            has_died = False
-        except Died:
-            has_died = True
-        rig.disk.steps_left = None
-        if not has_died:
-            return False
         rig.disk.free_locks()
         if self.living is None:
             rig.restart()
         else:
-            rig.living.remove("p0")
+            rig.living.remove("p1")
             rig.engine = self.living
             rig.settle()
-        return True
 
     @property
     def receives(self) -> set[int]:
@@ -68,9 +51,27 @@ class Deaths:
         holders = [found for id in self.ids if (found := index.holder(id)) is not None]
         return {entry.name.receives for entry, _ in holders}
 
-    def reserve(self) -> None:
-        while self.rig.ask(reserve_all()) is UNFINISHED:
+    def ask(self, request: Request[object]) -> None:
+        while self.rig.ask(request) is UNFINISHED:
             pass
+
+
+def deaths_in(request: Request[object], *, beside: bool, is_reserved: bool = True) -> Iterator[Deaths]:
+    """Yield what each death in a request has left, as another process, or the next one, finds it."""
+
+    def make() -> Deaths:
+        deaths = Deaths(beside=beside)
+        if is_reserved:
+            deaths.ask(RESERVE)
+        return deaths
+
+    def act(deaths: Deaths) -> None:
+        deaths.ask(request)
+        deaths.rig.settle()
+
+    for deaths in each_death(make, act):
+        deaths.take_over()
+        yield deaths
 
 
 @pytest.fixture(autouse=True, params=[part.FILES, 1], ids=["at once", "in slices"])
@@ -85,11 +86,8 @@ BESIDE = pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside 
 @pytest.mark.parametrize("later", [0, HOLD])
 def test_a_death_in_a_reserve_leaves_all_of_the_set_or_nothing(later: int, beside: bool) -> None:
     made = []
-    for steps in range(MOST_STEPS):
-        deaths = Deaths(beside=beside)
+    for deaths in deaths_in(RESERVE, beside=beside, is_reserved=False):
         rig = deaths.rig
-        if not deaths.die(reserve_all(), steps):
-            break
         made.append(bool(rig.names("reserved")))
         if not rig.names("reserved"):
             assert rig.receive() == [(id, 1) for id in deaths.ids]
@@ -103,20 +101,14 @@ def test_a_death_in_a_reserve_leaves_all_of_the_set_or_nothing(later: int, besid
         else:
             assert rig.receive() == []
             assert rig.ask(COMMIT).messages == len(deaths.ids)
-    else:
-        raise AssertionError("it never came to its end")
     assert set(made) == {False, True}
 
 
 @BESIDE
 def test_a_death_in_a_release_leaves_the_set_or_ready_messages_that_were_counted(beside: bool) -> None:
     held = []
-    for steps in range(MOST_STEPS):
-        deaths = Deaths(beside=beside)
+    for deaths in deaths_in(Release(stream="s", sequence_number=0), beside=beside):
         rig = deaths.rig
-        deaths.reserve()
-        if not deaths.die(Release(stream="s", sequence_number=0), steps):
-            break
         assert deaths.receives == {1}
         try:
             rig.ask(ExtendReservation(stream="s", sequence_number=0))
@@ -126,20 +118,14 @@ def test_a_death_in_a_release_leaves_the_set_or_ready_messages_that_were_counted
             held.append(False)
             rig.settle()
             assert rig.receive() == [(id, 2) for id in deaths.ids]
-    else:
-        raise AssertionError("it never came to its end")
     assert set(held) == {False, True}
 
 
 @BESIDE
 def test_a_death_in_a_commit_of_a_set_leaves_all_of_it_or_nothing(beside: bool) -> None:
     held = []
-    for steps in range(MOST_STEPS):
-        deaths = Deaths(beside=beside)
+    for deaths in deaths_in(COMMIT, beside=beside):
         rig = deaths.rig
-        deaths.reserve()
-        if not deaths.die(COMMIT, steps):
-            break
         try:
             found = rig.ids_in()
         except ReservationCommitted:
@@ -150,6 +136,4 @@ def test_a_death_in_a_commit_of_a_set_leaves_all_of_it_or_nothing(beside: bool) 
         rig.settle()
         rig.advance(HOLD)
         assert rig.receive() == []
-    else:
-        raise AssertionError("it never came to its end")
     assert set(held) == {False, True}

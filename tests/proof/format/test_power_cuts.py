@@ -9,10 +9,10 @@ import pytest
 from spoolrack_store.files.disk import FileKind
 from spoolrack_store.manual_clock import ManualClock
 
-from tests.proof.crash.body_story import BodyStory
-from tests.proof.crash.group_story import GroupStory
-from tests.proof.crash.keyed_story import KeyedStory
-from tests.proof.crash.redrive_story import RedriveStory
+from tests.proof.crash.test_body_crashes import BodyStory
+from tests.proof.crash.test_deduplication_crashes import KeyedStory
+from tests.proof.crash.test_group_crashes import GroupStory
+from tests.proof.crash.test_redrive_crashes import RedriveStory
 from tests.proof.format.histories import OpenStore
 from tests.proof.format.second_reader import Root
 from tests.proof.format.test_second_reader import SEEDS, require_alike

@@ -6,11 +6,9 @@ from typing import Final
 
 from tests.proof.mutants.mutant import SPARK, Mutant, read_mutants
 
-COST_MUTANTS: Final = read_mutants("cost")
-"""They break no promise about messages: the store only asks too much of the disk."""
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *read_mutants("store"),
-    *COST_MUTANTS,
+    *read_mutants("cost"),  # They break no promise: the store only asks too much of the disk.
     *read_mutants("steps"),
     *read_mutants("spark", SPARK),
 )

@@ -237,115 +237,12 @@ public final class Interop {
   }
 
   private JsonObject stream(JsonObject asked) {
-    var stub = QueueServiceGrpc.newStub(client.channel());
-    if (asked.has("timeout_ms")) {
-      stub = stub.withDeadlineAfter(asked.get("timeout_ms").getAsLong(), TimeUnit.MILLISECONDS);
-    }
-    StreamObserver<StreamSendRequest> requests =
-        stub.streamSend(
-            new StreamObserver<>() {
-              @Override
-              public void onNext(StreamSendResponse response) {
-                JsonObject told;
-                if (response.hasError()) {
-                  told = with("error", error(response.getError()));
-                } else {
-                  told = with("results", results(response.getResponse().getResultsList()));
-                }
-                told.addProperty("correlation_id", response.getCorrelationId());
-                responses.add(told);
-              }
-
-              @Override
-              public void onError(Throwable error) {
-                ended.completeExceptionally(error);
-              }
-
-              @Override
-              public void onCompleted() {
-                ended.complete(null);
-              }
-            });
-    long number = 0;
-    for (JsonElement batch : asked.getAsJsonArray("batches")) {
-      var request = SendRequest.newBuilder().setQueue(asked.get("queue").getAsString());
-      batch.getAsJsonArray().forEach(message -> request.addMessages(outgoing(message)));
-      requests.onNext(
-          StreamSendRequest.newBuilder().setCorrelationId(++number).setRequest(request).build());
-    }
-    requests.onCompleted();
-    try {
-      ended.get();
-    } catch (ExecutionException failed) {
-      throw (StatusRuntimeException) failed.getCause();
-    }
-    return with("responses", responses);
-  }
-
-  private JsonObject receive(JsonObject asked) {
-    var request = ReceiveRequest.newBuilder().setQueue(asked.get("queue").getAsString());
-    if (asked.has("max")) {
-      request.setMaxMessages(asked.get("max").getAsInt());
-    }
-    if (asked.has("wait_ms")) {
-      request.setWait(Durations.fromMillis(asked.get("wait_ms").getAsLong()));
-    }
-    if (asked.has("visibility_ms")) {
-      request.setVisibilityTimeout(Durations.fromMillis(asked.get("visibility_ms").getAsLong()));
-    }
-    return with("messages", messages(stub(asked).receive(request.build()).getMessagesList()));
-  }
-
-  private JsonObject delete(JsonObject asked) {
-    var request = DeleteRequest.newBuilder().setQueue(asked.get("queue").getAsString());
-    for (JsonElement receipt : asked.getAsJsonArray("receipts")) {
-      request.addTargets(DeleteTarget.newBuilder().setReceipt(receipt.getAsString()));
-    }
-    var results = new JsonArray();
-    for (var result : stub(asked).delete(request.build()).getResultsList()) {
-      results.add(result.hasError() ? with("error", error(result.getError())) : new JsonObject());
-    }
-    return with("results", results);
-  }
-
-  private JsonObject release(JsonObject asked) {
-    var request = ReleaseRequest.newBuilder().setQueue(asked.get("queue").getAsString());
-    for (JsonElement receipt : asked.getAsJsonArray("receipts")) {
-      request.addReleases(
-          MessageRelease.newBuilder().setReceipt(receipt.getAsString()).setDelay(Durations.ZERO));
-    }
-    var results = new JsonArray();
-    for (var result : stub(asked).release(request.build()).getResultsList()) {
-      results.add(result.hasError() ? with("error", error(result.getError())) : new JsonObject());
-    }
-    return with("results", results);
-  }
-
-  private JsonObject extend(JsonObject asked) {
-    var request = ExtendLeasesRequest.newBuilder().setQueue(asked.get("queue").getAsString());
-    var longer = Durations.fromMillis(asked.get("visibility_ms").getAsLong());
-    for (JsonElement receipt : asked.getAsJsonArray("receipts")) {
-      request.addExtensions(
-          LeaseExtension.newBuilder().setReceipt(receipt.getAsString()).setVisibilityTimeout(longer));
-    }
-    var results = new JsonArray();
-    for (var result : stub(asked).extendLeases(request.build()).getResultsList()) {
-      var told = result.hasError() ? with("error", error(result.getError())) : new JsonObject();
-      if (result.hasLeaseExpireTime()) {
-        told.addProperty("due_ms", com.google.protobuf.util.Timestamps.toMillis(result.getLeaseExpireTime()));
-      }
-      results.add(told);
-    }
-    return with("results", results);
-  }
-
-  private JsonObject stream(JsonObject asked) {
     var start = ReceiveStart.newBuilder().setQueue(asked.get("queue").getAsString());
     if (asked.has("max_in_flight")) {
       start.setMaxInFlight(asked.get("max_in_flight").getAsInt());
     }
     if (asked.has("visibility_ms")) {
-      request.setVisibilityTimeout(Durations.fromMillis(asked.get("visibility_ms").getAsLong()));
+      start.setVisibilityTimeout(Durations.fromMillis(asked.get("visibility_ms").getAsLong()));
     }
     var stub = QueueServiceGrpc.newStub(client.channel());
     if (asked.has("timeout_ms")) {

@@ -1,17 +1,47 @@
-"""Conditions that are taken back one by one: without one of them, some story ends badly."""
+"""Runs of stories, and conditions that are taken back one by one: without one of them, some story ends
+badly."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from spoolrack_store.engine import sharing
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.files import changes
 
-from tests.support.engine_story import Broken, History, seeds_from, tell
+from tests.support.engine_story import Broken, History, Sums, seeds_from, seeds_of_run, tell
 from tests.support.power_disk import Model
+
+
+class Run(NamedTuple):
+    """Where stories are told."""
+
+    model: Model
+    processes: int
+    can_sync_all: bool
+
+    def __str__(self) -> str:
+        how = "syncfs" if self.can_sync_all else "fsync"
+        return f"{self.model.value}-{self.processes}-{how}"
+
+    def tell(self, kind: Callable[..., History], count: int, **rest: Any) -> Sums:
+        """Tell `count` stories, or as many as the environment says; return the sums of their counts."""
+        where = {"processes": self.processes, "can_sync_all": self.can_sync_all}
+        return tell(kind, seeds_of_run(count), self.model, **where, **rest)
+
+
+def runs(*where: tuple[int, bool]) -> pytest.MarkDecorator:
+    """Run a test with so many processes, with or without syncfs(2), and each model of a power cut."""
+    return pytest.mark.parametrize(
+        "run", [Run(model, *each) for each in where for model in Model], ids=str
+    )
+
+
+ALONE: Final = runs((1, True), (1, False))
+SHARED: Final = runs((2, True), (3, True))
+ALONE_AND_SHARED: Final = runs((1, True), (1, False), (2, True), (3, True))
 
 
 class Bug(NamedTuple):
@@ -54,5 +84,5 @@ def expect_relisted(patched: pytest.MonkeyPatch, kind: Callable[..., History], r
 
     patched.setattr(changes, "RING", ring)
     patched.setattr(sharing, "list_root", counted)
-    tell(kind, range(20), Model.ANY_SUBSET, processes=3)
+    tell(kind, seeds_of_run(7), Model.ANY_SUBSET, processes=3)
     assert any(relisted)
