@@ -5,8 +5,6 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Any
 
-from spoolrack_store.manual_clock import ManualClock
-
 from tests.support import MIB
 from tests.support.http_rig import Http
 
@@ -16,22 +14,6 @@ async def listed(http: Http, query: str = "") -> list[dict[str, Any]]:
     assert answer.status == 200
     messages: list[dict[str, Any]] = answer.json["messages"]
     return messages
-
-
-async def test_a_list_shows_messages_as_they_are_and_leases_none(
-    http: Http, clock: ManualClock
-) -> None:
-    await http.create()
-    id = await http.send(b"body", **{"X-Message-Group": "eu", "X-Attribute-Kind": "a"})
-    other = await http.send(b"", **{"X-Message-Delay": "60", "X-Binary-Attribute-Raw": "AAE="})
-    first, second = await listed(http)
-    assert (first["id"], first["state"], first["body_size"]) == (id, "ready", 4)
-    assert (first["group"], first["attributes"], first["receive_count"]) == ("eu", {"kind": "a"}, 0)
-    assert (second["id"], second["binary_attributes"]) == (other, {"raw": "AAE="})
-    assert second["deliver_time"] > second["send_time"]
-    assert (await http.counts())["leased_count"] == 0
-    await http.receive()
-    assert (await listed(http))[0]["lease_expire_time"] > first["send_time"]
 
 
 async def test_the_beginning_of_bodies_is_shown_on_demand_but_for_large_ones_in_a_list(

@@ -14,32 +14,6 @@ from tests.support.http_rig import Http
 BODY = bytes(range(256)) * (3 * MIB // 256) + b"the end"
 
 
-async def test_a_look_leases_nothing_and_shows_every_state(http: Http) -> None:
-    await http.create()
-    id = await http.send(b"hello", **{"Content-Type": "text/plain", "X-Attribute-Kind": "x"})
-    later = await http.send(b"later", **{"X-Message-Delay": "60"})
-    look = await http.ask("GET", f"/q/messages/{id}")
-    assert (look.status, look.body) == (200, b"hello")
-    assert look.headers["Content-Type"] == "text/plain"
-    assert look.headers["X-Attribute-Kind"] == "x"
-    assert look.headers["X-Message-State"] == "ready"
-    assert look.headers["X-Message-Receive-Count"] == "0"
-    assert "X-Message-Receipt" not in look.headers
-    hidden = await http.ask("GET", f"/q/messages/{later}")
-    assert hidden.headers["X-Message-State"] == "delayed"
-    assert "X-Message-Deliver-Time" in hidden.headers
-    assert "X-Message-Lease-Expire-Time" not in hidden.headers
-    leased = await http.receive()
-    look = await http.ask("GET", f"/q/messages/{id.upper()}")
-    assert (look.status, look.headers["X-Message-State"]) == (200, "leased")
-    end = "X-Message-Lease-Expire-Time"
-    assert look.headers[end] == leased.headers[end]
-    assert "X-Message-Deliver-Time" not in look.headers
-    await http.ask("DELETE", f"/q/messages/{id}")
-    gone = await http.ask("GET", f"/q/messages/{id}")
-    assert (gone.status, gone.reason) == (404, "MESSAGE_NOT_FOUND")
-
-
 @pytest.mark.parametrize("body", [BODY, b"0123456789"])
 async def test_a_part_of_a_body_is_that_part(http: Http, body: bytes) -> None:
     await http.create("q", max_message_size=4 * MIB)

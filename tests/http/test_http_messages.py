@@ -7,11 +7,8 @@ import re
 from typing import Any
 
 import pytest
-from spoolrack.v1 import queue_pb2 as pb
-from spoolrack_server.http.headers import time_text
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.clock import Millis
 
 from tests.support import MIB
 from tests.support.http_rig import Http, raw_to
@@ -33,6 +30,8 @@ async def test_a_message_comes_as_it_was_sent(http: Http) -> None:
     assert received.headers["Content-Type"] == "text/X-odd; Charset=b"
     assert received.id == sent.id
     assert received.headers["X-Message-Send-Time"] == sent.headers["X-Message-Send-Time"]
+    for name in ("Send", "First-Receive", "Lease-Expire"):
+        assert re.fullmatch(TIME, received.headers[f"X-Message-{name}-Time"])
     again = await http.receive(queue="queue001")
     assert (again.status, again.body) == (204, b"")
 
@@ -82,26 +81,6 @@ async def test_to_delete_what_was_never_there_is_no_error(http: Http) -> None:
     await http.create()
     for id in (GONE, GONE.upper(), "4ad814ab-213e-11e3-a9a3-0025904f6e08"):
         assert (await http.ask("DELETE", f"/q/messages/{id}")).status == 202
-
-
-async def test_a_lease_says_what_it_is(http: Http, clock: ManualClock) -> None:
-    await http.create()
-    id = await http.send()
-    first = await http.receive("?visibility_timeout=2.5")
-    assert first.headers["X-Message-Receive-Count"] == "1"
-    assert first.headers["X-Message-State"] == "leased"
-    assert id in first.headers["X-Message-Receipt"]
-    for name in ("Send", "First-Receive", "Lease-Expire"):
-        assert re.fullmatch(TIME, first.headers[f"X-Message-{name}-Time"])
-    clock.advance(2_499)
-    assert (await http.receive()).status == 204
-    clock.advance(1)
-    again = await http.receive("?wait=3600")
-    assert again.headers["X-Message-Receive-Count"] == "2"
-    assert again.headers["X-Message-Receipt"] != first.headers["X-Message-Receipt"]
-    assert (
-        again.headers["X-Message-First-Receive-Time"] == first.headers["X-Message-First-Receive-Time"]
-    )
 
 
 async def test_a_delete_with_a_receipt_needs_the_lease(http: Http, clock: ManualClock) -> None:
@@ -196,17 +175,6 @@ async def test_a_delay_hides_a_message_for_so_long(http: Http, clock: ManualCloc
     assert (await http.receive("?wait=3600")).body == b"c"
 
 
-async def test_a_delivery_time_hides_a_message_until_then(http: Http, clock: ManualClock) -> None:
-    await http.create()
-    moment = time_text(Millis(clock.wall() + 60_000))
-    await http.send(b"a", **{"X-Message-Deliver-Time": moment})
-    await http.send(b"b", **{"X-Message-Deliver-Time": "2001-01-01T00:00:00+01:00"})
-    assert (await http.receive()).body == b"b"
-    assert (await http.receive()).status == 204
-    clock.advance(60_000)
-    assert (await http.receive("?wait=3600")).body == b"a"
-
-
 async def test_a_long_poll_ends_when_its_time_is_over(http: Http, clock: ManualClock) -> None:
     await http.create()
     poll = asyncio.ensure_future(http.receive("?wait=20"))
@@ -214,18 +182,6 @@ async def test_a_long_poll_ends_when_its_time_is_over(http: Http, clock: ManualC
         await http.counts()
         clock.advance(20_000)
     assert (await poll).status == 204
-
-
-async def test_grpc_sees_what_came_over_http_as_attributes(http: Http, client: Client) -> None:
-    await http.create()
-    headers = {"Content-Type": "text/plain", "X-Attribute-Kind": "x", "X-Binary-Attribute-Raw": "/w=="}
-    await http.ask("POST", "/q/messages", b"x", headers)
-    (message,) = await client.receive()
-    assert dict(message.attributes) == {
-        "content-type": pb.Attribute(string_value="text/plain"),
-        "kind": pb.Attribute(string_value="x"),
-        "raw": pb.Attribute(binary_value=b"\xff"),
-    }
 
 
 async def test_a_body_that_is_too_large_is_refused(http: Http) -> None:
@@ -294,28 +250,3 @@ async def test_bytes_that_are_no_http_are_refused_and_log_nothing(
         await raw.until_closed()
     assert (await http.ask("GET", "/-/health")).status == 200
     assert not caplog.records
-
-
-async def test_a_group_and_a_priority_are_headers_and_fields(http: Http) -> None:
-    await http.create()
-    group = {"X-Message-Group": "caf%C3%A9 7"}
-    more = {**group, "X-Message-Priority": "9"}
-    await http.send(b"low", **group)
-    id = await http.send(b"high", **more)
-    await http.send(b"plain")
-
-    looked = await http.ask("GET", f"/q/messages/{id}")
-    shown = (await http.ask("GET", "/-/queues/q/messages")).json
-    received = [await http.receive() for _ in range(3)]
-
-    assert {name: looked.headers[name] for name in more} == more
-    told = [(each["group"], each["priority"]) for each in shown["messages"]]
-    assert told == [("café 7", 0), ("café 7", 9), ("", 0)]
-    found = {each.body: [each.headers.get(name) for name in more] for each in received}
-    assert found == {
-        b"high": [*more.values()],
-        b"plain": [None, None],
-        b"low": [*group.values(), None],
-    }
-    bodies = [each.body for each in received]
-    assert bodies.index(b"high") < bodies.index(b"low")

@@ -12,14 +12,6 @@ from tests.support.http_rig import Http, http_to
 from tests.support.server_rig import Client
 
 
-async def test_a_send_to_a_paused_queue_is_a_conflict_and_a_receive_of_one_is_empty(http: Http) -> None:
-    await http.create(sending="paused", receiving="paused")
-    refused = await http.ask("POST", "/q/messages", b"no")
-    assert (refused.status, refused.reason) == (409, "SENDING_PAUSED")
-    assert "Retry-After" not in refused.headers
-    assert (await http.receive()).status == 204
-
-
 async def test_a_lease_tells_the_address_and_the_user_agent_of_its_consumer(
     http: Http, client: Client
 ) -> None:
