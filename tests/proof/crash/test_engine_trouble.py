@@ -331,9 +331,6 @@ PLANTED: Final[dict[str, Bug]] = {
 _release = Sharing._release
 
 
-MOST_STORIES: Final = 400
-
-
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_is_needed_on_a_disk_that_refuses(
     planted: str, monkeypatch: pytest.MonkeyPatch
@@ -341,4 +338,4 @@ def test_each_condition_is_needed_on_a_disk_that_refuses(
     def of(seed: int, model: Model) -> TroubledStory:
         return TroubledStory(seed, model, processes=1 + seed % 2)
 
-    expect_broken(monkeypatch, PLANTED[planted], of, MOST_STORIES)
+    expect_broken(monkeypatch, PLANTED[planted], of)
