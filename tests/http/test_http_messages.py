@@ -162,17 +162,12 @@ async def test_a_delete_after_the_lease_needs_the_last_receive(http: Http, clock
 
 
 async def test_a_delay_hides_a_message_for_so_long(http: Http, clock: ManualClock) -> None:
-    await http.create("q", delivery_delay=60, visibility_timeout=3600)
-    await http.send(b"a", **{"X-Message-Delay": "0"})
-    await http.send(b"b", **{"X-Message-Delay": "0.49900000000000005"})  # Rounded up.
-    await http.send(b"c")
-    assert (await http.receive()).body == b"a"
+    await http.create()
+    await http.send(**{"X-Message-Delay": "0.49900000000000005"})  # Rounded up.
     clock.advance(499)
     assert (await http.receive()).status == 204
     clock.advance(1)
-    assert (await http.receive("?wait=3600")).body == b"b"
-    clock.advance(59_500)
-    assert (await http.receive("?wait=3600")).body == b"c"
+    assert (await http.receive("?wait=3600")).status == 200
 
 
 async def test_a_long_poll_ends_when_its_time_is_over(http: Http, clock: ManualClock) -> None:
