@@ -94,8 +94,11 @@ class ClientContext:
                 pause = self.retry.pause(error, failed=failed, left=left, random=self.random)
                 if pause is None:
                     raise
+                last = error
             await self.runtime.sleep(pause)
             self.check()
+            if self.runtime.monotonic() >= deadline:
+                raise last  # The pause took longer than it should, on a busy machine.
 
     async def call(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
         """Return the result of `call(seconds_left)`, retried as by `attempt`."""

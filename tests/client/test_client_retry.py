@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack import Backoff, RetryPolicy
+from spoolrack._client_context import ClientContext
+from spoolrack._runtime import Tasks
 from spoolrack.errors import (
     _BY_REASON,
     DiskFull,
@@ -24,7 +26,7 @@ from spoolrack.errors import (
     Unreachable,
 )
 
-from tests.client.lossy_root import LossyRoot
+from tests.client.lossy_root import LossyRoot, LossyTransport
 
 POLICY = RetryPolicy()
 GONE = "01890a5d-ac96-774b-bcce-000000000000"
@@ -127,6 +129,24 @@ def test_the_error_that_outlasts_the_timeout_is_raised_itself(root: LossyRoot) -
         jobs.send("a")
         with pytest.raises(QueueFull):
             jobs.send("b", timeout=0.5)
+
+
+async def test_the_error_is_raised_itself_if_the_pause_after_it_outlasts_the_timeout() -> None:
+    class Busy(Tasks):
+        now = 0.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+        async def sleep(self, seconds: float) -> None:
+            self.now += seconds + 5.0
+
+    async def call(left: float) -> None:
+        raise Unreachable("The name of queues can't be resolved")
+
+    context = ClientContext(LossyTransport(None, None), Busy(), timeout=5.0)  # type: ignore[arg-type]
+    with pytest.raises(Unreachable, match="can't be resolved"):
+        await context.call(call, None)
 
 
 def test_a_repeated_deletion_that_finds_nothing_has_succeeded(root: LossyRoot) -> None:

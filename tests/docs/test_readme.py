@@ -121,8 +121,8 @@ def test_the_two_commands_of_the_readme_are_what_ci_runs_and_what_serves(tmp_pat
     serve, test = (line.partition("#")[0].strip() for line in _block(PAGES["README.md"]))
     assert test == "make test"
     assert f"\n{test} " in (CHECKOUT / ".ci" / "run").read_text()
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("needs root, to make a network in which the ports are free")
+    if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "nsenter", "unshare"))):
+        pytest.skip("needs root, and iproute2, to make a network in which the ports are free")
     if not (CHECKOUT / ".venv" / "set-up-for").exists():
         pytest.skip("needs root, and the environment that make test sets up")
     serving = subprocess.Popen(
