@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.support import MIB
-from tests.support.http_rig import Http, raw_to
+from tests.support.http_rig import Http, http_to, raw_to
 from tests.support.server_rig import Client
 
 GONE = "01890000-0000-7000-8000-000000000000"
@@ -118,61 +119,32 @@ async def test_a_change_of_a_lease_needs_its_receipt(http: Http) -> None:
     assert (released.status, released.json.keys()) == (200, {"deliver_time"})
 
 
-async def test_a_delete_after_the_lease_needs_the_last_receive(http: Http, clock: ManualClock) -> None:
+async def test_a_delete_after_the_lease_needs_the_last_receive(http: Http) -> None:
     await http.create()
     id = await http.send()
-    target = f"/q/messages/{id}?allow_expired=true"
-
-    async def received() -> dict[str, str]:
-        answer = await http.receive("?visibility_timeout=1")
-        clock.advance(1_000)
-        names = ("X-Message-Receive-Count", "X-Message-First-Receive-Time")
-        return {
-            "If-Match": answer.headers["X-Message-Receipt"],
-            **{name: answer.headers[name] for name in names},
-        }
-
-    first, second = await received(), await received()
-    for headers, url, status, reason in (
-        (first, target, 412, "STALE_RECEIPT"),
-        (second, f"/q/messages/{id}", 412, "STALE_RECEIPT"),
-        (second, target.replace("true", "false"), 412, "STALE_RECEIPT"),
-        (second, target.replace("true", "1"), 400, "INVALID_REQUEST"),
-        ({"If-Match": second["If-Match"]}, target, 400, "INVALID_REQUEST"),
-        ({**second, "X-Message-Receive-Count": "0"}, target, 400, "INVALID_REQUEST"),
-        ({**second, "X-Message-First-Receive-Time": "now"}, target, 400, "INVALID_REQUEST"),
-        (
-            {**second, "X-Message-First-Receive-Time": "2026-13-01T00:00:00.000Z"},
-            target,
-            400,
-            "INVALID_REQUEST",
-        ),
-        (
-            {name: value for name, value in second.items() if name != "If-Match"},
-            target,
-            400,
-            "INVALID_REQUEST",
-        ),
+    leased = (await http.receive()).headers
+    count, first = "X-Message-Receive-Count", "X-Message-First-Receive-Time"
+    receive = {"If-Match": leased["X-Message-Receipt"], count: leased[count], first: leased[first]}
+    for allowed, headers in (
+        ("1", receive),
+        ("true", {"If-Match": receive["If-Match"]}),
+        ("true", {**receive, count: "0"}),
+        ("true", {**receive, first: "now"}),
+        ("true", {**receive, first: "2026-13-01T00:00:00.000Z"}),
+        ("true", {count: receive[count], first: receive[first]}),
     ):
-        answer = await http.ask("DELETE", url, None, headers)
-        assert (answer.status, answer.reason) == (status, reason), headers
-    assert (await http.counts())["ready_count"] == 1
-    assert (await http.ask("DELETE", target, None, second)).status == 202
-    assert (await http.counts())["ready_count"] == 0
+        answer = await http.ask("DELETE", f"/q/messages/{id}?allow_expired={allowed}", None, headers)
+        assert (headers, answer.status, answer.reason) == (headers, 400, "INVALID_REQUEST")
+    assert (await http.counts())["leased_count"] == 1
 
 
-async def test_a_delay_hides_a_message_for_so_long(http: Http, clock: ManualClock) -> None:
-    await http.create("q", delivery_delay=60, visibility_timeout=3600)
-    await http.send(b"a", **{"X-Message-Delay": "0"})
-    await http.send(b"b", **{"X-Message-Delay": "0.49900000000000005"})  # Rounded up.
-    await http.send(b"c")
-    assert (await http.receive()).body == b"a"
+async def test_a_delay_is_rounded_up_to_a_millisecond(http: Http, clock: ManualClock) -> None:
+    await http.create()
+    await http.send(**{"X-Message-Delay": "0.49900000000000005"})  # Rounded up.
     clock.advance(499)
     assert (await http.receive()).status == 204
     clock.advance(1)
-    assert (await http.receive("?wait=3600")).body == b"b"
-    clock.advance(59_500)
-    assert (await http.receive("?wait=3600")).body == b"c"
+    assert (await http.receive("?wait=3600")).status == 200
 
 
 async def test_a_long_poll_ends_when_its_time_is_over(http: Http, clock: ManualClock) -> None:
@@ -250,3 +222,40 @@ async def test_bytes_that_are_no_http_are_refused_and_log_nothing(
         await raw.until_closed()
     assert (await http.ask("GET", "/-/health")).status == 200
     assert not caplog.records
+
+
+async def test_a_deduplication_id_is_the_same_however_it_is_encoded(http: Http) -> None:
+    await http.create()
+    id, twice = "X-Message-Deduplication-Id", "X-Message-Duplicate"
+    first = await http.ask("POST", "/q/messages", b"x", {id: "%C3%A4/%41"})
+    again = await http.ask("POST", "/q/messages", b"x", {id: "%c3%a4%2FA"})
+    assert (again.id, again.headers[twice], first.headers.get(twice)) == (first.id, "true", None)
+    for name in ("Location", "X-Message-Send-Time"):
+        assert again.headers[name] == first.headers[name]
+
+
+async def test_a_lease_tells_the_address_and_the_user_agent_of_its_consumer(
+    http: Http, client: Client
+) -> None:
+    await http.create()
+    await http.send(b"one")
+    await http.send(b"two")
+    agent = "worker/1 \u202e" + "x" * 1_000
+    await http.ask("GET", "/q/messages", headers={"User-Agent": agent})
+    await client.receive()
+    over_http, over_grpc = (await http.ask("GET", "/q")).json["oldest_leases"]
+    assert re.fullmatch(r"127\.0\.0\.1:\d+, worker/1 \?x{190}", over_http["consumer"])
+    assert re.fullmatch(r"127\.0\.0\.1:\d+, grpc-python-asyncio/\S+", over_grpc["consumer"])
+
+
+async def test_a_lease_from_before_a_restart_has_an_unknown_consumer(
+    http: Http, server: Server, tmp_path: Path, clock: ManualClock
+) -> None:
+    await http.create()
+    await http.send(b"held")
+    await http.receive()
+    await server.stop()
+    async with Server(tmp_path / "root", clock=clock) as again, http_to(again) as http:
+        (lease,) = (await http.ask("GET", "/q")).json["oldest_leases"]
+        assert lease["consumer"] == "unknown to this process; no other has the root open"
+        assert lease["receive_time"] is None
