@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import spoolrack_store
-from spoolrack_store.committer import ENDED_WAITS, Committer
+from spoolrack_store.committer import ENDED_WAITS
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest, QueueNotFound, StoreError
@@ -21,36 +21,14 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 from spoolrack_store.thread_driver import run_whole
 
+from tests.store.front_rig import CallersDriver
+
 CEILINGS = {"send": 179, "receive": 158, "delete": 167}
 """Calls of functions, properties and generators of the store, up to where it rests. A ceiling may only
 fall: lower it when a change has made the count smaller."""
 MODULES = {"send": 20, "receive": 24, "delete": 26}
 """Ceilings of the modules whose functions are called: a reader has to open no more."""
-MOST_COMMITS = 20
 PACKAGE = Path(spoolrack_store.__file__).parent
-
-
-class CallersDriver:
-    """Runs the commits when it is told to, in the caller's thread."""
-
-    committer: Committer
-
-    def start(self, committer: Committer) -> None:
-        self.committer = committer
-
-    def wake(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        self.run()
-
-    def run(self) -> None:
-        """Commit as long as there is something to do."""
-        for _ in range(MOST_COMMITS):
-            if not self.committer.poll_work()[0]:
-                return
-            run_whole(self.committer)
-        raise AssertionError("the store doesn't come to rest")
 
 
 class Traced:

@@ -26,6 +26,9 @@ class Result:
 
 Spoolrack = Callable[..., Result]
 
+FAST = ("--settle", "0s")
+"""An import that takes the files of its source at once."""
+
 
 def started(url: str, *arguments: str, **more: object) -> subprocess.Popen[bytes]:
     """Return the program as a process, with pipes all around."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from spoolrack import Client
 from spoolrack.testing import RunningServer, running_server
 
-from tests.cli.cli_rig import Result, Spoolrack, run, started
+from tests.cli.cli_rig import FAST, Result, Spoolrack, run, started
 
 
 @pytest.fixture
@@ -39,6 +40,23 @@ def offline(capfd: pytest.CaptureFixture[str]) -> Iterator[Spoolrack]:
     yield call
     for number, action in before.items():
         signal.signal(number, action)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def on_root(offline: Spoolrack, root: Path) -> Spoolrack:
+    """Runs a command in this process, on the root."""
+    return lambda *arguments: offline(*arguments, "--root", str(root))
+
+
+@pytest.fixture
+def bring(on_root: Spoolrack) -> Spoolrack:
+    """Runs an import into the root."""
+    return lambda *arguments: on_root("import", *arguments, *FAST)
 
 
 @pytest.fixture

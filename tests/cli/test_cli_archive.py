@@ -6,7 +6,6 @@ import json
 import subprocess
 import time
 import zlib
-from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,11 @@ from spoolrack import Client, MessageState, Outgoing, connect
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.transfer.archive_format import FORMAT
 
-from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
+from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.cli.moving_rig import BODIES, bodies_in, held
 
 ORIGIN = "imported-from"
 ID = "01890000-0000-7000-8000-000000000000"
-FAST = ("--settle", "0s")
 LARGE = bytes(range(256)) * 4_000 + b"y" * 2_000_000
 
 
@@ -52,25 +50,10 @@ def there(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
-    return str(tmp_path / "root")
-
-
-@pytest.fixture
 def archive(offline: Spoolrack, there: str, tmp_path: Path) -> Path:
     path = tmp_path / "archive"
     assert offline("export", "jobs", "dead", "--root", there, "-o", str(path)).code == 0
     return path
-
-
-@pytest.fixture
-def bring(offline: Spoolrack, root: str) -> Callable[..., Result]:
-    """Runs an import into a root, with no server."""
-
-    def call(*arguments: str) -> Result:
-        return offline("import", *arguments, "--root", root, *FAST)
-
-    return call
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -78,7 +61,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def test_messages_and_queues_come_back_as_they_were(
-    bring: Spoolrack, archive: Path, there: str, root: str
+    bring: Spoolrack, archive: Path, there: str, root: Path
 ) -> None:
     done = bring(str(archive))
     assert (done.code, done.out) == (0, "")
@@ -100,7 +83,7 @@ def test_messages_and_queues_come_back_as_they_were(
             assert list(old.queue(name).peek()), "an export takes nothing away"
 
 
-def test_an_archive_is_imported_once(bring: Spoolrack, archive: Path, root: str) -> None:
+def test_an_archive_is_imported_once(bring: Spoolrack, archive: Path, root: Path) -> None:
     assert bring(str(archive)).code == 0
     again = bring(str(archive))
     assert "9 messages had been imported before" in again.err
@@ -111,13 +94,13 @@ def test_an_archive_is_imported_once(bring: Spoolrack, archive: Path, root: str)
 
 
 def test_it_goes_through_pipes_and_between_a_server_and_a_root(
-    spoolrack: Spoolrack, client: Client, server: RunningServer, root: str, tmp_path: Path
+    spoolrack: Spoolrack, client: Client, server: RunningServer, root: Path, tmp_path: Path
 ) -> None:
     client.create_queue("jobs")
     client.queue("jobs").send_many(BODIES)
     client.queue("jobs").receive()
     exporting = [*PROGRAM, "export", "jobs", "--url", server.url]
-    importing = [*PROGRAM, "import", "-", "--root", root, "--queue", "work"]
+    importing = [*PROGRAM, "import", "-", "--root", str(root), "--queue", "work"]
     with subprocess.Popen(exporting, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
         second = subprocess.run(importing, stdin=first.stdout, cwd=tmp_path, capture_output=True)
         assert first.stderr is not None
@@ -129,7 +112,7 @@ def test_it_goes_through_pipes_and_between_a_server_and_a_root(
 
 
 def test_bytes_that_are_cut_off_are_missed_and_can_follow(
-    bring: Spoolrack, archive: Path, root: str
+    bring: Spoolrack, archive: Path, root: Path
 ) -> None:
     """However far a copy came, its whole messages come in; the whole archive brings the rest."""
     whole = archive.read_bytes()
@@ -151,7 +134,7 @@ def test_bytes_that_are_cut_off_are_missed_and_can_follow(
     assert bodies_in(f"file://{root}", "jobs") == [*BODIES, LARGE, b"later"]
 
 
-def test_a_changed_byte_is_noticed_wherever_it_is(bring: Spoolrack, archive: Path, root: str) -> None:
+def test_a_changed_byte_is_noticed_wherever_it_is(bring: Spoolrack, archive: Path, root: Path) -> None:
     whole = archive.read_bytes()
     starts = [0, *(at + 1 for at, byte in enumerate(whole) if byte == ord("\n"))]
     for number in (0, 1, 4, len(starts) - 2):
@@ -211,15 +194,15 @@ def test_a_queue_that_is_not_there_leaves_no_file(
 
 
 def test_a_queue_that_is_there_keeps_its_settings(
-    offline: Spoolrack, bring: Spoolrack, archive: Path, root: str
+    on_root: Spoolrack, bring: Spoolrack, archive: Path
 ) -> None:
-    offline("queues", "create", "dead", "--retention", "1d", "--root", root)
+    on_root("queues", "create", "dead", "--retention", "1d")
     done = bring(str(archive))
     assert (done.code, "dead is there already, and keeps its own retention" in done.err) == (0, True)
 
 
 def test_a_queue_comes_without_its_dead_letter_queue(
-    offline: Spoolrack, bring: Spoolrack, there: str, root: str, tmp_path: Path
+    offline: Spoolrack, bring: Spoolrack, there: str, root: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "jobs-only"
     assert offline("export", "jobs", "--root", there, "-o", str(path)).code == 0
@@ -297,14 +280,16 @@ def test_an_archive_from_a_pipe_names_no_file_elsewhere(tmp_path: Path) -> None:
     assert {each.name for each in tmp_path.iterdir()} == {"archive", "here"}
 
 
-def test_an_archive_by_hand_is_as_good(bring: Spoolrack, tmp_path: Path, root: str) -> None:
+def test_an_archive_by_hand_is_as_good(bring: Spoolrack, tmp_path: Path, root: Path) -> None:
     changes = {"attributes": {"a": "b"}, "binary_attributes": {"c": "AA=="}, "later": "a new field"}
     assert bring(str(written(tmp_path / "archive", {}, {}, changes))).code == 0
     (message,) = held(f"file://{root}", "jobs")
     assert message.attributes == {"a": "b", "c": b"\0", ORIGIN: f"archive:{ID}/1"}
 
 
-def test_an_import_that_is_refused_leaves_no_trace(bring: Spoolrack, tmp_path: Path, root: str) -> None:
+def test_an_import_that_is_refused_leaves_no_trace(
+    bring: Spoolrack, tmp_path: Path, root: Path
+) -> None:
     done = bring(str(written(tmp_path / "archive", {}, {"name": "../jobs"}, {"queue": "../jobs"})))
     assert (done.code, "'../jobs' can't be a queue's name" in done.err) == (2, True)
     assert "goes on from here" not in done.err, "it would end like this again"
@@ -312,11 +297,11 @@ def test_an_import_that_is_refused_leaves_no_trace(bring: Spoolrack, tmp_path: P
     assert bring(str(tmp_path / "archive"), "--queue", "jobs").code == 0
 
 
-def test_an_invalid_archive_is_refused(bring: Spoolrack, tmp_path: Path, root: str) -> None:
+def test_an_invalid_archive_is_refused(bring: Spoolrack, tmp_path: Path, root: Path) -> None:
     other = tmp_path / "other"
     for content in (b"", b"hello", b"hello\n", b"{}\n", b"\x00" * 10_000):
         other.write_bytes(content)
         assert bring(str(other)).code == 65
     assert bring(str(tmp_path / "absent")).code == 66
-    assert not Path(root).exists()
+    assert not root.exists()
     assert list(tmp_path.glob("*.import")) == []

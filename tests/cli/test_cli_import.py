@@ -15,31 +15,15 @@ import pytest
 from spoolrack import Client, MessageState, connect
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import Result, Spoolrack
+from tests.cli.cli_rig import FAST, Spoolrack
 from tests.cli.cutting_proxy import CuttingProxy
 from tests.cli.moving_rig import BODIES, FIRST, bodies_in, held, in_an_hour, vsqs_folder
 
 VSQS_USER = Path(__file__).parents[1] / "vsqs" / "user.py"
-FAST = ("--settle", "0s")
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
-    return str(tmp_path / "root")
-
-
-@pytest.fixture
-def bring(offline: Spoolrack, root: str) -> Callable[..., Result]:
-    """Runs an import into a root, with no server."""
-
-    def call(*arguments: str) -> Result:
-        return offline("import", *arguments, "--root", root, *FAST)
-
-    return call
-
-
-@pytest.fixture
-def url(root: str) -> str:
+def url(root: Path) -> str:
     return f"file://{root}"
 
 
@@ -132,41 +116,41 @@ def test_a_root_of_mq_comes_in_with_all_its_queues(bring: Spoolrack, url: str, t
 
 
 def test_an_unsendable_file_stays_and_is_named(
-    offline: Spoolrack, bring: Spoolrack, root: str, url: str, tmp_path: Path
+    on_root: Spoolrack, bring: Spoolrack, url: str, tmp_path: Path
 ) -> None:
-    offline("queues", "create", "jobs", "--max-message-size", "10", "--root", root)
+    on_root("queues", "create", "jobs", "--max-message-size", "10")
     jobs = tmp_path / "jobs"
     vsqs_folder(jobs, [b"small", b"much too large", b"small too"])
     done = bring("--from", "vsqs", str(jobs))
     assert done.code == 65
     assert f"message {FIRST + 1} is not imported" in done.err
     assert [path.name for path in jobs.iterdir()] == [str(FIRST + 1)]
-    offline("queues", "set", "jobs", "--max-message-size", "1k", "--root", root)
+    on_root("queues", "set", "jobs", "--max-message-size", "1k")
     assert bring("--from", "vsqs", str(jobs)).code == 0
     assert bodies_in(url, "jobs") == [b"small", b"small too", b"much too large"]
 
 
 def test_a_full_queue_ends_it_and_room_lets_it_go_on(
-    offline: Spoolrack, bring: Spoolrack, root: str, url: str, tmp_path: Path
+    on_root: Spoolrack, bring: Spoolrack, url: str, tmp_path: Path
 ) -> None:
-    offline("queues", "create", "jobs", "--max-messages", "2", "--root", root)
+    on_root("queues", "create", "jobs", "--max-messages", "2")
     jobs = tmp_path / "jobs"
     vsqs_folder(jobs, [b"a", b"b", b"c"])
     done = bring("--from", "vsqs", str(jobs), "--timeout", "0.2s")
     assert done.code == 75
     assert "goes on from here" in done.err
-    offline("queues", "set", "jobs", "--max-messages", "0", "--root", root)
+    on_root("queues", "set", "jobs", "--max-messages", "0")
     assert bring("--from", "vsqs", str(jobs)).code == 0
     assert bodies_in(url, "jobs") == [b"a", b"b", b"c"]
 
 
 def test_another_queue_of_the_same_name_is_not_taken_for_the_first(
-    offline: Spoolrack, bring: Spoolrack, root: str, tmp_path: Path
+    on_root: Spoolrack, bring: Spoolrack, tmp_path: Path
 ) -> None:
     jobs = tmp_path / "jobs"
     vsqs_folder(jobs, [b"a"])
     assert bring("--from", "vsqs", str(jobs), "--keep").code == 0
-    assert offline("queues", "delete", "jobs", "--root", root).code == 0
+    assert on_root("queues", "delete", "jobs").code == 0
     done = bring("--from", "vsqs", str(jobs), "--keep")
     assert (done.code, "is not the one into which" in done.err) == (2, True)
 
@@ -223,7 +207,7 @@ def test_a_state_of_another_kind_or_import_is_refused_and_kept(
 
 
 def test_an_invalid_source_is_refused(
-    bring: Spoolrack, offline: Spoolrack, root: str, tmp_path: Path
+    bring: Spoolrack, on_root: Spoolrack, root: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -233,9 +217,9 @@ def test_an_invalid_source_is_refused(
         assert bring("--from", kind, "").code == 2
     assert bring("--from", "mq", str(tmp_path)).code == 2
     assert bring("--from", "mq", str(tmp_path), "--queue", "jobs").code == 2
-    offline("queues", "create", "jobs", "--root", root)
+    on_root("queues", "create", "jobs")
     for kind in ("vsqs", "mq"):
-        done = bring("--from", kind, root)
+        done = bring("--from", kind, str(root))
         assert (done.code, "is a root of Spoolrack" in done.err) == (2, True)
 
 
@@ -247,9 +231,9 @@ def test_the_folder_of_all_queues_is_not_taken_for_one(bring: Spoolrack, tmp_pat
 
 
 def test_a_folder_inside_a_root_of_ours_is_refused(
-    bring: Spoolrack, offline: Spoolrack, root: str, url: str
+    bring: Spoolrack, on_root: Spoolrack, root: Path, url: str
 ) -> None:
-    offline("send", "jobs", "--create", "a", "--root", root)
+    on_root("send", "jobs", "--create", "a")
     for kind, folder in (("vsqs", "queues/jobs"), ("vsqs", "queues"), ("mq", "queues")):
         done = bring("--from", kind, f"{root}/{folder}")
         assert (done.code, f"is in {root}, a root of Spoolrack" in done.err) == (2, True)

@@ -39,14 +39,6 @@ def huge(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def on_root(offline: Spoolrack, tmp_path: Path) -> Callable[..., Result]:
-    def call(*arguments: str) -> Result:
-        return offline(*arguments, "--root", str(tmp_path / "root"))
-
-    return call
-
-
-@pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     async with Server(tmp_path / "root") as server:
         yield server

@@ -207,7 +207,7 @@ def test_a_full_queue_that_stays_full_tells_which_lines_are_not_stored(
     path.write_text("\n".join(wanted))
     sent = spoolrack(
         *("send", "jobs", "--lines", str(path), "-a", "colour=dark red"),
-        *("--timeout", "6s", "--in-flight", str(in_flight)),
+        *("--timeout", "3s", "--in-flight", str(in_flight)),
     )
     assert sent.code == 75
     assert "is full" in sent.err

@@ -92,7 +92,7 @@ def test_a_look_changes_no_file_and_tells_what_a_start_would(
 
 
 def test_files_left_by_a_crash_are_shown_as_a_start_would_finish_them_and_stay(
-    offline: Spoolrack, root: Path
+    on_root: Spoolrack, root: Path
 ) -> None:
     """A message that was written whole into new/ counts; the file stays where it is."""
     with spoolrack.connect(f"file://{root}") as client:
@@ -102,7 +102,7 @@ def test_files_left_by_a_crash_are_shown_as_a_start_would_finish_them_and_stay(
     stem = ready.name.partition(",v")[0]
     ready.rename(root / "new" / f"sent:{stem},oabc")
     before = fingerprint(root)
-    assert offline("peek", "sent", "--raw", "--root", str(root)).out == "whole\n"
+    assert on_root("peek", "sent", "--raw").out == "whole\n"
     assert fingerprint(root) == before
 
 

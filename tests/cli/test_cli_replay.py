@@ -12,7 +12,7 @@ from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
-from tests.cli.cli_rig import Spoolrack
+from tests.cli.cli_rig import Result, Spoolrack
 
 GIVE_UP = 60.0
 
@@ -35,58 +35,58 @@ def root(tmp_path: Path) -> Path:
     return root
 
 
-def received(offline: Spoolrack, root: Path, queue: str) -> list[str]:
-    return offline("receive", queue, "--root", str(root), "--max", "10", "--delete").out.split()
+def received(on_root: Spoolrack, queue: str) -> list[str]:
+    return on_root("receive", queue, "--max", "10", "--delete").out.split()
 
 
-def test_deleted_messages_are_replayed_in_order_and_whole(offline: Spoolrack, root: Path) -> None:
-    replayed = offline("replay", "jobs", "--root", str(root))
+def test_deleted_messages_are_replayed_in_order_and_whole(on_root: Spoolrack) -> None:
+    replayed = on_root("replay", "jobs")
     assert (replayed.code, replayed.out, replayed.err) == (0, "3 messages sent to jobs.\n", "")
-    shown = offline("peek", "jobs", "--root", str(root), "--json").out.splitlines()
+    shown = on_root("peek", "jobs", "--json").out.splitlines()
     found = [json.loads(line) for line in shown]
     assert [each.get("group") for each in found] == [None, None, "g"]
     assert [each["attributes"] for each in found] == [{}, {"k": "v"}, {}]
-    assert received(offline, root, "jobs") == ["a", "b", "c"]
+    assert received(on_root, "jobs") == ["a", "b", "c"]
 
 
-def test_another_queue_gets_them_if_it_is_named(offline: Spoolrack, root: Path) -> None:
-    replayed = offline("replay", "jobs", "--into", "other", "--root", str(root))
+def test_another_queue_gets_them_if_it_is_named(on_root: Spoolrack) -> None:
+    replayed = on_root("replay", "jobs", "--into", "other")
     assert replayed.out == "3 messages sent to other.\n"
-    assert received(offline, root, "jobs") == []
-    assert received(offline, root, "other") == ["a", "b", "c"]
+    assert received(on_root, "jobs") == []
+    assert received(on_root, "other") == ["a", "b", "c"]
 
 
-def test_a_dry_run_only_counts(offline: Spoolrack, root: Path) -> None:
-    counted = offline("replay", "jobs", "--dry-run", "--root", str(root))
+def test_a_dry_run_only_counts(on_root: Spoolrack) -> None:
+    counted = on_root("replay", "jobs", "--dry-run")
     assert (counted.code, counted.out) == (0, "3 messages would be sent to jobs.\n")
-    assert received(offline, root, "jobs") == []
+    assert received(on_root, "jobs") == []
 
 
-def test_a_range_without_messages_sends_none_and_exits_with_1(offline: Spoolrack, root: Path) -> None:
+def test_a_range_without_messages_sends_none_and_exits_with_1(on_root: Spoolrack) -> None:
     for arguments in (("--until", "1h"), ("--since", "2100-01-01T00:00Z")):
-        replayed = offline("replay", "jobs", *arguments, "--root", str(root))
+        replayed = on_root("replay", "jobs", *arguments)
         assert (replayed.code, replayed.out) == (1, "0 messages sent to jobs.\n")
 
 
-def test_a_damaged_file_is_named_and_the_others_are_sent(offline: Spoolrack, root: Path) -> None:
+def test_a_damaged_file_is_named_and_the_others_are_sent(on_root: Spoolrack, root: Path) -> None:
     (kept,) = (root / "archive" / "jobs").glob("*/*")
     kept.with_name("foreign").write_bytes(b"")
-    replayed = offline("replay", "jobs", "--root", str(root))
+    replayed = on_root("replay", "jobs")
     assert replayed.code == 65
     assert replayed.out == "3 messages sent to jobs.\n"
     assert "foreign: this is not the name of a message file" in replayed.err
 
 
-def test_a_queue_without_an_archive_is_named(offline: Spoolrack, root: Path) -> None:
-    refused = offline("replay", "other", "--root", str(root))
+def test_a_queue_without_an_archive_is_named(on_root: Spoolrack, offline: Spoolrack) -> None:
+    refused = on_root("replay", "other")
     assert refused.code == 66
     assert "there is no archive of this queue" in refused.err
     assert offline("replay", "jobs", "--url", "127.0.0.1:1").code == 2
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "3", ""])
-def test_an_invalid_time_is_refused(offline: Spoolrack, root: Path, text: str) -> None:
-    refused = offline("replay", "jobs", "--since", text, "--root", str(root))
+def test_an_invalid_time_is_refused(on_root: Spoolrack, text: str) -> None:
+    refused = on_root("replay", "jobs", "--since", text)
     assert refused.code == 2
     assert "is not a time: write 2026-11-23T10:00Z" in refused.err
 
@@ -96,6 +96,10 @@ def test_a_redriven_dead_letter_is_replayed_once(
     offline: Spoolrack, tmp_path: Path, bodies: list[bytes]
 ) -> None:
     root = tmp_path / "mended"
+
+    def on_mended(*arguments: str) -> Result:
+        return offline(*arguments, "--root", str(root))
+
     with Store.open(root) as store:
         dead = QueueSettings(archive_retention=Millis(DAY))
         store.submit(CreateQueue(name="dead", settings=dead)).result(GIVE_UP)
@@ -114,6 +118,6 @@ def test_a_redriven_dead_letter_is_replayed_once(
     with Store.open(root):
         pass  # Closing has unlinked what the first one had no time for.
     assert len(list((root / "archive" / "jobs").glob("*/*"))) == 1
-    replayed = offline("replay", "jobs", "--root", str(root))
+    replayed = on_mended("replay", "jobs")
     assert (replayed.code, replayed.err) == (0, "")
-    assert received(offline, root, "jobs") == [body.decode() for body in bodies]
+    assert received(on_mended, "jobs") == [body.decode() for body in bodies]

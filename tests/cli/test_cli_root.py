@@ -7,32 +7,16 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import spoolrack as library
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
+from tests.cli.cli_rig import PROGRAM, Spoolrack
 from tests.support.waiting import until
 
 ABSENT = "01890000-0000-7000-8000-000000000000"
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "root"
-
-
-@pytest.fixture
-def on_root(offline: Spoolrack, root: Path) -> Callable[..., Result]:
-    """Runs a command on the folder."""
-
-    def call(*arguments: str) -> Result:
-        return offline(*arguments, "--root", str(root))
-
-    return call
 
 
 def test_every_command_works_with_no_server(on_root: Spoolrack, tmp_path: Path) -> None:
@@ -166,7 +150,7 @@ def test_a_mistyped_root_is_not_made(on_root: Spoolrack, root: Path) -> None:
 
 
 def test_options_come_before_the_environment_and_there_a_server_before_a_folder(
-    offline: Spoolrack, root: Path, monkeypatch: pytest.MonkeyPatch
+    on_root: Spoolrack, offline: Spoolrack, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = "127.0.0.1:1"
     monkeypatch.setenv("SPOOLRACK_ROOT", str(root))
@@ -174,8 +158,8 @@ def test_options_come_before_the_environment_and_there_a_server_before_a_folder(
     assert offline("queues", "list", "--url", nowhere).code == 69
     monkeypatch.setenv("SPOOLRACK_URL", nowhere)
     assert offline("queues", "list").code == 69
-    assert offline("queues", "list", "--root", str(root)).code == 0
-    assert offline("queues", "list", "--root", str(root), "--url", nowhere).code == 2
+    assert on_root("queues", "list").code == 0
+    assert on_root("queues", "list", "--url", nowhere).code == 2
 
 
 def test_a_root_of_any_name_and_for_a_group(offline: Spoolrack, tmp_path: Path) -> None:

@@ -9,9 +9,7 @@ import pytest
 from spoolrack import Client, Schedule
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import Spoolrack
-
-FAST = ("--settle", "0s")
+from tests.cli.cli_rig import FAST, Spoolrack
 
 
 def told(schedules: Sequence[Schedule]) -> list[tuple[object, ...]]:

@@ -54,9 +54,9 @@ def test_what_serve_says_to_type_next_works_on_a_shard(root: str, options: tuple
         assert output_of("sh", "-c", typed).splitlines()[1] == "Hello, world"
 
 
-def test_fsck_and_describe_show_the_shard(offline: Spoolrack, root: str) -> None:
+def test_fsck_and_describe_show_the_shard(on_root: Spoolrack, offline: Spoolrack, root: str) -> None:
     assert json.loads(offline("fsck", root, "--json").out)["shard"] == "3/8"
-    assert offline("queues", "create", "jobs", "--root", root).code == 0
-    described = offline("queues", "describe", "jobs", "--root", root).out
+    assert on_root("queues", "create", "jobs").code == 0
+    described = on_root("queues", "describe", "jobs").out
     assert "It is on shard 3/8." in described
-    assert json.loads(offline("queues", "show", "jobs", "--json", "--root", root).out)["shard"] == "3/8"
+    assert json.loads(on_root("queues", "show", "jobs", "--json").out)["shard"] == "3/8"

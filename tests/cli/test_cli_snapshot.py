@@ -16,9 +16,11 @@ def root(tmp_path: Path) -> Path:
     return make_root(tmp_path / "root")
 
 
-def test_a_snapshot_is_a_root_without_problems(offline: Spoolrack, root: Path, tmp_path: Path) -> None:
+def test_a_snapshot_is_a_root_without_problems(
+    on_root: Spoolrack, offline: Spoolrack, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
-    taken = offline("snapshot", str(copy), "--root", str(root))
+    taken = on_root("snapshot", str(copy))
     assert (taken.code, taken.err) == (0, "")
     assert re.fullmatch(rf"{re.escape(str(copy))}: \d+ files linked in \d+ ms\.\n", taken.out)
     checked = offline("fsck", str(copy))
@@ -26,10 +28,8 @@ def test_a_snapshot_is_a_root_without_problems(offline: Spoolrack, root: Path, t
     assert "2 queues, 8 whole messages" in checked.out
 
 
-def test_a_target_that_is_there_is_refused_in_a_line(
-    offline: Spoolrack, root: Path, tmp_path: Path
-) -> None:
-    refused = offline("snapshot", str(tmp_path), "--root", str(root))
+def test_a_target_that_is_there_is_refused_in_a_line(on_root: Spoolrack, tmp_path: Path) -> None:
+    refused = on_root("snapshot", str(tmp_path))
     assert refused.code not in (0, 1)
     assert refused.err.count("\n") == 1
     told = "can't become a snapshot: it is there already: choose another name, or remove it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import tomllib
 from types import ModuleType
@@ -46,6 +47,13 @@ def test_a_package_offers_what_its_init_lists(package: ModuleType) -> None:
         and getattr(value, "__module__", "").startswith("spoolrack")
     }
     assert found - listed == set()
+
+
+def test_a_value_of_the_client_can_not_be_changed_and_has_a_hash() -> None:
+    offered = [getattr(spoolrack, name) for name in spoolrack.__all__]
+    values = [each for each in offered if dataclasses.is_dataclass(each)]
+    assert spoolrack.SendResult in values
+    assert [each for each in values if not each.__dataclass_params__.frozen or not each.__hash__] == []
 
 
 def test_threads_and_tasks_have_one_surface() -> None:

@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 import spoolrack
 import trustme
-from spoolrack.errors import PermissionDenied, SendingPaused, Unauthenticated, Unreachable
+from spoolrack.errors import (
+    MessageTooLarge,
+    PermissionDenied,
+    SendingPaused,
+    Unauthenticated,
+    Unreachable,
+)
 from spoolrack.spark import write_partition
 from spoolrack.spark._options import QueueAddress, queue_address, read_options
 from spoolrack.spark._queue_peek import PeekShare, peek
@@ -170,6 +176,23 @@ def test_a_paused_queue_is_waited_for_as_a_full_one_is(tmp_path: Path) -> None:
         client.update_queue("jobs", sending="paused")
         with pytest.raises(SendingPaused):
             send(replace(caller, retry_seconds=0.0), "jobs", [message_of("late")])
+
+
+def test_rows_that_a_full_queue_refuses_are_sent_again_alone_and_what_can_never_be_sent_is_an_error(
+    tmp_path: Path,
+) -> None:
+    with in_a_thread(tmp_path / "root", Security()) as address, spoolrack.connect(address) as client:
+        client.create_queue("jobs", max_messages=2, max_message_size=10)
+
+        def pause(_: float) -> None:
+            client.update_queue("jobs", max_messages=4)
+
+        caller = replace(queue_address(address, "jobs").caller, sleep=pause)
+        counts = send(caller, "jobs", [message_of(each) for each in "abc"])
+        assert (counts.sent, counts.duplicates) == (3, 0)
+        with pytest.raises(MessageTooLarge):
+            send(caller, "jobs", [message_of("x" * 11), message_of("d")])
+        assert [message.text for message in client.queue("jobs").peek()] == ["a", "b", "c", "d"]
 
 
 def test_secrets_are_in_no_text_of_an_option(address: str, files: Files) -> None:

@@ -1,10 +1,12 @@
-"""A look at one message over HTTP: without a lease, whole or in part."""
+"""Looks at messages over HTTP: one, whole or in part, and lists."""
 
 from __future__ import annotations
 
 import os
+from base64 import b64decode
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,32 +14,6 @@ from tests.support import MIB
 from tests.support.http_rig import Http
 
 BODY = bytes(range(256)) * (3 * MIB // 256) + b"the end"
-
-
-async def test_a_look_leases_nothing_and_shows_every_state(http: Http) -> None:
-    await http.create()
-    id = await http.send(b"hello", **{"Content-Type": "text/plain", "X-Attribute-Kind": "x"})
-    later = await http.send(b"later", **{"X-Message-Delay": "60"})
-    look = await http.ask("GET", f"/q/messages/{id}")
-    assert (look.status, look.body) == (200, b"hello")
-    assert look.headers["Content-Type"] == "text/plain"
-    assert look.headers["X-Attribute-Kind"] == "x"
-    assert look.headers["X-Message-State"] == "ready"
-    assert look.headers["X-Message-Receive-Count"] == "0"
-    assert "X-Message-Receipt" not in look.headers
-    hidden = await http.ask("GET", f"/q/messages/{later}")
-    assert hidden.headers["X-Message-State"] == "delayed"
-    assert "X-Message-Deliver-Time" in hidden.headers
-    assert "X-Message-Lease-Expire-Time" not in hidden.headers
-    leased = await http.receive()
-    look = await http.ask("GET", f"/q/messages/{id.upper()}")
-    assert (look.status, look.headers["X-Message-State"]) == (200, "leased")
-    end = "X-Message-Lease-Expire-Time"
-    assert look.headers[end] == leased.headers[end]
-    assert "X-Message-Deliver-Time" not in look.headers
-    await http.ask("DELETE", f"/q/messages/{id}")
-    gone = await http.ask("GET", f"/q/messages/{id}")
-    assert (gone.status, gone.reason) == (404, "MESSAGE_NOT_FOUND")
 
 
 @pytest.mark.parametrize("body", [BODY, b"0123456789"])
@@ -154,3 +130,40 @@ async def test_a_large_body_is_sent_by_the_kernel_from_its_file(
     assert (part.body, sum(sent)) == (body[500_000:], 1_500_000)
     assert (await http.receive()).body == body
     assert sum(sent) == 2_500_000, "and a receive"
+
+
+async def listed(http: Http, query: str = "") -> list[dict[str, Any]]:
+    answer = await http.ask("GET", f"/-/queues/q/messages?{query}")
+    assert answer.status == 200
+    messages: list[dict[str, Any]] = answer.json["messages"]
+    return messages
+
+
+async def test_the_beginning_of_bodies_is_shown_on_demand_but_for_large_ones_in_a_list(
+    http: Http,
+) -> None:
+    await http.create()
+    await http.send("äb".encode())
+    await http.send(b"\xffx")
+    large = await http.send(bytes(range(256)) * 1024)
+    assert not {"body", "binary_body", "receipt"} & (await listed(http))[0].keys()
+    first, second, third = await listed(http, "max_body_bytes=2")
+    assert (first["body"], second["binary_body"], third["body_size"]) == ("ä", "/3g=", 256 * 1024)
+    assert not {"body", "binary_body"} & third.keys()
+    shown = (await http.ask("GET", f"/-/queues/q/messages/{large}")).json
+    assert b64decode(shown["binary_body"]) == bytes(range(256)) * 256
+    shown = (await http.ask("GET", f"/-/queues/q/messages/{large}?max_body_bytes=3")).json
+    assert (shown["body"], shown["body_size"]) == ("\0\1\2", 256 * 1024)
+    missing = await http.ask("GET", "/-/queues/q/messages/01890000-0000-7000-8000-000000000000")
+    assert (missing.status, missing.reason) == (404, "MESSAGE_NOT_FOUND")
+
+
+async def test_a_page_of_long_attributes_is_shorter_than_was_asked(http: Http) -> None:
+    await http.create()
+    ids = [await http.send(**{"X-Attribute-Long": "x" * 8_000}) for _ in range(300)]
+    page = (await http.ask("GET", "/-/queues/q/messages?page_size=1000")).json
+    shown = len(page["messages"])
+    assert 2 * MIB - 8_100 < shown * 8_000 <= 2 * MIB
+    path = f"/-/queues/q/messages?page_size=1000&page_token={page['next_page_token']}"
+    rest = (await http.ask("GET", path)).json["messages"]
+    assert [each["id"] for each in (*page["messages"], *rest)] == ids

@@ -1,4 +1,4 @@
-"""Measurements over HTTP: the server and its machine, the last hour, ages."""
+"""Measurements and health over HTTP: the server and its machine, the last hour, ages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pytest
 from spoolrack_server.app.health import Health
 from spoolrack_server.metrics.history import EVERY
+from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
@@ -131,3 +133,22 @@ async def test_why_a_server_does_not_serve_is_said_and_its_queues_are_still_list
         found = await get(rig.http, "server")
         assert (found["status"], found["why"]) == ("NOT_SERVING", "A sync failed.")
         assert len((await get(rig.http, "queues"))["queues"]) == 1
+
+
+async def test_readiness_tells_of_the_watermark_of_memory(tmp_path: Path) -> None:
+    settings = ServeSettings(root=str(tmp_path), memory_watermark=1)
+    async with Server(settings, clock=ManualClock()) as server, http_to(server) as http:
+        server._memory.check()
+        answer = await http.ask("GET", "/-/health/ready")
+    assert (answer.status, answer.json) == (200, {"status": "READY", "refuses_sends": ["memory"]})
+
+
+@pytest.mark.parametrize(("least", "detail"), [(1 << 50, {"refuses_sends": ["disk"]}), (0, {})])
+async def test_health_tells_of_the_watermark_of_the_disk(
+    tmp_path: Path, least: int, detail: dict[str, list[str]]
+) -> None:
+    settings = ServeSettings(root=str(tmp_path), min_free_space=least)
+    async with Server(settings, clock=ManualClock()) as server, http_to(server) as http:
+        for path, status in (("health", "SERVING"), ("health/ready", "READY")):
+            answer = await http.ask("GET", f"/-/{path}")
+            assert (answer.status, answer.json) == (200, {"status": status, **detail})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -207,7 +206,7 @@ async def test_a_receipt_whose_lease_is_over_is_refused(sqs: Sqs, clock: ManualC
     call = (
         sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
         if end == "delete"
-        else sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=9)
+        else sqs.change(url, handle, 9)
     )
     refusal = await refused(call)
     assert refusal.code == "InvalidParameterValue"
@@ -217,14 +216,12 @@ async def test_a_receipt_whose_lease_is_over_is_refused(sqs: Sqs, clock: ManualC
 async def test_dead_letters_and_their_redrive_keep_the_order_of_their_group(sqs: Sqs) -> None:
     dead = await fifo(sqs, "dead.fifo")
     arn = (await sqs.attributes(dead))["QueueArn"]
-    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    policy = await sqs.redrive_policy(dead)
     url = await fifo(sqs, RedrivePolicy=policy, ContentBasedDeduplication="true")
     for body in ("1", "2", "3", "4"):
         await put(sqs, url, body, "g")
     for message in await sqs.receive(url, MaxNumberOfMessages=2):
-        await sqs.change_message_visibility(
-            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
-        )
+        await sqs.change(url, message["ReceiptHandle"], 0)
     rest = await sqs.receive(url, WaitTimeSeconds=20)
     assert bodies(rest) == ["3", "4"]
     for message in rest:
@@ -235,9 +232,7 @@ async def test_dead_letters_and_their_redrive_keep_the_order_of_their_group(sqs:
     assert first["Body"] == "1"
     assert first["Attributes"]["MessageGroupId"] == "g"
     assert await sqs.receive(dead) == []
-    await sqs.change_message_visibility(
-        QueueUrl=dead, ReceiptHandle=first["ReceiptHandle"], VisibilityTimeout=0
-    )
+    await sqs.change(dead, first["ReceiptHandle"], 0)
     await sqs.start_message_move_task(SourceArn=arn)
     while (await sqs.list_message_move_tasks(SourceArn=arn))["Results"][0]["Status"] != "COMPLETED":
         await asyncio.sleep(0)

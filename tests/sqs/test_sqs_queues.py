@@ -14,7 +14,7 @@ import pytest
 from spoolrack_server.process.server import Server
 from spoolrack_server.sqs.sqs_operations import OPERATIONS
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.operations import Send, UpdateQueue
+from spoolrack_store.model.operations import UpdateQueue
 
 from tests.support.sqs_rig import REGION, Sqs, ended, raw, refused, serving_sqs
 
@@ -125,13 +125,11 @@ async def test_a_redrive_policy_sends_dead_letters_there(sqs: Sqs) -> None:
 async def test_dead_letters_move_back_by_a_task(sqs: Sqs, server: Server) -> None:
     dead = await sqs.create("dead")
     arn = (await sqs.attributes(dead))["QueueArn"]
-    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    policy = await sqs.redrive_policy(dead)
     url = await sqs.create("q", RedrivePolicy=policy)
     await sqs.send(url, "x")
     (message,) = await sqs.receive(url)
-    await sqs.change_message_visibility(
-        QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
-    )
+    await sqs.change(url, message["ReceiptHandle"], 0)
     assert await sqs.receive(url) == []
     while (await sqs.attributes(dead))["ApproximateNumberOfMessages"] == "0":
         await asyncio.sleep(0)
@@ -152,7 +150,7 @@ async def test_a_task_that_runs_is_alone_and_ends_when_it_is_cancelled(sqs: Sqs)
     dead = await sqs.create("dead")
     await sqs.create("target")
     arn = (await sqs.attributes(dead))["QueueArn"]
-    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    policy = await sqs.redrive_policy(dead)
     await sqs.create("q", RedrivePolicy=policy)
     for body in "abc":
         await sqs.send(dead, body)
@@ -207,28 +205,14 @@ async def test_requests_are_counted_by_their_operation(sqs: Sqs, server: Server)
     assert await ended(server, "CreateQueue", "200") == 1
 
 
-async def test_a_message_that_was_sent_over_grpc_is_received_over_sqs(sqs: Sqs, server: Server) -> None:
-    url = await sqs.create("q")
-    send = Send(queue="q", bodies=[b"x"], attributes={0: {"a": "1", "b": b"2"}})
-    await asyncio.wrap_future(server.store.submit(send))
-    (message,) = await sqs.receive(url)
-    assert message["MessageAttributes"] == {
-        "a": {"DataType": "String", "StringValue": "1"},
-        "b": {"DataType": "Binary", "BinaryValue": b"2"},
-    }
-
-
 async def test_a_message_becomes_a_dead_letter_at_the_receive_after_the_last(sqs: Sqs) -> None:
     dead = await sqs.create("dead", VisibilityTimeout="5")
-    arn = (await sqs.attributes(dead))["QueueArn"]
-    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+    policy = await sqs.redrive_policy(dead, 2)
     url = await sqs.create("q", RedrivePolicy=policy, VisibilityTimeout="5")
     sent = await sqs.send(url, "x")
     for _ in range(2):
         (message,) = await sqs.receive(url)
-        await sqs.change_message_visibility(
-            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
-        )
+        await sqs.change(url, message["ReceiptHandle"], 0)
     assert (await sqs.attributes(url))["ApproximateNumberOfMessages"] == "1"
     assert (await sqs.attributes(dead))["ApproximateNumberOfMessages"] == "0"
     assert await sqs.receive(url) == []
@@ -248,8 +232,7 @@ async def test_a_message_is_deleted_after_its_last_lease_before_it_becomes_a_dea
     sqs: Sqs, clock: ManualClock
 ) -> None:
     dead = await sqs.create("dead")
-    arn = (await sqs.attributes(dead))["QueueArn"]
-    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    policy = await sqs.redrive_policy(dead)
     url = await sqs.create("q", RedrivePolicy=policy, VisibilityTimeout="5")
     await sqs.send(url, "x")
     (message,) = await sqs.receive(url)
@@ -337,12 +320,6 @@ async def test_a_queue_is_made_again_as_soon_as_it_is_deleted(sqs: Sqs) -> None:
         await sqs.delete_queue(QueueUrl=url)
 
 
-async def policy_for(sqs: Sqs, target: str, count: int = 1) -> str:
-    """Return a redrive policy with the queue at the URL `target`."""
-    arn = (await sqs.attributes(target, "QueueArn"))["QueueArn"]
-    return json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": count})
-
-
 async def test_a_new_queue_shows_the_encryption_of_sqs_and_one_kind_at_a_time(sqs: Sqs) -> None:
     url = await sqs.create("q")
     names = ("SqsManagedSseEnabled", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds")
@@ -367,7 +344,7 @@ async def test_a_new_queue_shows_the_encryption_of_sqs_and_one_kind_at_a_time(sq
 
 async def test_a_queue_may_be_its_own_dead_letter_queue_and_keeps_its_messages(sqs: Sqs) -> None:
     url = await sqs.create("q")
-    policy = await policy_for(sqs, url)
+    policy = await sqs.redrive_policy(url)
     await sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
     shown = (await sqs.attributes(url, "RedrivePolicy"))["RedrivePolicy"]
     assert json.loads(shown) == json.loads(policy)
@@ -377,10 +354,8 @@ async def test_a_queue_may_be_its_own_dead_letter_queue_and_keeps_its_messages(s
     for count in ("1", "2", "3"):
         (message,) = await sqs.receive(url)
         assert message["Attributes"]["ApproximateReceiveCount"] == count
-        await sqs.change_message_visibility(
-            QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
-        )
-    other = await policy_for(sqs, await sqs.create("dead"))
+        await sqs.change(url, message["ReceiptHandle"], 0)
+    other = await sqs.redrive_policy(await sqs.create("dead"))
     assert (await refused(sqs.create("q", RedrivePolicy=other))).code == "QueueAlreadyExists"
     await sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": other})
     shown = (await sqs.attributes(url, "RedrivePolicy"))["RedrivePolicy"]
@@ -391,7 +366,7 @@ async def test_a_queue_may_be_its_own_dead_letter_queue_and_keeps_its_messages(s
 
 async def test_a_redrive_allow_policy_chooses_the_sources_of_a_dead_letter_queue(sqs: Sqs) -> None:
     dead = await sqs.create("dead", RedriveAllowPolicy='{"redrivePermission": "denyAll"}')
-    policy = await policy_for(sqs, dead)
+    policy = await sqs.redrive_policy(dead)
     refusal = await refused(sqs.create("a", RedrivePolicy=policy))
     assert refusal.code == "InvalidParameterValue"
     assert "doesn't allow a" in refusal.message
@@ -412,7 +387,7 @@ async def test_a_redrive_allow_policy_chooses_the_sources_of_a_dead_letter_queue
 
 async def test_a_task_whose_destination_is_deleted_has_failed(sqs: Sqs, clock: ManualClock) -> None:
     dead, target = await sqs.create("dead"), await sqs.create("target")
-    await sqs.create("q", RedrivePolicy=await policy_for(sqs, dead))
+    await sqs.create("q", RedrivePolicy=await sqs.redrive_policy(dead))
     for body in "abc":
         await sqs.send(dead, body)
     arn = (await sqs.attributes(dead))["QueueArn"]
@@ -450,4 +425,4 @@ async def test_labels_that_sqs_has_not_written_harm_no_call(sqs: Sqs, server: Se
     await sqs.send(url, "x", MessageGroupId="g", MessageDeduplicationId="d")
     assert len(await sqs.receive(url)) == 1
     assert await sqs.receive(url) == []
-    await sqs.create("source.fifo", FifoQueue="true", RedrivePolicy=await policy_for(sqs, url))
+    await sqs.create("source.fifo", FifoQueue="true", RedrivePolicy=await sqs.redrive_policy(url))

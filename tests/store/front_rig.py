@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from spoolrack_store.committer import Committer
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
@@ -16,6 +17,7 @@ from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Request, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
+from spoolrack_store.thread_driver import run_whole
 
 Answer = TypeVar("Answer")
 GIVE_UP = 60.0
@@ -47,6 +49,29 @@ class FailingDisk(LocalDisk):
             self.before_sync()
         if self.fails:
             raise OSError(5, "Input/output error")
+
+
+class CallersDriver:
+    """Runs the commits when it is told to, in the caller's thread."""
+
+    committer: Committer
+
+    def start(self, committer: Committer) -> None:
+        self.committer = committer
+
+    def wake(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        self.run()
+
+    def run(self) -> None:
+        """Commit as long as there is something to do."""
+        for _ in range(200):
+            if not self.committer.poll_work()[0]:
+                return
+            run_whole(self.committer)
+        raise AssertionError("the store doesn't come to rest")
 
 
 @dataclass

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoolrack_store.committer import Committer
 from spoolrack_store.engine import part
 from spoolrack_store.engine.sender import MOST_FILES
 from spoolrack_store.model.clock import Millis
@@ -31,9 +30,8 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
-from spoolrack_store.thread_driver import run_whole
 
-from tests.store.front_rig import GIVE_UP, opened
+from tests.store.front_rig import GIVE_UP, CallersDriver, opened
 from tests.support.dead_letter_rig import LEASE, Rig
 from tests.support.engines import commit
 
@@ -208,29 +206,10 @@ def test_all_callers_of_large_requests_are_answered(tmp_path: Path) -> None:
         assert (counts.delayed_count, counts.ready_count) == (CALLERS * MANY, CALLERS)
 
 
-class _Steps:
-    """Runs a commit when it is told to, and lets others ask while it is synced."""
-
-    committer: Committer
-
-    def start(self, committer: Committer) -> None:
-        self.committer = committer
-
-    def wake(self) -> None:
-        pass
-
-    def stop(self) -> None:
-        self.run()
-
-    def run(self) -> None:
-        while self.committer.poll_work()[0]:
-            run_whole(self.committer)
-
-
 def test_what_is_sent_during_a_commit_stands_behind_the_requests_that_it_has_not_begun(
     tmp_path: Path,
 ) -> None:
-    driver = _Steps()
+    driver = CallersDriver()
     with Store.open(tmp_path, driver=driver) as store:
         for queue in ("q", "a", "b"):
             store.submit(CreateQueue(name=queue, settings=LONE))

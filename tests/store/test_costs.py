@@ -101,6 +101,18 @@ def test_what_is_asked_of_all_queues_costs_the_same_however_many_there_are() -> 
     assert _steps_of_looks(200) == _steps_of_looks(20)
 
 
+def test_the_deletion_of_a_queue_costs_the_same_however_many_others_there_are() -> None:
+    def steps(queues: int) -> int:
+        rig = Rig({f"q{number}": QueueSettings() for number in range(queues)})
+        rig.ask()
+        rig.ask(DeleteQueue(name="q7"))
+        taken = steps_of(lambda: [rig.ask() for _ in range(6)])
+        assert not any(each.name.startswith("q7.") for each in rig.disk.scan("config"))
+        return taken
+
+    assert steps(200) == steps(20)
+
+
 def test_the_sources_of_a_dead_letter_queue_are_the_queues_that_name_it() -> None:
     rig = Rig()
     assert rig.engine.catalog.sources == {"dead": {"q": None, "other": None}}

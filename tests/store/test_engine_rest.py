@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import errno
 import logging
+from threading import RLock
 
 import pytest
+from spoolrack_store.committer import Committer
+from spoolrack_store.engine.part import RETRY
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import DeleteQueue
 from spoolrack_store.model.stage_requests import Stage
+from spoolrack_store.thread_driver import ThreadDriver, run_whole
 
 from tests.store.trouble_rig import Rig
 
@@ -62,6 +66,21 @@ def test_it_rests_while_an_expired_stage_can_not_be_dropped(caplog: pytest.LogCa
     _settle(rig)
     assert "the stage a has expired" in caplog.text
     assert rig.paths("staged") == []
+
+
+def test_commits_that_change_nothing_end_until_it_is_time_to_try_again() -> None:
+    rig = Rig()
+    rig.ask(DeleteQueue(name="q"))
+    rig.disk.fail(errno.EACCES, "remove_folder")
+    committer = Committer(rig.engine, rig.clock, RLock(), ThreadDriver())
+    for _ in range(10):
+        run_whole(committer)
+    assert committer.poll_work() == (False, rig.clock.monotonic() + RETRY)
+    rig.disk.heal()
+    rig.advance(RETRY)
+    while committer.poll_work()[0]:
+        run_whole(committer)
+    assert rig.paths("config", "queues") == []
 
 
 def test_a_deleted_queue_waits_for_a_folder_that_can_not_be_listed() -> None:

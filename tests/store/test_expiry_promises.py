@@ -168,6 +168,15 @@ def test_a_use_in_any_process_keeps_the_queue(user: str) -> None:
     assert not has_queue(both.second)
 
 
+def test_uses_that_follow_each_other_are_shown_to_other_processes_by_one_change_of_the_folder() -> None:
+    both = TwoProcesses(expires=EXPIRES)
+    pass_both(both, STEP)
+    both.disk.called.clear()
+    for _ in range(5):
+        commit(both.first, Receive(queue="q", max_messages=1))
+    assert [call for call in both.disk.called if call[0] == "touch"] == [("touch", ("queues/q",))]
+
+
 def test_a_receive_that_waits_in_one_process_keeps_the_queue_for_all() -> None:
     both = TwoProcesses(expires=EXPIRES)
     both.first.expiry.is_awaited = lambda queue: queue == "q"

@@ -12,7 +12,7 @@ import pytest
 from spoolrack_store import fsck
 from spoolrack_store.archive_reader import read_archive
 from spoolrack_store.model.clock import DAY, Millis
-from spoolrack_store.model.errors import InvalidRequest, MessageDamaged, StoreError
+from spoolrack_store.model.errors import DiskError, InvalidRequest, MessageDamaged, StoreError
 from spoolrack_store.model.names import body_path, parse
 from spoolrack_store.model.operations import (
     MAX_BODY_IN_MEMORY,
@@ -125,6 +125,17 @@ def test_a_linked_file_is_not_copied(tmp_path: Path) -> None:
         until_removed(rig)
         assert (tmp_path / "mine").read_bytes() == CONTENT
         assert fsck.check(rig.path).problems == []
+
+
+def test_a_link_holds_no_file_open(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(CONTENT)
+    with opened(tmp_path / "root") as rig:
+        before = len(os.listdir("/proc/self/fd"))
+        linked_bodies = [rig.store.link_body(tmp_path / "mine") for _ in range(50)]
+        assert len(os.listdir("/proc/self/fd")) < before + 50
+        for body in linked_bodies:
+            rig.store.discard_body(body)
+        assert bodies(rig) == []
 
 
 def test_a_body_too_large_for_memory_is_left_out_and_read_from_its_file(tmp_path: Path) -> None:
@@ -298,6 +309,21 @@ def test_a_file_of_another_file_system_is_refused(
         monkeypatch.setattr(os, "link", link)
         with pytest.raises(InvalidRequest, match="must be on the file system of the root"):
             rig.store.link_body(tmp_path / "mine")
+
+
+def test_a_file_that_cannot_be_made_durable_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fsync(file: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "mine").write_bytes(CONTENT)
+    with opened(tmp_path / "root") as rig:
+        monkeypatch.setattr(os, "fsync", fsync)
+        with pytest.raises(DiskError, match="Input/output error"):
+            rig.store.link_body(tmp_path / "mine")
+        monkeypatch.undo()
+        assert (bodies(rig), os.listdir(rig.path / "new")) == ([], [])
 
 
 def test_a_body_that_is_not_stored_leaves_nothing(tmp_path: Path) -> None:

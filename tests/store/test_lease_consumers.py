@@ -118,13 +118,15 @@ def test_a_reservation_tells_its_stream_and_no_consumer(rig: FrontRig) -> None:
     assert (lease.stream, lease.consumer, lease.since) == ("nightly", "", None)
 
 
-def test_a_lease_from_before_a_restart_has_an_unknown_consumer(tmp_path: Path) -> None:
+def test_a_lease_from_before_a_restart_alone_has_an_unknown_consumer(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
-        ids = rig.send(b"a")
-        receive(rig, "alice")
-    with Store.open(tmp_path, clock=rig.clock) as store:
-        (lease,) = store.queue("q").oldest_leases
-        assert (lease.id, lease.consumer, lease.since) == (ids[0], UNKNOWN, None)
+        ids = [id for body in (b"a", b"b", b"c") for id in rig.send(body)]
+        receive(rig, "alice", 1)
+    with opened(tmp_path, rig.clock) as rig:
+        receive(rig, "bob", 1)
+        rig.ask(Reserve(queue="q", stream="nightly", sequence_number=0))
+        assert told(rig) == [(ids[0], UNKNOWN, 1), (ids[1], "bob", 1), (ids[2], "", 1)]
+        assert leases(rig)[0].since is None
 
 
 def test_a_lease_of_another_process_says_which_processes_have_the_root_open(rig: FrontRig) -> None:

@@ -4,6 +4,7 @@ wait."""
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import QueueBeingDeleted, QueueNotFound
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Delivery, Receive
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
@@ -56,18 +57,24 @@ def test_a_message_sent_as_a_receive_begins_to_wait_is_not_missed(tmp_path: Path
             assert bodies_of(future.result(GIVE_UP)) == [b"%d" % number]
 
 
+def _waiting_with_no_news(rig: FrontRig, other: FrontRig) -> Future[list[Delivery]]:
+    """Return a receive that waits, once its process has just taken in news of the other one."""
+    future = rig.wait_for()
+    sharing = rig.store._engine.sharing
+    known = sharing.replayed
+    other.send(b"a", queue="in-turn")
+    pause = threading.Event()
+    for _ in range(4_000):
+        if sharing.replayed > known and not sharing.has_news:
+            break
+        pause.wait(0.005)
+    return future
+
+
 def test_a_receive_gets_nothing_of_a_queue_that_another_process_made_anew(tmp_path: Path) -> None:
     clock, others = ManualClock(), ManualClock()
     with opened(tmp_path, clock) as rig, opened(tmp_path, others) as other:
-        pause = threading.Event()
-        future = rig.wait_for()
-        sharing = rig.store._engine.sharing
-        known = sharing.replayed
-        other.send(b"a", queue="in-turn")
-        for _ in range(4_000):
-            if sharing.replayed > known and not sharing.has_news:
-                break
-            pause.wait(0.005)
+        future = _waiting_with_no_news(rig, other)
         # It has just taken in news, and sees all of these at once, when it is time again.
         other.ask(DeleteQueue(name="q"))
         for _ in range(1_000):
@@ -129,22 +136,15 @@ def test_where_a_file_cannot_be_watched_a_receive_looks_often(
 def test_a_change_noticed_while_the_lock_is_taken_is_read_soon_after(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
-        pause = threading.Event()
-        future = rig.wait_for()
-        sharing = rig.store._engine.sharing
-        known = sharing.replayed
-        other.send(b"a", queue="in-turn")
-        for _ in range(4_000):
-            if sharing.replayed > known and not sharing.has_news:
-                break
-            pause.wait(0.005)
+        future = _waiting_with_no_news(rig, other)
         # It has just taken in news, and waits for its time before it does so again.
         other.send(b"b")
         other.in_turn()
-        assert sharing.has_news
+        assert rig.store._engine.sharing.has_news
         held = LocalDisk(tmp_path).lock(LOCK)
         assert held is not None
         clock.advance(NEWS_EVERY)
+        pause = threading.Event()
         pause.wait(0.05)
         held.release()
         for _ in range(LISTENING_EVERY // 4):

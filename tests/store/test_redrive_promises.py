@@ -258,7 +258,7 @@ def test_sends_and_a_redrive_that_meet_overfill_no_queue(rig: Rig) -> None:
 
 
 def test_a_redrive_that_the_disk_refuses_is_tried_again_and_is_no_failure(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = rig.bury(b"a")
     redrive = rig.start()
@@ -266,6 +266,7 @@ def test_a_redrive_that_the_disk_refuses_is_tried_again_and_is_no_failure(
         broken.setattr(rig.disk, "rename_new", _refused)
         rig.settle()
     assert (rig.ids("dead"), rig.shown(redrive).failed) == (ids, 0)
+    assert f"the redrive {redrive.id} has to wait: " in caplog.text
     rig.after(1_000)
     rig.settle()
     assert (rig.ids("q"), is_done(rig.shown(redrive))) == (ids, True)

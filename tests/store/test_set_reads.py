@@ -96,7 +96,9 @@ def test_a_file_whose_messages_are_all_there_is_read_as_one_run(rig: FrontRig) -
     (run,) = page.runs
     assert (run.first.id, run.bodies, list(run.sizes)) == (ids[0], b"accc", [1, 0, 3])
     assert (dict(run.attributes), dict(run.groups)) == ({1: {"n": "v"}}, {})
-    assert [message.id for message in page.messages] == ids
+    assert [(message.id, message.size) for message in page.messages] == list(
+        zip(ids, run.sizes, strict=True)
+    )
 
 
 @pytest.mark.parametrize(("begin", "end"), [(0, 0), (1, 0), (2, 5), (5, 6), (3, 3)])

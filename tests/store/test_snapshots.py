@@ -157,6 +157,15 @@ def test_a_process_that_is_stopped_with_the_lock_is_named(tmp_path: Path) -> Non
         take_snapshot(root, tmp_path / "copy")
 
 
+def test_a_link_in_the_root_stays_a_link_in_the_snapshot(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/mine").write_bytes(b"mine")
+    with opened(tmp_path / "root"):
+        (tmp_path / "root/quarantine/link").symlink_to(tmp_path / "outside")
+        take_snapshot(tmp_path / "root", tmp_path / "copy")
+    assert (tmp_path / "copy/quarantine/link").is_symlink()
+
+
 def test_a_snapshot_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with opened(tmp_path / "root") as rig:
         rig.send(b"a")

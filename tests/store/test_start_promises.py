@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,18 @@ def bodies(rig: Rig) -> list[bytes]:
 def test_a_whole_file_in_new_is_delivered(rig: Rig, count: int) -> None:
     sent(rig, *BODIES[:count])
     assert bodies(started(rig)) == BODIES[:count]
+
+
+@pytest.mark.parametrize("listed", [0b110, 0b011])
+def test_a_batch_in_new_of_which_no_name_lists_all_messages_was_never_sent(
+    rig: Rig, listed: int
+) -> None:
+    path, content = sent(rig, *BODIES)
+    rig.disk.unlink(path)
+    rig.disk.create(replace(parse(path), members=listed).path, [content], sync=True)
+    rig = started(rig)
+    assert bodies(rig) == []
+    assert list(rig.disk.scan("new")) == []
 
 
 @pytest.mark.parametrize("count", [1, 3])

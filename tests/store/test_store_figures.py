@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spoolrack_store.files.disk import Space
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
@@ -18,6 +19,7 @@ from spoolrack_store.model.operations import (
     Receive,
     Send,
     Traffic,
+    UpdateQueue,
 )
 from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.reservation_requests import CommitReservations, Reserve
@@ -322,6 +324,27 @@ def test_quarantined_files_are_counted_by_listing(
     (rig.path / "quarantine" / "x").rmdir()
     (rig.path / "quarantine").rmdir()
     assert rig.store.metrics.quarantined() is None
+
+
+def test_a_queue_tells_each_obstacle_with_its_figures(
+    rig: FrontRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.ask(CreateQueue(name="stuck", settings=QueueSettings(group_order="strict", max_messages=2)))
+    rig.ask(Send(queue="stuck", bodies=[b"a", b"b"], groups={0: "g", 1: "g"}))
+    rig.receive(queue="stuck")
+    rig.ask(UpdateQueue(name="stuck", changes={"sending": "paused", "receiving": "paused"}))
+    monkeypatch.setattr(rig.disk, "space", lambda: Space(bytes=0, files=0))
+
+    assert [(each.reason, each.explanation) for each in rig.store.queue("stuck").obstacles] == [
+        ("SENDING_PAUSED", "sending is paused"),
+        ("QUEUE_FULL", "it is full, with 2 of 2 messages"),
+        ("DISK_FULL", "the disk under the root is full, or nearly: no send is stored"),
+        ("RECEIVING_PAUSED", "receiving is paused"),
+        (
+            "GROUPS_BLOCKED",
+            "1 of 1 ready messages wait for one of their group, which is leased or delayed",
+        ),
+    ]
 
 
 def test_the_ranges_of_spans_and_sizes_ascend() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -10,10 +11,12 @@ import socket
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.engine.moves import Moves
+from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
 from spoolrack_store.model.members import to_text
@@ -168,6 +171,29 @@ def test_without_deep_only_sizes_are_looked_at(root: Path) -> None:
     assert fsck.check(root, deep=False, clock=Still()).bytes == 0
     os.truncate(delayed(root), 1)
     assert len(fsck.check(root, deep=False, clock=Still()).problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "path"),
+    [("read", "queues/q/"), ("facts", "queues/q/"), ("scan", "queues/q"), ("read", "config/")],
+)
+def test_what_the_disk_refuses_to_show_is_left_to_the_operator(
+    root: Path, monkeypatch: pytest.MonkeyPatch, call: str, path: str
+) -> None:
+    passed = getattr(LocalDisk, call)
+
+    def refused(disk: LocalDisk, at: str, *rest: Any, **named: Any) -> Any:
+        if at.startswith(path):
+            raise OSError(errno.EIO, "Input/output error")
+        return passed(disk, at, *rest, **named)
+
+    before = files_under(root)
+    monkeypatch.setattr(LocalDisk, call, refused)
+    problems = check(root).problems
+    assert {each.remedy for each in problems} == {Remedy.HAND}
+    assert all("can't be " in each.why and "Input/output error" in each.why for each in problems)
+    monkeypatch.undo()
+    assert files_under(root) == before
 
 
 def test_a_damaged_message_that_is_deleted_is_no_problem(root: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spoolrack_store import fsck
+from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.findings import Remedy, Report
 from spoolrack_store.model import manifest, redrive_names
 from spoolrack_store.model.clock import Millis
@@ -129,6 +132,24 @@ def test_a_chunk_that_is_torn_was_never_staged(root: Path) -> None:
         assert not report.problems
         assert "never staged" in report.leftovers[0].why
     assert fsck.check(root, deep=False, clock=Still()).leftovers == []
+
+
+@pytest.mark.parametrize("call", ["facts", "read"])
+def test_a_chunk_that_the_disk_refuses_to_show_is_left_to_the_operator(
+    root: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    path = put_a_chunk(root)
+    passed = getattr(LocalDisk, call)
+
+    def refused(disk: LocalDisk, at: str, *rest: Any, **named: Any) -> Any:
+        if at.startswith("staged/"):
+            raise OSError(errno.EIO, "Input/output error")
+        return passed(disk, at, *rest, **named)
+
+    monkeypatch.setattr(LocalDisk, call, refused)
+    (problem,) = check(root).problems
+    assert (problem.path, problem.remedy) == (f"staged/{path.name}", Remedy.HAND)
+    assert problem.why == "it can't be read: Input/output error"
 
 
 def test_a_dropped_stage_and_a_redrive_under_way_are_unfinished(root: Path) -> None:

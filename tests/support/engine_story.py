@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from random import Random
 from typing import Any, ClassVar, Final
@@ -28,7 +27,6 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.message_ids import index_of, sent_at
 from spoolrack_store.model.names import Name, body_path
-from spoolrack_store.model.names import parse as _parse
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delete,
@@ -48,7 +46,7 @@ from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.engines import commit, declare
 from tests.support.linked_disk import Died, LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
-from tests.support.recount import drifts, paths_in
+from tests.support.recount import drifts, parse, paths_in
 
 SETTINGS: Final = {
     "q": QueueSettings(),
@@ -64,8 +62,6 @@ GONE: Final = ("gone",)
 DYING: Final = ("dying", "rejected")
 """On its way to the dead-letter queue: at some commit, and with the commit under way."""
 Seen = tuple[object, ...]
-parse = lru_cache(maxsize=10_000)(_parse)
-"""A story looks at the same names after every commit."""
 
 
 def seeds_of_run(count: int) -> range:
@@ -432,8 +428,9 @@ class Story(History):
         requests = self._requests(owner)
         tick = self.random.random() < 0.3
         self.at += 1
-        words = [_worded(each) for each in requests]
-        self.told.append(f"{self.clock.now} {owner}, commit {self.at}{' with a tick' * tick}: {words}")
+        self.told.append(
+            f"{self.clock.now} {owner}, commit {self.at}{' with a tick' * tick}: {requests}"
+        )
         self._bring_back()
         engine = self.engines[owner]
         work = engine.apply(requests, tick=tick)
@@ -475,8 +472,7 @@ class Story(History):
         requests = self._requests(owner)
         self.at += 1
         self.disk.steps_left = self.random.randint(0, 12)
-        words = [_worded(each) for each in requests]
-        self.told.append(f"{self.clock.now} {owner} dies in commit {self.at}: {words}")
+        self.told.append(f"{self.clock.now} {owner} dies in commit {self.at}: {requests}")
         self._bring_back()
         try:
             work = self.engines[owner].apply(requests, tick=self.random.random() < 0.3)
@@ -940,30 +936,3 @@ def _takes_in(request: Purge, id: str, states: Sequence[Seen]) -> set[bool]:
     hidden = (*DYING, "held")
     names = [name for word in words for name in (("leased", "ready") if word in hidden else (word,))]
     return {request.matches(State(name), sent_at(id)) for name in names}
-
-
-def _worded(request: Request[Any]) -> str:
-    match request:
-        case Send():
-            return f"send {request.queue} {len(request.bodies)}" + (
-                f" delayed {sorted({**request.delays, **request.deliver_at})}"
-                if request.delays or request.deliver_at
-                else ""
-            )
-        case Receive():
-            most = f"{request.max_messages} {request.max_bytes}"
-            return f"receive {request.queue} {most} {request.visibility}"
-        case Delete():
-            return f"delete {request.queue} {[*request.receipts, *request.ids]}"
-        case ChangeVisibility():
-            return f"change {request.queue} {request.visibility} {list(request.receipts)}"
-        case ReleaseMessages():
-            how = f"{request.delay} {request.explanation!r} uncounted={request.is_uncounted}"
-            return f"release {request.queue} {how} {list(request.receipts)}"
-        case RejectMessages():
-            return f"reject {request.queue} {request.explanation!r} {list(request.receipts)}"
-        case Purge():
-            states = sorted(state.value for state in request.states)
-            return f"purge {request.queue} {states} before {request.sent_before}"
-        case _:
-            return repr(request)

@@ -59,6 +59,11 @@ class Sqs:
         attributes: dict[str, str] = found.get("Attributes", {})
         return attributes
 
+    async def redrive_policy(self, dead: str, count: int = 1) -> str:
+        """Return a policy with the queue at the URL `dead` as its dead-letter queue."""
+        arn = (await self.attributes(dead, "QueueArn"))["QueueArn"]
+        return json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": count})
+
     async def send(self, url: str, body: str, **more: Any) -> Any:
         return await self.send_message(QueueUrl=url, MessageBody=body, **more)
 
@@ -75,6 +80,12 @@ class Sqs:
 
     async def delete(self, url: str, message: Any) -> None:
         await self.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+    async def change(self, url: str, handle: str, seconds: int) -> None:
+        """Change the visibility of a message."""
+        await self.change_message_visibility(
+            QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=seconds
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

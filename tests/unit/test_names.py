@@ -49,6 +49,7 @@ def test_a_list_that_is_too_long_is_divided_and_nothing_is_lost(mask: int, room:
         (all_of(100), "i0-99"),
         (0b1011, "i0-1.3"),
         (int("10" * 40, 2), "b1.lalalalalalalal5"),
+        pytest.param(int("01" * 50, 2) << 900, f"b900.{'la' * 10}", id="from 900 on"),
     ],
 )
 def test_members_are_ranges_or_a_bitmap_whichever_is_shorter(mask: int, text: str) -> None:

@@ -80,12 +80,18 @@ def test_a_row_becomes_a_message() -> None:
         (("", {"a": None}, None, None), "attribute 'a'"),
         (("", None, None, -1), "delay_seconds"),
         (("", None, None, float("nan")), "delay_seconds"),
+        (("", None, None, 365 * 86_400 + 0.001), "from 0 to 365 days"),
         (("", None, None, None, None, None, 10), "from 0 to 9"),
     ],
 )
 def test_a_row_that_is_no_message_is_told(row: tuple[object, ...], says: str) -> None:
     with pytest.raises(InvalidColumn, match=says):
         message_of(*row)
+
+
+def test_a_row_may_be_delayed_for_a_year() -> None:
+    message, _, _ = message_of("", None, None, 365 * 86_400)
+    assert message.delay.seconds == 365 * 86_400
 
 
 def test_a_direct_row_needs_an_id() -> None:

@@ -47,7 +47,7 @@ _TRANSIENT: Final = {
 
 
 def error_from(
-    error: Any, target: str, timeout: float | None = None, *, is_ours: bool = True
+    error: Any, target: str, timeout: float | None = None, *, is_ours: bool
 ) -> SpoolrackError:
     """Return the error of a failed call.
 

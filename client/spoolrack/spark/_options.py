@@ -78,7 +78,7 @@ class QueueAddress:
 
     @property
     def caller(self) -> LightClient:
-        """A client of the queue's server, for one process; of several queues that of all servers."""
+        """Return this process's client of the queue's server, or of those of several queues."""
         every = LightClient(self.address, self.retry_seconds, self.credentials)
         return every.of(self.queue) if self.queue else every
 

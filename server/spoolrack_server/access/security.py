@@ -55,7 +55,7 @@ class Security:
             if not is_loopback(host):
                 raise Insecure(address_text(host, port))
 
-    def load(self, log: Log) -> LoadedSecurity:
+    def load(self, log: Log) -> AccessFiles:
         """Load the files of tokens, permissions and certificates; raise `AccessUnusable`."""
         asks = self.tls is not None and self.tls.client_ca is not None
         if self.permissions is not None and not (self.tokens or self.sqs_keys or asks):
@@ -70,7 +70,7 @@ class Security:
         watched: list[WatchedFiles[Any]] = [] if tls is None else [tls.files]
         watched += [each for each in (tokens, rules, sqs_keys) if each is not None]
         access_control = AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks)
-        return LoadedSecurity(access_control, tls, watched, log, sqs_keys)
+        return AccessFiles(access_control, tls, watched, log, sqs_keys)
 
     def check_sqs(self, host: str, port: int) -> None:
         """Raise `AccessUnusable` if clients of SQS can't be identified at this address, and must be."""
@@ -85,7 +85,7 @@ class Security:
             )
 
 
-class LoadedSecurity:
+class AccessFiles:
     """The opened files: access control, and the server's certificates."""
 
     def __init__(

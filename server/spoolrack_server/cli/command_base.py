@@ -28,6 +28,11 @@ def shared_option(name: str, **more: Any) -> Decorator:
     return option(name, envvar=f"SPOOLRACK_{name.strip('-').replace('-', '_').upper()}", **more)
 
 
+def file_option(name: str, help: str) -> Decorator:
+    """Declare a shared option for a file that must exist."""
+    return shared_option(name, type=click.Path(exists=True, dir_okay=False), metavar="FILE", help=help)
+
+
 def argument(name: str, **more: Any) -> Decorator:
     """Declare an argument; without a type it is a `Text`."""
     more.setdefault("type", Text())

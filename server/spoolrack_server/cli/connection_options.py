@@ -32,7 +32,7 @@ from spoolrack import (
 from spoolrack.errors import InvalidUrl, QueueFull, QueueNotFound
 
 from . import signals
-from .command_base import shared_option
+from .command_base import file_option, shared_option
 from .exit_codes import NOTHING, TRY_AGAIN, USAGE, Failed, line_of
 from .output import print_status
 from .units import FolderPath, Span
@@ -58,7 +58,6 @@ class _FewAttempts(RetryPolicy):
 NAMES: Final = 10_000
 """Queues that are searched for the name that a user may have meant."""
 _FEW: Final = _FewAttempts(attempts=4)
-_A_FILE: Final = click.Path(exists=True, dir_okay=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,30 +161,14 @@ def connects_to_queues(
         type=click.Choice(["header"]),
         help="header: the URL is a proxy that routes calls to shards, by the queue in a header.",
     )
-    @shared_option(
-        "--token-file",
-        metavar="FILE",
-        type=_A_FILE,
-        help="The token, for a server that requires one; or put it into SPOOLRACK_TOKEN.",
+    @file_option(
+        "--token-file", "The token, for a server that requires one; or put it into SPOOLRACK_TOKEN."
     )
-    @shared_option(
-        "--ca",
-        metavar="FILE",
-        type=_A_FILE,
-        help="With grpcs://: the CAs that may have signed the server's certificate.",
+    @file_option("--ca", "With grpcs://: the CAs that may have signed the server's certificate.")
+    @file_option(
+        "--certificate", "With grpcs://: this client's own certificate, for a server that asks for one."
     )
-    @shared_option(
-        "--certificate",
-        metavar="FILE",
-        type=_A_FILE,
-        help="With grpcs://: this client's own certificate, for a server that asks for one.",
-    )
-    @shared_option(
-        "--key",
-        metavar="FILE",
-        type=_A_FILE,
-        help="The key of the certificate.",
-    )
+    @file_option("--key", "The key of the certificate.")
     @shared_option(
         "--insecure",
         is_flag=True,

@@ -85,16 +85,10 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     entries: dict[str, object] = {"id": message.id}
     if queue is not None:
         entries["queue"] = queue
-    if message.is_body_left_out:
-        entries["body"] = None
-    else:
-        try:
-            entries["body"] = message.body.decode()
-        except UnicodeDecodeError:
-            entries["body_base64"] = base64.b64encode(message.body).decode()
+    entries |= {"body": None} if message.is_body_left_out else _body(message.body)
     if message.path is not None:
         entries["body_path"] = str(message.path)
-    entries["attributes"] = {k: v for k, v in message.attributes.items() if isinstance(v, str)}
+    entries["attributes"] = text_attributes(message)
     binary = binary_attributes(message)
     if binary:
         entries["binary_attributes"] = binary
@@ -121,13 +115,15 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
 def schedule_json(schedule: Schedule) -> str:
     """Return a schedule as a JSON object; bytes that aren't text are base64."""
     entries = _fields_of(schedule)
+    entries |= {"attributes": text_attributes(schedule), **_body(entries.pop("body"))}
+    return json.dumps(entries | {"binary_attributes": binary_attributes(schedule)})
+
+
+def _body(body: bytes) -> dict[str, str]:
     try:
-        entries["body"] = schedule.body.decode()
+        return {"body": body.decode()}
     except UnicodeDecodeError:
-        entries["body_base64"] = base64.b64encode(entries.pop("body")).decode()
-    entries["attributes"] = {k: v for k, v in schedule.attributes.items() if isinstance(v, str)}
-    entries["binary_attributes"] = binary_attributes(schedule)
-    return json.dumps(entries)
+        return {"body_base64": base64.b64encode(body).decode()}
 
 
 _UNPRINTABLE: Final = re.compile(r"[^\x20-\x7e]")
@@ -138,6 +134,10 @@ def _escaped(match: re.Match[str]) -> str:
     if match[0].isprintable():
         return match[0]
     return json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
+
+
+def text_attributes(message: MessageFacts | Schedule) -> dict[str, str]:
+    return {name: value for name, value in message.attributes.items() if isinstance(value, str)}
 
 
 def binary_attributes(message: MessageFacts | Schedule) -> dict[str, str]:

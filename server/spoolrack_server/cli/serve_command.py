@@ -23,7 +23,7 @@ from spoolrack_store.model.shards import Shard
 from spoolrack_store.model.terminal_text import printable
 
 from ..process.serve_settings import ServeSettings
-from .command_base import option, shared_option
+from .command_base import file_option, option, shared_option
 from .units import Address, FolderPath, ShardNumber, Size, Span, Watermark
 
 if TYPE_CHECKING:
@@ -82,10 +82,9 @@ class _AddressOrOff(Address):
     show_default="the host of each request",
     help="Beginning of each QueueUrl.",
 )
-@shared_option(
+@file_option(
     "--sqs-keys",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Clients of SQS must sign with a key of this file; `spoolrack tokens sqs-key NAME` makes one.",
+    "Clients of SQS must sign with a key of this file; `spoolrack tokens sqs-key NAME` makes one.",
 )
 @option(
     "--processes",
@@ -142,30 +141,20 @@ class _AddressOrOff(Address):
     show_default="as the root was made, one if it is new",
     help="Make a new root for servers of one host, or of several, on CephFS.",
 )
-@shared_option(
+@file_option(
     "--tls-certificate",
-    type=click.Path(exists=True, dir_okay=False),
-    help="The server's certificate, in PEM, with those between it and its CA: both ports speak TLS.",
+    "The server's certificate, in PEM, with those between it and its CA: both ports speak TLS.",
 )
-@shared_option(
-    "--tls-key",
-    type=click.Path(exists=True, dir_okay=False),
-    help="The key of the certificate, in PEM, without a password.",
+@file_option("--tls-key", "The key of the certificate, in PEM, without a password.")
+@file_option(
+    "--tls-client-ca", "Clients must show a certificate that one of the CAs in this file has signed."
 )
-@shared_option(
-    "--tls-client-ca",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Clients must show a certificate that one of the CAs in this file has signed.",
-)
-@shared_option(
+@file_option(
     "--tokens",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Clients must send a token; `spoolrack tokens new NAME` makes one and its line for this file.",
+    "Clients must send a token; `spoolrack tokens new NAME` makes one and its line for this file.",
 )
-@shared_option(
-    "--permissions",
-    type=click.Path(exists=True, dir_okay=False),
-    help="The permissions of each client on queues; without it, each has all permissions.",
+@file_option(
+    "--permissions", "The permissions of each client on queues; without it, each has all permissions."
 )
 @shared_option(
     "--insecure",

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Final
 from spoolrack import Message, QueueSettings, SpoolrackError
 
 from .exit_codes import Failed, line_of
-from .output import binary_attributes, print_status
+from .output import binary_attributes, print_status, text_attributes
 from .signals import Terminated
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Runner:
             return process.wait()
 
     def _environment(self, message: Message) -> Mapping[str, str]:
-        text = {name: value for name, value in message.attributes.items() if isinstance(value, str)}
+        text = text_attributes(message)
         variables = {
             "SPOOLRACK_MESSAGE_ID": message.id,
             "SPOOLRACK_MESSAGE_QUEUE": message.queue_name,

@@ -82,7 +82,7 @@ class Assets:
     async def root(self, request: web.Request) -> web.StreamResponse:
         """Redirect a browser to the page; raises `NoSuchPage` for programs, which accept no HTML."""
         if "text/html" not in request.headers.get("Accept", ""):
-            raise NoSuchPage(request.path)
+            raise NoSuchPage(path=request.path)
         return web.Response(status=303, headers={"Location": "-/dashboard", "Vary": "Accept"})
 
     async def redirect(self, request: web.Request) -> web.StreamResponse:
@@ -92,7 +92,7 @@ class Assets:
     def _answer(self, request: web.Request, path: str) -> web.Response:
         asset = self._assets.get(path)
         if asset is None:
-            raise NoSuchPage(request.path)
+            raise NoSuchPage(path=request.path)
         headers = {**_HEADERS, "ETag": asset.tag}
         if asset.tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)

@@ -59,7 +59,7 @@ class HttpContext:
                     request, queue="", limit=LARGEST_JSON, http_limits=self.http_limits, share=share
                 )
         except MessageTooLarge as error:
-            raise SettingsTooLarge(LARGEST_JSON) from error
+            raise SettingsTooLarge(limit=LARGEST_JSON) from error
         if not raw.strip():
             return {}
         if request.content_type != JSON:

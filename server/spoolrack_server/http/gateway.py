@@ -29,7 +29,6 @@ from ..system.request_ids import HEADER
 from ..wire.status import LONGEST_MESSAGE
 from .context import HttpContext
 from .http_errors import (
-    GatewayError,
     MethodNotAllowed,
     NoSuchPage,
     internal_error,
@@ -151,18 +150,16 @@ class Gateway:
         return response
 
     def _refusal(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
-        response: web.StreamResponse | None = None
+        known: StoreError | None = None
         match error:
-            case StoreError() | GatewayError():
-                response = response_to(error)
+            case StoreError():
+                known = error
             case web.HTTPMethodNotAllowed():
-                is_sqs = request.method == "POST" and request.path == "/"
-                response = response_to(
-                    MethodNotAllowed(error.method, request.path, error.allowed_methods, is_sqs=is_sqs)
-                )
+                known = _not_allowed(request, error)
             case web.HTTPNotFound():
-                response = response_to(NoSuchPage(request.path))
-        if response is not None and isinstance(error, StoreError | GatewayError):
+                known = NoSuchPage(path=request.path)
+        response: web.StreamResponse | None = None if known is None else response_to(known)
+        if response is not None and isinstance(error, StoreError):
             self._instrumentation.refusals.log(
                 f"{request.method} {request.path[:200]}",
                 error.reason,
@@ -177,6 +174,14 @@ class Gateway:
             )
             response = internal_error()
         return response
+
+
+def _not_allowed(request: web.BaseRequest, error: web.HTTPMethodNotAllowed) -> MethodNotAllowed:
+    allowed = ", ".join(sorted(error.allowed_methods))
+    remedy = f"use {allowed}"
+    if request.method == "POST" and request.path == "/":  # As clients of SQS, which has its own port.
+        remedy = "this is the HTTP port, and SQS is served at the port of serve --sqs"
+    return MethodNotAllowed(method=error.method, path=request.path, allowed=allowed, remedy=remedy)
 
 
 async def _name_request(request: web.Request, response: web.StreamResponse) -> None:

@@ -358,7 +358,7 @@ def part(request: web.Request, id: str, size: int) -> tuple[int, int] | None:
     elif last is not None and last < first:
         return None
     if first >= size:
-        raise RangeNotSatisfiable(size)
+        raise RangeNotSatisfiable(size=size)
     return first, min(size - 1 if last is None else last, size - 1) - first + 1
 
 

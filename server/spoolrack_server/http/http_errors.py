@@ -1,19 +1,18 @@
 """HTTP's form of an error: a status and a small JSON object.
 
 The store's errors come by `status`'s table. Those that only HTTP knows have their classes here, each
-with its reason, which never changes, and its status. Pure.
+with its status; reason and message come as the store's do. Pure.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from aiohttp import web
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError, Unauthenticated
-from spoolrack_store.model.terminal_text import printable
 
 from ..access.access_control import CHALLENGE
 from ..wire.status import INTERNAL, Failure, failure_of
@@ -24,125 +23,93 @@ RETRY_AFTER: Final = Millis(10_000)
 UNAVAILABLE: Final = 503
 
 
-class GatewayError(Exception):
-    """An error of a request before the store; its message is for the client."""
+class GatewayError(StoreError):
+    """The request is refused before its use case."""
 
-    reason: ClassVar[str]
     http_code: ClassVar[int]
 
-    def __init__(self, message: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(printable(message))
-        self.headers = headers or {}
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the response, beside those of all errors."""
+        return {}
 
 
 class NoSuchPage(GatewayError):
-    reason = "NO_SUCH_PAGE"
-    http_code = 404
+    """Nothing is served at {path}: messages are at /QUEUE/messages, and /-/openapi.json lists all
+    paths."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            f"Nothing is served at {path[:200]}: messages are at /QUEUE/messages, and "
-            "/-/openapi.json lists all paths."
-        )
+    http_code = 404
 
 
 class WrongHost(GatewayError):
-    reason = "WRONG_HOST"
-    http_code = 421
+    """This server serves this machine only, and the request's host is {host!r}: use localhost or an
+    address, or start the server with --tokens."""
 
-    def __init__(self, host: str) -> None:
-        super().__init__(
-            f"This server serves this machine only, and the request's host is {host[:100]!r}: use "
-            "localhost or an address, or start the server with --tokens."
-        )
+    http_code = 421
 
 
 class CrossOrigin(GatewayError):
-    reason = "CROSS_ORIGIN"
-    http_code = 403
+    """A page of another site ({origin!r}) can't change anything here. A program sends neither Origin
+    nor Sec-Fetch-Site; a proxy in front of the dashboard keeps Host, or sets X-Forwarded-Host."""
 
-    def __init__(self, origin: str) -> None:
-        super().__init__(
-            f"A page of another site ({origin[:100]!r}) can't change anything here. A program sends "
-            "neither Origin nor Sec-Fetch-Site; a proxy in front of the dashboard keeps Host, or sets "
-            "X-Forwarded-Host."
-        )
+    http_code = 403
 
 
 class UnknownParameter(GatewayError):
-    reason = "UNKNOWN_PARAMETER"
-    http_code = 400
+    """There is no parameter {name!r}: {remedy}."""
 
-    def __init__(self, name: str, parameters: Collection[str]) -> None:
-        allowed = f"use {', '.join(sorted(parameters))}" if parameters else "there are none here"
-        super().__init__(f"There is no parameter {name[:100]!r}: {allowed}.")
+    http_code = 400
 
 
 class MethodNotAllowed(GatewayError):
-    reason = "METHOD_NOT_ALLOWED"
+    """{method} can't be done at {path}: {remedy}."""
+
     http_code = 405
 
-    def __init__(self, method: str, path: str, allowed: set[str], *, is_sqs: bool) -> None:
-        """`is_sqs`: it looks like a call of Amazon SQS, which has a port of its own."""
-        names = ", ".join(sorted(allowed))
-        told = f"use {names}"
-        if is_sqs:
-            told = "this is the HTTP port, and SQS is served at the port of serve --sqs"
-        super().__init__(f"{method[:20]} can't be done at {path[:200]}: {told}.", {"Allow": names})
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Allow": str(self.facts["allowed"])}
 
 
 class UnreadableBody(GatewayError):
-    reason = "UNREADABLE_BODY"
-    http_code = 400
+    """The body can't be read: {why}."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"The body can't be read: {why[:200]}.")
+    http_code = 400
 
 
 class SettingsTooLarge(GatewayError):
-    reason = "SETTINGS_TOO_LARGE"
-    http_code = 413
+    """The JSON of a request, such as a queue's settings, has {limit} bytes at most: send less."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(
-            f"The JSON of a request, such as a queue's settings, has {limit} bytes at most: send less."
-        )
+    http_code = 413
 
 
 class UploadTooSlow(GatewayError):
-    reason = "UPLOAD_TOO_SLOW"
-    http_code = 408
+    """The body arrived too slowly, {size} bytes of it: nothing is stored. Try again."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(
-            f"The body arrived too slowly, {size} bytes of it: nothing is stored. Try again."
-        )
+    http_code = 408
 
 
 class TooManyUploads(GatewayError):
-    reason = "TOO_MANY_UPLOADS"
-    http_code = UNAVAILABLE
+    """Uploads fill the memory that is reserved for them: try again later."""
 
-    def __init__(self) -> None:
-        super().__init__("Uploads fill the memory that is reserved for them: try again later.")
+    http_code = UNAVAILABLE
+    retry_after = Millis(1_000)
 
 
 class RangeNotSatisfiable(GatewayError):
-    reason = "RANGE_NOT_SATISFIABLE"
+    """The body has {size} bytes, and none in this range: use a range within it."""
+
     http_code = 416
 
-    def __init__(self, size: int) -> None:
-        super().__init__(
-            f"The body has {size} bytes, and none in this range: use a range within it.",
-            {"Content-Range": f"bytes */{size}"},
-        )
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"Content-Range": f"bytes */{self.facts['size']}"}
 
 
-def response_to(error: StoreError | GatewayError) -> web.Response | None:
+def response_to(error: StoreError) -> web.Response | None:
     """Return the HTTP error of `error`; None for one that must not reach a client."""
     if isinstance(error, GatewayError):
-        retry_after = Millis(1_000) if error.http_code == UNAVAILABLE else None
-        return _answer(error.http_code, error.reason, str(error), {}, error.headers, retry_after)
+        return _answer(error.http_code, error.reason, str(error), {}, error.headers, error.retry_after)
     failure = failure_of(error)
     if failure is None:
         return None

@@ -18,7 +18,6 @@ from spoolrack_store.model.errors import StoreError
 
 from ..system.limits import LINE, Limits
 from ..system.logs import Log
-from .http_errors import GatewayError
 from .listen_sockets import Acceptor, listen
 from .request_bodies import HttpLimits
 from .request_checks import require_sane_head
@@ -125,7 +124,7 @@ class HttpListener:
         """Refuse a head that isn't sane before aiohttp looks for its route, and acts on it."""
         try:
             require_sane_head(request)
-        except (StoreError, GatewayError) as error:
+        except StoreError as error:
             response = self._refuse_head(request, error)
             response.headers[hdrs.SERVER] = SERVER
             response.force_close()

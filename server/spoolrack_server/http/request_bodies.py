@@ -164,9 +164,9 @@ async def pieces(
             yield part
             latest += loop.time() - began  # The server's own work is not the client's time.
     except TimeoutError as error:
-        raise (TooManyUploads() if share.is_evicted else UploadTooSlow(received)) from error
+        raise (TooManyUploads() if share.is_evicted else UploadTooSlow(size=received)) from error
     except (HttpProcessingError, RequestPayloadError) as error:
-        raise UnreadableBody(str(error)) from error
+        raise UnreadableBody(why=str(error)) from error
 
 
 async def write(request: web.Request, response: web.Response, http_limits: HttpLimits) -> None:

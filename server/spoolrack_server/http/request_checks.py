@@ -112,7 +112,7 @@ def require_own_name(request: web.Request) -> None:
     transport = request.transport
     own = None if transport is None else transport.get_extra_info("sockname")
     if own and _is_address(own[0]) and _address(own[0]).is_loopback:
-        raise WrongHost(name)
+        raise WrongHost(host=name)
 
 
 def _host(request: web.Request) -> str:
@@ -133,12 +133,12 @@ def require_own_origin(request: web.Request) -> None:
     if sites:
         if {site.strip().lower() for site in sites} <= {"same-origin", "none"}:
             return
-        raise CrossOrigin(", ".join(origins) or ", ".join(sites))
+        raise CrossOrigin(origin=", ".join(origins) or ", ".join(sites))
     forwarded = ",".join(headers.getall("X-Forwarded-Host", [])).split(",")
     own = {host.strip().lower() for host in (_host(request), *forwarded)} - {""}
     for origin in origins:
         if origin.partition("://")[2].lower() not in own:
-            raise CrossOrigin(origin)
+            raise CrossOrigin(origin=origin)
 
 
 def require_own_shard(request: web.Request, own: Shard | None) -> None:
@@ -150,7 +150,8 @@ def require_own_shard(request: web.Request, own: Shard | None) -> None:
 def _require_known_parameters(request: web.Request, names: Collection[str]) -> None:
     for name in request.query:
         if name not in names:
-            raise UnknownParameter(name, names)
+            remedy = f"use {', '.join(sorted(names))}" if names else "there are none here"
+            raise UnknownParameter(name=name, remedy=remedy)
         if len(request.query.getall(name)) > 1:
             values = ", ".join(request.query.getall(name))
             raise InvalidRequest(what=f"the parameter {name}", value=values, rule="must be given once")
@@ -175,7 +176,8 @@ def require_sane_head(request: web.BaseRequest) -> None:
         version < HttpVersion11 or [each.strip().lower() for each in codings] != ["chunked"]
     ):
         # A coding that is passed over would be stored as if it were the body.
-        raise UnreadableBody(f"its Transfer-Encoding must be chunked alone, in HTTP/1.1, not {codings}")
+        why = f"its Transfer-Encoding must be chunked alone, in HTTP/1.1, not {codings}"
+        raise UnreadableBody(why=why)
 
 
 @lru_cache(_ADDRESSES)

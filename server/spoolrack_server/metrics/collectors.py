@@ -7,11 +7,9 @@ with others, and the rest share those of the queue `*`, which can't be a queue's
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.metadata import version
 from itertools import islice
@@ -29,9 +27,6 @@ MOST_QUEUES: Final = 1_000
 """Bound on queues with series of their own."""
 OTHERS: Final = "*"
 """Stands for the rest."""
-
-COUNT_INTERVAL: Final = 30.0
-COUNT_SHARE: Final = 100
 
 _system: Final = ProcessCollector(namespace="spoolrack", registry=None)
 
@@ -145,36 +140,3 @@ def _of_disk(store_metrics: StoreMetrics) -> Iterator[Row]:
     if space.files is not None:
         yield "spoolrack_disk_inodes", [], space.all_files
         yield "spoolrack_disk_inodes_free", [], space.files
-
-
-class FolderCounter:
-    """Counts of quarantine/ and remove/, updated in the background, so that a scrape lists no folder.
-
-    A count takes the longer the more there is, and is made the more rarely: it never takes more than a
-    hundredth of the time. Lives in one event loop, where it counts in a thread until it is stopped.
-    """
-
-    def __init__(self, store_metrics: StoreMetrics, thread: ThreadPoolExecutor, *, reaps: bool) -> None:
-        """Unless this process `reaps`, count remove/, too."""
-        self._store_metrics = store_metrics
-        self._thread = thread
-        self._reaps = reaps
-        self.quarantined: int | None = None
-        self.removed: int | None = None
-        self._task = asyncio.create_task(self._run())
-
-    def count(self) -> None:
-        self.quarantined = self._store_metrics.quarantined()
-        if not self._reaps:
-            self.removed = self._store_metrics.removed()
-
-    async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            began = loop.time()
-            await loop.run_in_executor(self._thread, self.count)
-            await asyncio.sleep(max(COUNT_INTERVAL, COUNT_SHARE * (loop.time() - began)))

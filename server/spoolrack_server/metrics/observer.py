@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.clock import Clock, stopwatch
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Queue
 from spoolrack_store.store_metrics import StoreMetrics
@@ -22,7 +22,7 @@ from ..app.health import Health
 from ..app.memory import MemoryLimiter
 from ..system.cgroup import machine_memory, memory_limit
 from .call_metrics import CallMetrics
-from .collectors import MOST_QUEUES, FolderCounter, collect_process, collect_root, collect_store
+from .collectors import MOST_QUEUES, collect_process, collect_root, collect_store
 from .exposition import written
 from .history import EVERY, History, Series, combined
 from .lease_consumers import has_unknown_consumers, known_leases, with_consumers
@@ -34,6 +34,9 @@ T = TypeVar("T")
 
 PROBE_TIMEOUT: Final = 1.0
 """Seconds that a probe waits for the disk's facts."""
+COUNT_INTERVAL: Final = 30.0
+"""Seconds between two counts of folders, at least."""
+COUNT_SHARE: Final = 100
 
 
 class Observer:
@@ -60,9 +63,13 @@ class Observer:
         self._most = most_queues
         self._store_metrics: StoreMetrics | None = None
         self._describe: Callable[[str], Queue] | None = None
-        self._counter: FolderCounter | None = None
+        self._quarantined: int | None = None
+        self._removed: int | None = None
+        """What lies in quarantine/ and remove/, as counted last: a scrape lists no folder."""
+        self._next_count = 0.0
         self._credits: Callable[[], tuple[int, int]] | None = None
         self._memory: MemoryLimiter | None = None
+        self._reaps = True
         self._is_over = False
         self._gathering = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "spoolrack-metrics")
@@ -77,7 +84,7 @@ class Observer:
         """Start observing an open store; `describe` returns a queue with its oldest leases."""
         self._describe = describe
         self._store_metrics = store_metrics
-        self._counter = FolderCounter(store_metrics, self._thread, reaps=reaps)
+        self._reaps = reaps
         self._sampling = asyncio.create_task(self._sample_on())
 
     def observe_flow(self, credits: Callable[[], tuple[int, int]], memory: MemoryLimiter) -> None:
@@ -93,8 +100,6 @@ class Observer:
         if self._sampling is not None:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)
-        if self._counter is not None:
-            await self._counter.stop()
         # A scrape in progress must not meet a closed store.
         async with self._gathering:
             self._thread.shutdown()
@@ -148,6 +153,19 @@ class Observer:
 
     def _sample(self, store_metrics: StoreMetrics) -> None:
         self._history.sample(store_metrics.queues(), self._clock.wall(), self._clock.monotonic())
+        self._count_folders(store_metrics)
+
+    def _count_folders(self, store_metrics: StoreMetrics) -> None:
+        """Count quarantine/, and remove/ unless this process reaps; seldom enough that it takes no more
+        than a hundredth of the time."""
+        began = stopwatch()
+        if began < self._next_count:
+            return
+        self._quarantined = store_metrics.quarantined()
+        if not self._reaps:
+            self._removed = store_metrics.removed()
+        ended = stopwatch()
+        self._next_count = ended + max(COUNT_INTERVAL, COUNT_SHARE * (ended - began))
 
     async def history(self, queue: str) -> Series:
         """Return the last hour of a queue, with the rates of all processes of this server added up."""
@@ -243,8 +261,7 @@ class Observer:
         processes[self._process.number] = [*own_rows, *self._of_store()]
         root: list[Row] = []
         if self._store_metrics is not None:
-            quarantined = None if self._counter is None else self._counter.quarantined
-            root = list(collect_root(self._store_metrics, self._clock, quarantined, self._most))
+            root = list(collect_root(self._store_metrics, self._clock, self._quarantined, self._most))
         return written(root, dict(sorted(processes.items())), accept)
 
     def _of_calls(self) -> Iterator[Row]:
@@ -265,6 +282,5 @@ class Observer:
     def _of_store(self) -> list[Row]:
         rows = list(collect_process())
         if self._store_metrics is not None:
-            removed = None if self._counter is None else self._counter.removed
-            rows += collect_store(self._store_metrics, self._most, removed)
+            rows += collect_store(self._store_metrics, self._most, self._removed)
         return rows

@@ -23,7 +23,7 @@ from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.shards import parse_shard
 from spoolrack_store.store import Store
 
-from ..access.security import LoadedSecurity, Security
+from ..access.security import AccessFiles, Security
 from ..app.application import Application
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
@@ -104,7 +104,7 @@ class Server:
         self._background = background or BackgroundWork(unlinks=settings.reaper, ticks=settings.mover)
         self._security = security or settings.security
         self._limits = limits
-        self._access_files: LoadedSecurity | None = None
+        self._access_files: AccessFiles | None = None
         self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
@@ -291,7 +291,7 @@ class Server:
         if self._probes is not None:
             await self._probes.stop()
 
-    async def _start_grpc(self, store: Store, access_files: LoadedSecurity, limits: Limits) -> None:
+    async def _start_grpc(self, store: Store, access_files: AccessFiles, limits: Limits) -> None:
         access_control = access_files.access_control
         authorized = None if access_control.is_open else AuthorizedCalls(access_control)
         self._calls = ServerCalls(
@@ -330,7 +330,7 @@ class Server:
         for front in self._fronts:
             front.recheck_permissions()
 
-    async def _start_http(self, store: Store, access_files: LoadedSecurity) -> None:
+    async def _start_http(self, store: Store, access_files: AccessFiles) -> None:
         if self.http_port is None:
             return
         from ..dashboard.assets import dashboard_routes
@@ -350,7 +350,7 @@ class Server:
         )
         self.http_port = await self._listen(gateway, self.http_host, self.http_port, access_files)
 
-    async def _start_sqs(self, store: Store, access_files: LoadedSecurity) -> None:
+    async def _start_sqs(self, store: Store, access_files: AccessFiles) -> None:
         if self.sqs_port is None:
             return
         from ..sqs.signatures import Authenticator
@@ -370,7 +370,7 @@ class Server:
         self.sqs_port = await self._listen(sqs, self.sqs_host, self.sqs_port, access_files)
 
     async def _listen(
-        self, front: Gateway | SqsEndpoint, host: str, port: int, access_files: LoadedSecurity
+        self, front: Gateway | SqsEndpoint, host: str, port: int, access_files: AccessFiles
     ) -> int:
         """Start to serve HTTP at an address; return the port."""
         self._fronts.append(front)

@@ -232,21 +232,20 @@ def _members(operation: str, content: Mapping[str, Any]) -> Iterator[str]:
         match value:
             case list():
                 for each in value:
-                    inner = (
-                        "".join(_members(operation, each)) if isinstance(each, dict) else _text(each)
-                    )
-                    yield f"<{element}>{inner}</{element}>"
+                    yield f"<{element}>{_content(operation, each)}</{element}>"
             case dict():
                 key = "Key" if name == "Tags" else "Name"
                 for field, each in value.items():
-                    inner = (
-                        "".join(_members(operation, each)) if isinstance(each, dict) else _text(each)
-                    )
-                    yield f"<{element}><{key}>{_text(field)}</{key}><Value>{inner}</Value></{element}>"
+                    inner = f"<{key}>{_text(field)}</{key}><Value>{_content(operation, each)}</Value>"
+                    yield f"<{element}>{inner}</{element}>"
             case bool():
                 yield f"<{element}>{str(value).lower()}</{element}>"
             case _:
                 yield f"<{element}>{_text(str(value))}</{element}>"
+
+
+def _content(operation: str, value: Any) -> str:
+    return "".join(_members(operation, value)) if isinstance(value, dict) else _text(value)
 
 
 def _text(text: str) -> str:

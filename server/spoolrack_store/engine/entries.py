@@ -69,9 +69,9 @@ class LeaseShare(NamedTuple):
     consumer: str
     since: Millis
     """Unix time of the receive."""
-    first: int = 0
+    first: int
     """The number of the first message for the flow control."""
-    delivered: int = 0
+    delivered: int
     """The members that were numbered from there on: `members` loses those whose leases end."""
 
     @property

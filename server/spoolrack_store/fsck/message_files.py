@@ -274,12 +274,21 @@ class MessageInspector:
         """
         of_all: tuple[int, str] | None = None
         for entry in entries:
-            if self._disk.facts(entry.name.path).links < len(batch.entries):
+            if self._links_of(entry.name.path) < len(batch.entries):
                 yield entry, *self._damage(batch, entry.name)
                 continue
             if of_all is None:
                 of_all = self._damage(batch, entry.name)
             yield entry, *of_all
+
+    def _links_of(self, path: str) -> int:
+        """Return how many names a file has; 0 if the disk doesn't tell: `_damage` says so."""
+        try:
+            return self._disk.facts(path).links
+        except FileNotFoundError:
+            raise
+        except OSError:
+            return 0
 
     def _damage(self, batch: BatchFile, name: Name) -> tuple[int, str]:
         """Return which messages of the file at a name are damaged, and why."""

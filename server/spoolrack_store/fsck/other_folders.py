@@ -157,6 +157,9 @@ def _inspect_chunk(findings: Findings, path: str, stem: Stem) -> None:
         size = findings.disk.facts(path).size
     except FileNotFoundError:
         return
+    except OSError as error:
+        findings.add_unrepairable(path, f"it can't be read: {error.strerror}")
+        return
     if size != stem.length:
         findings.add_leftover(path, f"it has {size} bytes instead of {stem.length}: {torn}")
         return

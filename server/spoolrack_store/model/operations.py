@@ -25,7 +25,7 @@ from .transitions import State
 
 DEFAULT_RECEIVE_BYTES = 4 * 1024 * 1024
 OLDEST_LEASES = 5
-"""Of its leases a queue tells so many."""
+"""The number of its oldest leases that a queue shows."""
 MAX_BODY_IN_MEMORY = 64 * 1024 * 1024
 """A larger body, which is in a file of its own, is never read into memory."""
 

@@ -245,9 +245,14 @@ class Bridge(grpc.GenericRpcHandler):
         return response
 
     async def GetMessage(self, request: Any) -> Any:
-        answer = await self.ask("showMessage", queue=request.queue, id=request.id)
-        message = message_of(pb.Message, answer.json)
-        await self._read(request.queue, message, 0)
+        named = {"queue": request.queue, "id": request.id}
+        message = message_of(pb.Message, (await self.ask("showMessage", **named)).json)
+        answer = await self.ask("getMessage", **named)
+        message.body = answer.body
+        content = {**header_fields(answer), "body": answer.body, "body_size": len(answer.body)}
+        in_headers = message_of(pb.Message, content)
+        in_headers.dead_letter_records.extend(message.dead_letter_records)  # JSON's alone.
+        assert message == in_headers
         return rpc.GetMessageResponse(message=message)
 
     async def _read(self, queue: str, message: Any, most: int) -> None:

@@ -6,11 +6,9 @@ import asyncio
 import contextlib
 
 import pytest
-from spoolrack import MessageState, aio
-from spoolrack.errors import MessageNotFound, StaleReceipt
+from spoolrack import aio
 
 from tests.client.client_rig import until_true
-from tests.client.contract.conftest import World
 
 
 async def take(stream: aio.MessageStream, count: int) -> list[aio.Message]:
@@ -19,23 +17,6 @@ async def take(stream: aio.MessageStream, count: int) -> list[aio.Message]:
 
 async def leased(client: aio.Client) -> int:
     return (await client.queue("jobs").info()).counts.leased_count
-
-
-@pytest.mark.needs("attributes", "delays")
-async def test_a_message_lives_its_life(aio_jobs: aio.Queue, world: World) -> None:
-    id = await aio_jobs.send("a", attributes={"n": b"v"}, delay=5)
-    assert (await aio_jobs.get(id)).state is MessageState.DELAYED
-    world.advance(5)
-    (message,) = await aio_jobs.receive(wait=1)
-    assert (message.id, message.text, message.attributes) == (id, "a", {"n": b"v"})
-    assert await message.extend(60) == message.lease_expires_at
-    await message.release()
-    with pytest.raises(StaleReceipt):
-        await message.delete()
-    (message,) = await aio_jobs.receive()
-    await aio_jobs.delete(message)
-    with pytest.raises(MessageNotFound):
-        await aio_jobs.get(id)
 
 
 async def test_a_thousand_tasks_send_each_its_message(aio_jobs: aio.Queue) -> None:

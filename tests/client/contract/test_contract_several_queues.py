@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -76,6 +77,20 @@ def test_what_was_not_handed_out_is_released_at_the_end(
     counts = [queue.info().counts for queue in queues.values()]
     assert sum(each.ready_count for each in counts) == 25
     assert sum(each.leased_count for each in counts) == 0
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_stream_that_is_dropped_without_a_close_releases_what_it_has_not_handed_out(
+    client: Client, queues: dict[str, spoolrack.Queue], count: int
+) -> None:
+    for queue in queues.values():
+        queue.send_many(["a"] * 3)
+    streams = [queues[NAMES[0]].messages() if count == 1 else client.messages(NAMES[:count])]
+    message = next(streams[0])
+    streams.clear()
+    gc.collect()
+    until(lambda: sum(queue.info().counts.leased_count for queue in queues.values()) == 1)
+    message.delete()
 
 
 def test_fair_order_takes_a_message_of_each_queue_in_turn(

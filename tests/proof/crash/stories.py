@@ -44,6 +44,9 @@ SHARED: Final = runs((2, True), (3, True))
 ALONE_AND_SHARED: Final = runs((1, True), (1, False), (2, True), (3, True))
 
 
+MOST_STORIES: Final = 2_000
+
+
 class Bug(NamedTuple):
     """An attribute of the store, and what stands in its place."""
 
@@ -60,17 +63,16 @@ def expect_broken(
     patched: pytest.MonkeyPatch,
     bug: Bug,
     kind: Callable[..., History],
-    most: int,
     *,
     match: str | None = None,
     **rest: Any,
 ) -> None:
-    """Plant a bug, and tell up to `most` stories until one breaks a promise."""
+    """Plant a bug, and tell stories until one breaks a promise, up to MOST_STORIES."""
     patched.setattr(bug.owner, bug.name, bug.broken)
     if bug.is_alone:
         rest |= {"processes": 1, "can_sync_all": False}
     with pytest.raises(Broken, match=match):
-        tell(kind, seeds_from(bug.first, most), Model.ANY_SUBSET, **rest)
+        tell(kind, seeds_from(bug.first, MOST_STORIES), Model.ANY_SUBSET, **rest)
 
 
 def expect_relisted(patched: pytest.MonkeyPatch, kind: Callable[..., History], ring: int) -> None:

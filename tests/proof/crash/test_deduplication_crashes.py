@@ -140,16 +140,12 @@ PLANTED: Final[dict[str, Bug]] = {
 }
 
 
-MOST_STORIES: Final = 400
-
-
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_key_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expect_broken(
         monkeypatch,
         PLANTED[planted],
         KeyedStory,
-        MOST_STORIES,
         match=r"is stored as|is answered with",
         processes=2,
     )

@@ -210,16 +210,12 @@ PLANTED: Final[dict[str, Bug]] = {
 }
 
 
-MOST_STORIES: Final = 400
-
-
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_group_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expect_broken(
         monkeypatch,
         PLANTED[planted],
         GroupStory,
-        MOST_STORIES,
         match=r"received behind|received before|nothing is received",
         processes=2,
     )

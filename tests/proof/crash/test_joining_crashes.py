@@ -86,9 +86,6 @@ class JoiningStory(Story):
         self.is_still = was
 
 
-MOST_STORIES = 200
-
-
 @pytest.fixture(autouse=True)
 def a_log_that_is_followed_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "FOLLOWED", 3)
@@ -115,4 +112,4 @@ _list = Sharing._list
 def test_the_head_of_the_log_is_noted_before_the_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sharing, "_list", _noted_after_the_listing)
     with pytest.raises(Broken):
-        tell(JoiningStory, range(MOST_STORIES), Model.ANY_SUBSET, steps=100, processes=3)
+        tell(JoiningStory, range(200), Model.ANY_SUBSET, steps=100, processes=3)

@@ -300,9 +300,6 @@ def test_any_process_goes_on_with_a_redrive(run: Run) -> None:
     assert told["redriven"] > told["stories"]
 
 
-MOST_STORIES = 400
-
-
 def _created_unsynced(self: Moves, path: str, content: bytes, *, sync: bool = False) -> None:
     _create_file(self, path, content)
 
@@ -341,4 +338,4 @@ PLANTED: Final[dict[str, Bug]] = {
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_each_condition_of_a_redrive_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expect_broken(monkeypatch, PLANTED[planted], RedriveStory, MOST_STORIES, processes=2)
+    expect_broken(monkeypatch, PLANTED[planted], RedriveStory, processes=2)

@@ -1,4 +1,4 @@
-"""Power cuts after a redrive, while the next commit isn't durable either."""
+"""Power cuts after a redrive or a death, while the next commit isn't durable either."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from spoolrack_store.engine import dead_letters
 from spoolrack_store.engine.index import Index
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.model.dead_letter_records import NotAHistory
-from spoolrack_store.model.operations import Delete, Purge, Receive, RejectMessages, Request
+from spoolrack_store.model.operations import (
+    Delete,
+    DeleteQueue,
+    Purge,
+    Receive,
+    RejectMessages,
+    Request,
+    Send,
+)
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 
 from tests.support.cuts import Bytes, Cut, Keep
-from tests.support.dead_letter_rig import QUEUES, Rig
+from tests.support.dead_letter_rig import LEASE, QUEUES, Rig
 from tests.support.linked_disk import LinkedDisk, made, reap
 from tests.support.power_disk import Model
 
@@ -160,3 +168,48 @@ def test_each_condition_of_a_history_is_needed(
     rig, id = _die_again(can_sync_all=False)
     with pytest.raises(AssertionError):
         _require_told(rig, id)
+
+
+# Purges and deletions of either queue in the commit in which messages die.
+
+
+def _dying(*bodies: bytes) -> tuple[Rig, list[str]]:
+    """Return a rig in which messages die as the next commit begins, and their ids."""
+    rig = Rig(disk=made(tuple(QUEUES), can_sync_all=True, model=Model.ANY_SUBSET))
+    ids = rig.send(*bodies)
+    rig.receive()
+    rig.after(LEASE)
+    return rig, ids
+
+
+def _received(rig: Rig, *queues: str) -> list[str]:
+    for _ in range(3):
+        rig.ask(tick=True)
+    return [id for queue in queues for each in rig.receive(queue) for id in each.ids]
+
+
+def test_a_purged_dead_letter_stays_purged_whatever_a_power_cut_leaves() -> None:
+    rig, _ = _dying(b"x")
+    rig.ask(Purge(queue="dead"))
+    rig.engine.apply([Send(queue="third", bodies=[b"next"])])
+    reap(rig.engine)  # What was deleted is unlinked, and that isn't durable either.
+    for _, after in _every_cut(rig):
+        assert _received(after, "q", "dead") == []
+
+
+def test_a_purge_of_the_queue_that_a_message_dies_in_leaves_its_dead_letter() -> None:
+    rig, ids = _dying(b"x")
+    assert rig.engine.apply([Purge(queue="q")]) is not None  # It isn't durable.
+    for _, after in _every_cut(rig):
+        assert _received(after, "dead") == ids
+
+
+def test_a_message_that_dies_in_the_commit_that_deletes_its_dead_letter_queue_is_deleted_with_it() -> (
+    None
+):
+    rig, ids = _dying(b"1", b"2")
+    assert rig.engine.apply([DeleteQueue(name="dead")]) is not None  # It isn't durable.
+    for _, after in _every_cut(rig):
+        after.ask()
+        queues = {"q", "dead"} & after.engine.catalog.records.keys()
+        assert _received(after, *queues) in ([], ids)

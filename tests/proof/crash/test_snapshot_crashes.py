@@ -255,7 +255,6 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
         for folder in ("new", "delay", "remove", "archive", "bodies")
     },
 }
-MOST_STORIES: Final = 400
 STARTS: Final = {
     "bodies are read after the archive": 10,
     "bodies of the archived are unlinked": 6,
@@ -272,7 +271,7 @@ def test_each_condition_is_needed(planted: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def _tell(first: int) -> None:
-    for seed in seeds_from(first, MOST_STORIES):
+    for seed in seeds_from(first, 400):
         for can_sync_all in (True, False):
             processes = 3 if seed % 4 == 3 and can_sync_all else 1
             story = SnapshotStory(
