@@ -37,9 +37,6 @@ UNIT_LIKE: Final = frozenset({"access", "client", "http", "server", "store", "un
 after 300. A module with a test of more than 4 s on two quiet cores says otherwise: other work on the
 machine made such a one eight times as long."""
 
-SAMPLED: Final = frozenset({"interop", "proof"})
-"""Folders of which `make test` runs the first case of each test, and `make proof` all."""
-
 # .ci/allowed-skips knows this reason.
 SLOW = pytest.mark.skip(reason="slow: make test-all runs it")
 
@@ -54,7 +51,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests that take long, too")
-    parser.addoption("--sample", action="store_true", help="of SAMPLED run a first case each")
+    parser.addoption("--sample", action="store_true", help="of tests/proof run a first case each")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -75,14 +72,14 @@ def pytest_collection_finish() -> None:
 
 
 def _leave_a_sample(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect all cases of a sampled test but the first that isn't slow."""
+    """Deselect all cases of a test of the proof but the first that isn't slow."""
     seen: set[str] = set()
     left: list[pytest.Item] = []
     out: list[pytest.Item] = []
     for item in items:
         name = item.nodeid.partition("[")[0]
         is_more = name in seen or item.get_closest_marker("slow") is not None
-        is_left_out = is_more and item.path.relative_to(TESTS).parts[0] in SAMPLED
+        is_left_out = is_more and item.path.is_relative_to(TESTS / "proof")
         (out if is_left_out else left).append(item)
         if not is_left_out:
             seen.add(name)
