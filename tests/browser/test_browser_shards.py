@@ -60,6 +60,7 @@ def test_all_shards_are_listed_at_the_address_of_a_proxy(
     desk.page.locator("header").get_by_text("Shard 2").wait_for()
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_down_is_shown_as_down_and_the_others_as_they_are(
     shards: Servers, behind_proxy: Callable[..., Desk]
 ) -> None:

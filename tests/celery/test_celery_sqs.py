@@ -54,6 +54,7 @@ def test_every_task_that_ran_is_deleted(server: RealServer) -> None:
     until(lambda: not server.queue("celery").info().counts.leased_count, "all are acknowledged")
 
 
+@pytest.mark.slow
 def test_a_task_of_a_killed_worker_runs_on_another(
     server: RealServer, broker: str, tmp_path: Path
 ) -> None:

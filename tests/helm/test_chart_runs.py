@@ -350,6 +350,7 @@ def test_a_pod_of_several_processes_is_probed_as_one(engine: Engine, tmp_path: P
         assert deployed.server.ended(deployed.server.spec["terminationGracePeriodSeconds"]) == 0
 
 
+@pytest.mark.slow
 def test_a_pod_that_traces_serves_also_without_a_collector(engine: Engine, tmp_path: Path) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     deployed = without_tls(engine, tmp_path, {"server": {"traces": nobody}})

@@ -31,6 +31,7 @@ def send(client: spoolrack.Client, bodies: list[bytes]) -> None:
     raise AssertionError(f"never all ready: {client.queue('orders').info().counts}")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_examples_of_the_page_run(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -116,6 +116,7 @@ def test_a_query_moves_each_message_once_and_deletes_it(
         query.stop()
 
 
+@pytest.mark.slow
 def test_an_idle_query_that_may_wait_asks_seldom_and_stops_at_once(
     spark: SparkSession, server: NullServer, tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def _fails_once(folder: str) -> Any:
     return shuffle
 
 
+@pytest.mark.slow
 def test_a_retry_with_another_order_loses_and_doubles_nothing(
     spark: SparkSession, server: NullServer, tmp_path: Path
 ) -> None:

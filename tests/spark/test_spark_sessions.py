@@ -79,6 +79,7 @@ def in_queue(client: spoolrack.Client) -> list[Session]:
     return sorted((one["key"], one["records"], one["bytes"]) for one in told)
 
 
+@pytest.mark.slow
 def test_every_record_of_a_real_log_is_in_one_session_in_both_outputs(
     spark: SparkSession, queues: RunningServer, log: Path, tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def build(commit: Path, dist: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in dist.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_commit_is_built_into_the_same_bytes_without_what_it_does_not_have(
     commit: Path, tmp_path: Path
 ) -> None:

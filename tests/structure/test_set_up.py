@@ -73,6 +73,7 @@ def test_a_missing_venv_module_is_named_with_the_package_that_brings_it(
     assert "apt install python3-venv" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_index_that_can_not_be_reached_is_said_and_the_next_set_up_starts_again(
     checkout: Path,
 ) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from tests.support.load import Load, check
 from tests.support.run_processes import Served
 
@@ -22,6 +24,7 @@ def test_nothing_is_undone_by_kills_of_senders_and_consumers(load: Load, random:
     check(load.finish())
 
 
+@pytest.mark.slow
 def test_kills_of_all_processes_in_turn_undo_nothing(
     load: Load, served: Served, random: Random
 ) -> None:

@@ -103,6 +103,7 @@ def timed(what: str) -> Iterator[None]:
     print(f"{what}: {time.monotonic() - began:.2f} s")
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_made_room_on_without_a_restart(
     disk: MakeDisk, serve: Serve, tmp_path: Path
 ) -> None:

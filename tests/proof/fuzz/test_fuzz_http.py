@@ -35,6 +35,7 @@ def fuzzed(tmp_path: Path) -> Iterator[Fuzzed]:
         yield fuzzed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [{}, {"queue": QUEUES[0]}, {"queue": QUEUES[1], "id": ID}])
 @pytest.mark.timeout(60 + RUN_LIMIT)
 def test_any_request_is_answered_as_the_page_says(

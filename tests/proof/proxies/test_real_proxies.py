@@ -164,6 +164,7 @@ def test_streams_are_the_same_after_90_s_of_silence(
     assert "is opened again" not in caplog.text
 
 
+@pytest.mark.slow
 async def test_600_streams_of_one_connection_are_open_at_a_time(make: Make) -> None:
     with make() as proxy:
         await open_at_a_time(proxy.url, 600)
