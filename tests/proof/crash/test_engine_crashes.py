@@ -13,6 +13,7 @@ from spoolrack_store.engine.entries import Entry
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.engine.sender import Sender
 from spoolrack_store.engine.sharing import Sharing
+from spoolrack_store.files import changes
 from spoolrack_store.files.changes import Change, Changes
 
 from tests.proof.crash.stories import ALONE, SHARED, Bug, Run, expect_broken, expect_relisted
@@ -41,6 +42,7 @@ def _marked_at_once(self: Changes, change: Change) -> None:
 
 _intend = Changes.intend
 _begin_sync = Moves.begin_sync
+_read_rest = Sharing._read_rest
 
 
 def _synced_too_early(self: Moves) -> object:
@@ -52,6 +54,11 @@ def _synced_too_early(self: Moves) -> object:
 def _published_unsynced(self: Sender) -> None:
     self.in_new = dict.fromkeys(self.in_new, 0)
     _publish(self)
+
+
+def _listed_as_at_its_start(self: Sharing) -> None:
+    self.has_opened = False
+    _read_rest(self)
 
 
 def _leases_left_in_new(self: Sender, entries: Iterable[Entry]) -> object:
@@ -92,3 +99,11 @@ def test_a_process_that_others_have_overtaken_lists_the_root(
     ring: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expect_relisted(monkeypatch, Story, ring)
+
+
+def test_what_a_process_lists_that_was_overtaken_is_synced_before_it_answers_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(changes, "RING", 1_600)
+    bug = Bug(Sharing, "_read_rest", _listed_as_at_its_start, first=1_400)
+    expect_broken(monkeypatch, bug, Story, processes=3)
