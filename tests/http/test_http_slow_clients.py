@@ -139,6 +139,7 @@ async def test_a_body_that_stops_coming_is_given_up(http: Http, server: Server) 
         status, headers, body = await raw.answer()
         assert (status, headers["connection"]) == (408, "close")
         assert b"UPLOAD_TOO_SLOW" in body
+        assert b"13 bytes of it" in body  # What had arrived: `the beginning`.
     assert (await http.counts())["ready_count"] == 0
 
 

@@ -17,6 +17,7 @@ from spoolrack_server.metrics.metrics import METRICS, Metric
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.store_metrics import StoreMetrics
 
 from tests import CHECKOUT
 from tests.support.scrape import Scrape, scrape
@@ -185,6 +186,17 @@ async def test_the_credits_of_streams_are_told_and_how_many_are_in_use(
     assert found.value("spoolrack_credits", process="0") == 10
     assert found.value("spoolrack_credits_in_use", process="0") == 2
     stream.cancel()
+
+
+async def test_quarantine_is_not_listed_again_by_the_next_sample(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A list of a large folder takes long: it may take a hundredth of the time, and is made each 30 s.
+    listings: list[StoreMetrics] = []
+    monkeypatch.setattr(StoreMetrics, "quarantined", listings.append)
+    for _ in range(3):
+        await server.observer.sample()
+    assert len(listings) <= 1
 
 
 async def test_beyond_so_many_queues_the_rest_is_one_and_no_queue_moves_between(

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from spoolrack_server.process.server import Server
+from spoolrack_server.sqs import sqs_operations
 from spoolrack_server.sqs.sqs_operations import OPERATIONS
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import UpdateQueue
@@ -74,7 +75,7 @@ async def test_creating_again_compares_only_what_is_named(sqs: Sqs) -> None:
     assert "VisibilityTimeout" in refusal.message
 
 
-async def test_lists_of_queues_have_pages(sqs: Sqs) -> None:
+async def test_lists_of_queues_have_pages(sqs: Sqs, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a1", "a2", "a3", "b1"):
         await sqs.create(name)
 
@@ -90,7 +91,16 @@ async def test_lists_of_queues_have_pages(sqs: Sqs) -> None:
     assert names(rest) == ["a3"]
     assert "NextToken" not in rest
     assert names(await sqs.list_queues(QueueNamePrefix="c")) == []
-    assert (await refused(sqs.list_queues(NextToken="?"))).code == "InvalidParameterValue"
+    refusal = await refused(sqs.list_queues(NextToken="?"))
+    assert (refusal.code, refusal.message) == (
+        "InvalidParameterValue",
+        "Invalid or expired next token.",
+    )
+    # SQS has a token only if MaxResults was given, and else lists as many as it may.
+    monkeypatch.setattr(sqs_operations, "MOST_LISTED", 3)
+    most = await sqs.list_queues()
+    assert names(most) == ["a1", "a2", "a3"]
+    assert "NextToken" not in most
 
 
 async def test_a_purged_queue_is_empty_and_a_deleted_one_is_gone(sqs: Sqs) -> None:
