@@ -14,15 +14,15 @@ from tests.interop.interop_driver import Driver
 from tests.interop.interop_languages import Language, languages
 from tests.support.run_processes import Crew, Served
 
-LONG = 900
-"""Seconds that a test may take: the first one of a language builds it."""
+HANGS_AFTER = 120
+"""Seconds that a test may take by itself; the build of its language has a limit of its own."""
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(LONG))
+            item.add_marker(pytest.mark.timeout(HANGS_AFTER, func_only=True))
 
 
 # A missing language is skipped once, and by name, in test_interop_toolchains.py.

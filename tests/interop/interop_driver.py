@@ -127,6 +127,8 @@ class Driver:
             text=True,
         )
         self._lock = threading.Lock()
+        """Guards what is told and asked; never held while the program may make a writer wait."""
+        self._writing = threading.Lock()
         self._waiting: dict[int, Future[dict[str, Any]]] = {}
         self._streams: dict[str, Stream] = {}
         self._numbers = 0
@@ -153,6 +155,8 @@ class Driver:
             self._numbers += 1
             number = self._numbers
             self._waiting[number] = future
+        # A program that answers before it reads on waits until its answers are read.
+        with self._writing:
             assert self._process.stdin is not None
             self._process.stdin.write(json.dumps({"id": number, "op": op, **fields}) + "\n")
             self._process.stdin.flush()
