@@ -66,17 +66,14 @@ def routing(
     if names:
         text = text.replace("parse-resolv-conf", f"nameserver cluster 127.0.0.1:{names.port}")
     text = re.sub(r"0\.0\.0\.0:(\d+)", lambda found: f"127.0.0.1:{ports[DOORS[int(found[1])]]}", text)
-    tls, conf = folder / "haproxy-tls", folder / "haproxy.cfg"
-    conf.write_text(text.replace("/etc/haproxy-tls", str(tls)))
+    (folder / "haproxy.cfg").write_text(text.replace("/etc/haproxy-tls", f"{folder}/haproxy-tls"))
     (container,) = release.one("Deployment")["spec"]["template"]["spec"]["containers"]
-    here = {
-        "/etc/haproxy-tls": str(tls),
-        "/etc/haproxy/haproxy.cfg": str(conf),
-        "sleep 10": "sleep 0.1",
-    }
-    command = container["command"]
-    for word, ours in here.items():
-        command = [each.replace(word, ours) for each in command]
+    command = [
+        word.replace("/etc/haproxy-tls", f"{folder}/haproxy-tls")
+        .replace("/etc/haproxy/", f"{folder}/")
+        .replace("sleep 10", "sleep 0.1")
+        for word in container["command"]
+    ]
     with open(folder / "haproxy.log", "ab") as log:
         process = subprocess.Popen(
             command,
