@@ -23,7 +23,7 @@ OPTIONAL_FROM_0: Final = FROM_0[:-1]
 NO_SPANS: Final = [True, NAN, math.inf, -math.inf, -1, -1e-9, 1e12, 10**400, "1", b"1", [], object()]
 NO_SPANS += [timedelta(seconds=-1), timedelta.max]
 NO_TEXT: Final = [5, b"jobs", None, ["jobs"], "\ud800", "jobs\udfff"]
-NO_MANY: Final = [5, None, object()]
+NO_MANY: Final = [5, None, object(), "text", b"body", bytearray(b"body")]
 NO_BODIES: Final = [5, 1.5, ["a"], object(), "\ud800"]
 NO_ATTRIBUTES: Final = [
     5,
