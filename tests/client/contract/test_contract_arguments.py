@@ -61,6 +61,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("a stage", lambda c, v: c.staging.publish("w", 0, [v]), NO_TEXT),
     ("epoch_retention", lambda c, v: c.staging.publish("w", 0, ["s"], epoch_retention=v), NO_SPANS),
     ("stage", lambda c, v: c.staging.abort(v), NO_TEXT),
+    ("queue", lambda c, v: c.staging.list(v), NO_TEXT),
     ("stream", lambda c, v: c.reservations.extend(v, 0), NO_TEXT),
     ("sequence_number", lambda c, v: c.reservations.extend("r", v), FROM_0),
     ("visibility_timeout", lambda c, v: c.reservations.extend("r", 0, v), NO_SPANS),
