@@ -246,8 +246,8 @@ Target = ByReceipt | ById
 
 
 @dataclass(frozen=True, slots=True)
-class VisibilityChange:
-    """A new end of a lease, in seconds from now; 0 releases it."""
+class LeaseExtension:
+    """A new end of a lease, in seconds from now."""
 
     receipt: str
     seconds: float
