@@ -116,6 +116,29 @@ def open_calls(
     return kind(target, credentials, metadata)
 
 
+class _CallFrames:
+    """The frames of one call."""
+
+    def __init__(self, call: Any, target: str, calls: ThreadCalls | TaskCalls) -> None:
+        self._call = call
+        self._target = target
+        self._calls = calls
+        self._taken_up = False
+        self._cancelled = False
+
+    async def next(self) -> Any:
+        frame = await self.next_or_end()
+        if frame is None:
+            raise ended(self._target)
+        return frame
+
+    async def next_or_end(self) -> Any | None:
+        raise NotImplementedError
+
+    def connected(self) -> bool:
+        return self._taken_up
+
+
 class ThreadCalls:
     """Calls that block their thread. The main thread never enters gRPC: see `beside`."""
 
@@ -178,20 +201,7 @@ def _opened(
     return beside(open_and_keep, cancel, on_end)
 
 
-class ThreadFrames:
-    def __init__(self, call: Any, target: str, calls: ThreadCalls) -> None:
-        self._call = call
-        self._target = target
-        self._calls = calls
-        self._taken_up = False
-        self._cancelled = False
-
-    async def next(self) -> Any:
-        frame = await self.next_or_end()
-        if frame is None:
-            raise ended(self._target)
-        return frame
-
+class ThreadFrames(_CallFrames):
     async def next_or_end(self) -> Any | None:
         try:
             return beside(self._next_or_end, self._call.cancel)
@@ -205,9 +215,6 @@ class ThreadFrames:
             self._call.initial_metadata()
             self._taken_up = self._call.is_active()
         return next(self._call, None)
-
-    def connected(self) -> bool:
-        return self._taken_up
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -304,20 +311,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class TaskFrames:
-    def __init__(self, call: Any, target: str, calls: TaskCalls) -> None:
-        self._call = call
-        self._target = target
-        self._calls = calls
-        self._taken_up = False
-        self._cancelled = False
-
-    async def next(self) -> Any:
-        frame = await self.next_or_end()
-        if frame is None:
-            raise ended(self._target)
-        return frame
-
+class TaskFrames(_CallFrames):
     async def open(self) -> None:
         """Return once the server has accepted the call; raise the error of one that has ended."""
         await self._call.initial_metadata()
@@ -343,9 +337,6 @@ class TaskFrames:
                 raise ClientClosed() from None
             raise
         return None if frame is grpc.aio.EOF else frame
-
-    def connected(self) -> bool:
-        return self._taken_up
 
     def cancel(self) -> None:
         self._cancelled = True
