@@ -458,6 +458,8 @@ def test_commas_part_the_addresses_of_shards(url: str, addresses: list[str]) -> 
         ("a:1,b:2,a:1", "a:1 twice"),
         ("a,a:50051", "a:50051 twice"),
         ("a:1,file:///root", "file:// is not known"),
+        ("grpcs://a:1,grpc://b:2", "mixes grpc:// and grpcs://"),
+        ("a:1,grpcs://b:2", "mixes grpc:// and grpcs://"),
     ],
 )
 def test_addresses_that_are_no_shards_are_refused(url: str, words: str) -> None:
