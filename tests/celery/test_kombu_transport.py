@@ -16,7 +16,7 @@ import pytest
 import spoolrack.kombu
 from kombu.asynchronous import Hub
 from kombu.common import Broadcast
-from kombu.exceptions import OperationalError
+from kombu.exceptions import ChannelError, OperationalError
 from kombu.pidbox import Mailbox
 from spoolrack._shards import shard_of
 from spoolrack.errors import (
@@ -317,6 +317,57 @@ def test_an_unbound_queue_gets_nothing_more(connection: Any, server: RunningServ
     queue.unbind_from(NEWS)
     publish(connection, "!", exchange=NEWS, declare=[NEWS])
     assert counts(server, "first") == (0, 0)
+
+
+def test_the_default_exchange_leads_to_the_queue_that_is_named(connection: Any) -> None:
+    TASKS(connection.default_channel).declare()
+    connection.Producer().publish("a", exchange="", routing_key="tasks")
+    assert TASKS(connection.default_channel).get(no_ack=True).payload == "a"
+
+
+def test_a_message_without_a_route_goes_to_the_dead_letter_queue_that_is_set(
+    server: RunningServer,
+) -> None:
+    with connected(server, deadletter_queue="lost") as connection:
+        publish(connection, "a")
+        publish(connection, "b", routing_key="elsewhere")
+        connection.Producer().publish("c", exchange="", routing_key="")
+        lost = kombu.Queue("lost", channel=connection.default_channel)
+        assert [lost.get(no_ack=True).payload for _ in range(2)] == ["b", "c"]
+        assert counts(server, "tasks") == (1, 0)
+    with connected(server) as connection:
+        publish(connection, "d", routing_key="elsewhere")
+        assert (counts(server, "tasks"), counts(server, "lost")) == ((1, 0), (0, 0))
+
+
+def test_a_queue_is_looked_for_emptied_and_deleted_by_a_channel(
+    connection: Any, server: RunningServer
+) -> None:
+    channel = connection.default_channel
+    with pytest.raises(ChannelError, match="tasks"):
+        channel.queue_declare("tasks", passive=True)
+    for body in "ab":
+        publish(connection, body)
+    assert tuple(channel.queue_declare("tasks", passive=True)) == ("tasks", 2, 0)
+    channel.queue_delete("tasks", if_empty=True)
+    assert counts(server, "tasks") == (2, 0)
+    assert channel.queue_purge("tasks") == 2
+    channel.queue_delete("tasks", if_empty=True)
+    with server.client() as client, pytest.raises(QueueNotFound):
+        client.queue("tasks").info()
+
+
+def test_a_binding_that_is_repeated_is_one_record(connection: Any, server: RunningServer) -> None:
+    with server.client() as client, connected(server) as other:
+        for each in (connection, other, connection):
+            TASKS(each.default_channel).declare()
+        (record,) = [json.loads(m.body) for m in client.queue("kombu.bindings").peek()]
+    assert record == {
+        "exchange": "tasks",
+        "routing_key": "tasks",
+        "pattern": record["pattern"],
+        "queue": "tasks",
+    }
 
 
 def test_a_message_with_an_eta_is_delayed_at_the_server(connection: Any, server: RunningServer) -> None:
