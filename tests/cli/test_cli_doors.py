@@ -59,6 +59,60 @@ def test_every_option_names_its_environment_variable(offline: Spoolrack, path: t
         assert re.search(rf"SPOOLRACK_([A-Z]+_)*{flag[2:].replace('-', '_').upper()}\b", text), flag
 
 
+OF_EVERY_CALL = {"--url": "127.0.0.1:50051", "--timeout": "30s"}
+DEFAULTS: dict[str, dict[str, object]] = {
+    "bench": {"--size": "1k", "--seconds": "60s"},
+    "export": {"--output": "-"},
+    "fsck": {"--root": "data"},
+    "health": {"--health": "127.0.0.1:8081", "--timeout": "3s"},
+    "import": {"--from": "archive", "--mover-delay": "10s", "--settle": "5s"},
+    "mover": {"--delay": "0s", "--log-format": "logfmt"},
+    "peek": {"--max": 10},
+    "reaper": {"--log-format": "logfmt"},
+    "receive": {"--order": "fair", "--wait": "0s"},
+    "release": {"--delay": "0s"},
+    "replay": {"--until": "now"},
+    "reservations show": {"--max": 10},
+    "schedules create": {"--time-zone": "UTC"},
+    "send": {"--in-flight": 1},
+    "serve": {
+        "--data": "./data",
+        "--grpc": "127.0.0.1:50051",
+        "--http": "127.0.0.1:8080",
+        "--sqs": "off",
+        "--health": "off",
+        "--processes": 1,
+        "--connections": 1000,
+        "--memory-watermark": "0.5",
+        "--min-free-space": "4M",
+        "--min-free-inodes": 256,
+        "--grace": "10s",
+        "--metrics-queues": 1000,
+        "--log-format": "logfmt",
+    },
+    "size": {"--backlog": 100_000, "--batch": 1, "--body": "1k"},
+    "snapshot": {"--root": "data"},
+    "top": {"--interval": "1s"},
+}
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_an_option_that_is_left_out_has_this_default(path: tuple[str, ...]) -> None:
+    command: click.Command = program
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    defaults = {
+        max(each.opts, key=len): each.default
+        for each in command.params
+        if isinstance(each, click.Option) and isinstance(each.default, int | str) and each.default
+    }
+    expected = DEFAULTS.get(" ".join(path), {})
+    assert defaults == (expected if "--url" not in defaults else OF_EVERY_CALL | expected)
+
+
 def test_an_option_can_come_from_the_environment(
     spoolrack: Spoolrack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
