@@ -95,6 +95,7 @@ StageInfo: message_counts=<factory>
 StageResult: duplicate=False
 Staging.abort: queue=''
 Staging.get: queue=''
+Staging.list: queue=''
 Staging.publish: queue=''
 connect: url='127.0.0.1:50051', timeout=30.0
 """
