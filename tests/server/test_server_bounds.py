@@ -230,10 +230,10 @@ async def test_a_value_at_its_bounds_is_taken(client: Client) -> None:
         assert reason not in ("INVALID_REQUEST", "INVALID_ARGUMENT"), (method, request, told)
     for most in (
         {"stage": "x" * 64},
-        {"chunk_number": 999_999_999},
-        {"messages": [pb.OutgoingMessage()] * 1_000},
-        {"time_to_live": Duration(seconds=1)},
-        {"time_to_live": Duration(seconds=14 * DAY)},
+        {"stage": "number", "chunk_number": 999_999_999},
+        {"stage": "many", "messages": [pb.OutgoingMessage()] * 1_000},
+        {"stage": "short", "time_to_live": Duration(seconds=1)},
+        {"stage": "long", "time_to_live": Duration(seconds=14 * DAY)},
     ):
         await call(client, "Stage", staging.StageRequest(**{**CHUNK, **most}))  # type: ignore[arg-type]
 
