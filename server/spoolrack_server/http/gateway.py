@@ -135,7 +135,7 @@ class Gateway:
             route = self._checks.route_of(request)
             if self._listener.is_refusing and not (route is not None and route.is_page):
                 raise Draining
-            require_own_shard(request, self._app.access.store.shard)
+            require_own_shard(request, self._app.shard)
             response = await endpoint(request)
         except ConnectionError as error:
             raise asyncio.CancelledError from error
