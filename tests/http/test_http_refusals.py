@@ -121,7 +121,8 @@ REFUSED: Mapping[str, list[Refused]] = {
             *(b"{", b"\xff", b"[" * 20_000 + b"]" * 20_000, b"[]", b"7"),
             reason="INVALID_REQUEST",
         ),
-        *settings("PUT /new", b"[" * 100_000 + b"]" * 100_000, reason="SETTINGS_TOO_LARGE"),
+        *settings("PUT /new", b"[" * 100_000 + b"]" * 100_000, reason="INVALID_REQUEST"),
+        *settings("PUT /new", b" " * 1_048_577, reason="SETTINGS_TOO_LARGE"),
         *settings(
             "PUT /new",
             *(b'{"colour": "red"}', b'{"labels": ["team"]}', b'{"labels": {"team": 5}}'),

@@ -11,10 +11,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from fnmatch import translate
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -22,6 +20,7 @@ from .. import _arguments as arguments
 from .._acks import Ack
 from .._message_base import MessageFacts
 from .._runtime import Signal, Started
+from .._shards import QueuePattern
 from .._stream import EnvelopeStream
 from .._values import Envelope, Seconds
 from ..errors import (
@@ -33,7 +32,7 @@ from ..errors import (
     Timeout,
     Unreachable,
 )
-from ._pagination import items
+from ._pagination import pages
 
 log = logging.getLogger("spoolrack")
 
@@ -47,20 +46,6 @@ SHARE_EVERY: Final = 0.01
 """Seconds between two looks at what all queues hold."""
 LONGEST_LEASE: Final = 43_200.0
 Order = Literal["fair", "strict"]
-_PATTERN: Final = re.compile(r"[*?\[]")
-
-
-class QueuePattern:
-    """A glob pattern of names. Only one with `--` in it matches a name with `--`: `jobs-*` has no
-    dead-letter queues."""
-
-    def __init__(self, pattern: str) -> None:
-        self.prefix = _PATTERN.split(pattern, maxsplit=1)[0]
-        self._is_plain = "--" not in pattern
-        self._expression = re.compile(translate(pattern))
-
-    def matches(self, name: str) -> bool:
-        return not (self._is_plain and "--" in name) and self._expression.match(name) is not None
 
 
 @dataclass(eq=False, slots=True)
@@ -106,7 +91,9 @@ class SeveralQueues:
         ]
         if not self.names:
             raise InvalidRequest("queues can't be empty: name a queue, or a pattern.")
-        self.patterns = [QueuePattern(each) if _PATTERN.search(each) else None for each in self.names]
+        self.patterns = [
+            QueuePattern(each) if QueuePattern.SIGNS.search(each) else None for each in self.names
+        ]
         self.name = ", ".join(self.names)
         self.is_strict = order == "strict"
         self.handle_of = handle_of
@@ -399,14 +386,21 @@ class SeveralStreams:
             await self._closing.wait(LOOK_EVERY)
 
     async def _look(self, ranks: set[tuple[int, str]]) -> None:
-        """Add the queues that match."""
+        """Add the queues that match. New ones begin at once: a shard that is away may hold up the rest
+        of the list."""
         list_queues = self._context.transport.list_queues
+        known_ranks = {member.rank for member in self._members}
         for number, pattern in enumerate(self._queues.patterns):
-            if pattern is not None:
-                fetch = partial(list_queues, prefix=pattern.prefix)
-                async for queue in items(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
-                    if pattern.matches(queue.name):
-                        ranks.add((number, queue.name))
+            if pattern is None:
+                continue
+            fetch = partial(list_queues, prefix=pattern.prefix)
+            async for page in pages(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
+                found = {(number, queue.name) for queue in page.items if pattern.matches(queue.name)}
+                ranks |= found
+                if not found <= known_ranks:
+                    known_ranks |= found
+                    self._set_members(known_ranks)
+                    self._wake()
 
     def _wake(self) -> None:
         """Wake all waiting callers. From any thread."""
