@@ -16,7 +16,6 @@ from spoolrack_store.engine.sender import MOST_FILES
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis
 from spoolrack_store.model.operations import (
     UNFINISHED,
-    Delete,
     DeleteQueue,
     Purge,
     Receive,
@@ -549,16 +548,3 @@ def test_a_retention_ends_in_each_of_more_queues_than_one_tick_looks_at(
         _rest(rig)
         left.append(sum(rig.engine.index.queue(queue).total for queue in queues))
     assert left == [4, 1, 0]
-
-
-def test_the_keys_of_deleted_messages_cost_no_look_at_all_queues_for_each() -> None:
-    def steps(count: int) -> int:
-        queues = {f"q-{number}": QueueSettings() for number in range(count)}
-        rig = Rig({"q": QueueSettings(messages_per_file=1), **queues})
-        ids = {place: f"id{place}" for place in range(20)}
-        rig.ask(Send(queue="q", bodies=[b"x"] * 20, deduplication_ids=ids))
-        found = rig.ask(Receive(queue="q", max_messages=20))
-        rig.ask(Delete(queue="q", receipts=[each for one in found for each in one.receipts]))
-        return steps_of(rig.ask)
-
-    assert steps(WAITING) <= steps(FEW) + 10 * (WAITING - FEW)

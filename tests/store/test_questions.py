@@ -87,19 +87,6 @@ def test_a_list_passes_over_as_many_messages_as_it_is_told_and_ends_where_it_is_
             assert page.last == ""
 
 
-def test_a_message_that_changes_state_after_listing_is_listed_in_the_new_state(rig: FrontRig) -> None:
-    ids = rig.send(b"1", b"2", b"3")
-    assert all_of(rig, 10, State.LEASED) == []
-    got = rig.receive(2)
-    assert [each.id for each in all_of(rig, 10, State.LEASED)] == ids[:2]
-    rig.ask(Delete(queue="q", receipts=got[0].receipts[:1]))
-    assert [each.id for each in all_of(rig, 10, State.LEASED)] == ids[1:2]
-    rig.manual_clock.advance(31_000)
-    rig.in_turn()
-    assert all_of(rig, 10, State.LEASED) == []
-    assert [each.id for each in all_of(rig, 10, State.READY)] == ids[1:]
-
-
 def test_a_page_costs_by_what_it_shows(rig: FrontRig, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [id for number in range(300) for id in rig.send(b"%d" % number)]
     for _ in range(100):

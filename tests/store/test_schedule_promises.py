@@ -26,10 +26,9 @@ from spoolrack_store.model.schedule_requests import (
     QueuedSchedule,
     UpdateSchedule,
 )
-from spoolrack_store.model.settings import QueueSettings, Record, decode, encode
+from spoolrack_store.model.settings import Record, decode, encode
 
 from tests.store.stage_rig import START, Rig
-from tests.support.steps import steps_of
 
 TICK = START // 1_000 + 60
 NIGHTLY = CreateSchedule(
@@ -176,22 +175,6 @@ def test_schedules_are_listed_by_queue_and_name(rig: Rig) -> None:
     assert [each.name for each in rig.engine.schedules.listed("", ("q", "a"), 1)] == ["b"]
     with pytest.raises(QueueNotFound):
         listed(rig, "none")
-
-
-def _steps_of_a_page(queues: int) -> int:
-    """Return the cost of a page of schedules, if each queue has one."""
-    rig = Rig()
-    for number in range(queues):
-        rig.ask(CreateQueue(name=f"q{number:03}", settings=QueueSettings()))
-        create(rig, queue=f"q{number:03}")
-    page = [("q005", "nightly"), ("q006", "nightly"), ("q007", "nightly")]
-    found = rig.engine.schedules.listed("", ("q004", "nightly"), 3)
-    assert [(each.queue, each.name) for each in found] == page
-    return steps_of(lambda: rig.engine.schedules.listed("", ("q004", "nightly"), 3))
-
-
-def test_a_page_of_schedules_costs_the_same_however_many_queues_have_some() -> None:
-    assert _steps_of_a_page(100) == _steps_of_a_page(10)
 
 
 def test_settings_and_labels_of_a_queue_leave_its_schedules_alone(rig: Rig) -> None:

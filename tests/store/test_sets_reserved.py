@@ -25,7 +25,6 @@ from spoolrack_store.model.reservation_requests import (
     ExtendReservation,
     MarkRead,
     Release,
-    Reserve,
     UndoReservation,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -89,25 +88,6 @@ def test_a_confirmation_lengthens_the_hold_of_all_of_it_with_one_rename(rig: Set
     assert (rig.ids_in(), rig.receive()) == (ids, [])
     rig.advance(1)
     assert rig.receive() == [(id, 2) for id in ids]
-
-
-def test_a_hold_that_is_over_gives_the_messages_back_and_is_told_as_lost(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve()
-
-    rig.advance(HOLD)
-
-    for request in (
-        ExtendReservation(stream="s", sequence_number=0),
-        MarkRead(stream="s", sequence_number=0),
-        Reserve(queue="q", stream="s", sequence_number=0),
-    ):
-        with pytest.raises(ReservationLost):
-            rig.ask(request)
-    with pytest.raises(ReservationLost):
-        rig.read()
-    assert rig.receive() == [(id, 2) for id in ids]
-    assert rig.engine.reservations.count() == (0, 1)
 
 
 def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig: SetRig) -> None:
