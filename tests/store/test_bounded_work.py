@@ -298,21 +298,6 @@ def test_a_crash_between_two_slices_of_a_publication_loses_none() -> None:
     assert rig.engine.index.queue("third").total == CHUNKS
 
 
-def _steps_of_deletion(queues: int) -> int:
-    rig = Rig({f"q-{number}": QueueSettings() for number in range(queues)})
-    rig.ask()
-
-    def delete() -> None:
-        rig.ask(DeleteQueue(name="q-7"))
-        _rest(rig)
-
-    return steps_of(delete)
-
-
-def test_the_deletion_of_a_queue_costs_the_same_however_many_there_are() -> None:
-    assert _steps_of_deletion(200) <= _steps_of_deletion(20) + 50
-
-
 def test_a_queue_that_was_changed_often_and_deleted_stays_deleted() -> None:
     rig = Rig()
     other = rig.join("p2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import signal
@@ -140,16 +139,6 @@ def test_a_root_that_several_open_first_at_the_same_time_is_one_root(tmp_path: P
     assert list((tmp_path / "root/owners").iterdir()) == []
 
 
-def test_a_queue_that_one_process_makes_another_one_knows(tmp_path: Path) -> None:
-    _, one = opened(tmp_path)
-    _, other = opened(tmp_path)
-    commit(one, CreateQueue(name="q", settings=QueueSettings()))
-    commit(other, Send(queue="q", bodies=[b"hello"]))
-    commit(other)
-    (got,) = commit(one, Receive(queue="q", max_messages=1, max_bytes=100))
-    assert [delivery.bodies for delivery in got] == [[b"hello"]]  # type: ignore[attr-defined]
-
-
 SETTINGS = QueueSettings(visibility_timeout=Millis(7_000))
 
 
@@ -226,18 +215,6 @@ def test_a_process_killed_with_the_lock_holds_up_no_other(tmp_path: Path, forks:
         (got,) = commit(engine, Receive(queue="q", max_messages=1, max_bytes=100))
         assert [delivery.bodies for delivery in got] == [[b"from the other"]]  # type: ignore[attr-defined]
     assert root.is_living(root.owner)
-
-
-def test_a_folder_on_a_file_system_without_hard_links_does_not_become_a_root(tmp_path: Path) -> None:
-    class Linkless(LocalDisk):
-        def link(self, source: str, target: str) -> None:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source)
-
-    for _ in range(2):
-        with pytest.raises(RootUnusable, match="no hard links"):
-            open_root(Linkless(tmp_path), os.fspath(tmp_path), Random(), this_process())
-    assert not (tmp_path / "FORMAT").exists()
-    assert os.listdir(tmp_path / "new") == []
 
 
 def test_the_log_of_another_version_is_not_overwritten_while_its_process_lives(tmp_path: Path) -> None:

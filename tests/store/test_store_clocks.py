@@ -63,17 +63,6 @@ def test_a_step_of_the_wall_clock_ends_and_prolongs_nothing_that_a_running_serve
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_a_hidden_message_stays_hidden_over_a_restart_until_its_time(rig: Rig, hidden: str) -> None:
-    ids = hide(rig, hidden, 20_000)
-    rig.advance(5_000)
-    rig.start()
-    rig.advance(14_999)
-    assert rig.receive() == {}
-    rig.advance(1)
-    assert list(rig.receive()) == ids
-
-
-@pytest.mark.parametrize("hidden", HIDDEN)
 def test_a_wall_clock_that_was_set_back_lengthens_what_is_hidden_by_no_more_than_that(
     rig: Rig, clock: SteppedClock, hidden: str
 ) -> None:

@@ -98,6 +98,18 @@ def test_a_batch_never_overtakes_what_lies_between_its_messages(rig: Rig) -> Non
     rig.check()
 
 
+@pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
+def test_a_receipt_given_back_twice_gives_back_one_lease(rig: Rig, bodies: list[bytes]) -> None:
+    rig.send(*bodies)
+    ids, receipts = received(rig)
+    rig.ask(GiveBack(queue="q", receipts=[receipts[0], receipts[0]]))
+    assert states(rig, *ids) == ["ready", "leased"][: len(ids)]
+    found = rig.engine.index.holder(ids[0])
+    assert found is not None
+    assert found[0].name.receives == 0
+    rig.check()
+
+
 # Receipts and ids of what is over.
 
 
