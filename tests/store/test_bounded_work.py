@@ -30,6 +30,7 @@ from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.transitions import State
 
 from tests.support.dead_letter_rig import DYING, LEASE, QUEUES, Rig
+from tests.support.engines import begun
 from tests.support.steps import slices_of, steps_of
 
 MANY = 650
@@ -471,10 +472,7 @@ def _orphans(count: int) -> tuple[Rig, int]:
     rig = Rig({"q": QueueSettings(messages_per_file=1)})
     other = rig.join("p2")
     for left in range(count, 0, -MOST_FILES):
-        work = other.engine.apply([Send(queue="q", bodies=[b"x"] * min(left, MOST_FILES))])
-        assert work is not None
-        assert work.commit is not None
-        work.commit.sync()
+        begun(other.engine, Send(queue="q", bodies=[b"x"] * min(left, MOST_FILES)))
     rig.living.discard("p2")
     rig.ask(tick=True)
     return rig, count

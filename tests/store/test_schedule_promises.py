@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import (
     ScheduleNotFound,
     StoreError,
 )
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
 from spoolrack_store.model.schedule import MAX_BODY, MAX_SCHEDULES
 from spoolrack_store.model.schedule_requests import (
     CreateSchedule,
@@ -79,22 +79,6 @@ def test_a_change_replaces_what_it_names_and_a_changed_time_has_no_tick_before_i
     for refused, error in ((wrong, InvalidRequest), (missing, ScheduleNotFound)):
         with pytest.raises(error):
             rig.ask(refused)
-
-
-def test_the_message_of_a_tick_says_what_sent_it(rig: Rig) -> None:
-    fire(rig, create(rig))
-    rig.settle()
-    ((delivery,),) = (rig.ask(Receive(queue="q")),)
-    assert delivery.bodies == [b"go"]
-    assert delivery.groups == {0: "g"}
-    assert delivery.attributes == {
-        0: {
-            "text": "a",
-            "bytes": b"\xff",
-            "spoolrack-schedule": "nightly",
-            "spoolrack-tick": "2023-11-14T22:14:20Z",
-        }
-    }
 
 
 def test_a_tick_is_sent_once_and_an_earlier_one_never(rig: Rig) -> None:

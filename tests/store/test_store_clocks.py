@@ -9,6 +9,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
 from tests.store.trouble_rig import Rig
 from tests.support.engine_story import Clock
+from tests.support.engines import begun
 
 HIDDEN = ("leased", "leased batch", "delayed", "delayed batch")
 
@@ -93,10 +94,7 @@ def test_a_lease_that_a_dead_process_had_in_new_is_no_longer_than_the_maximum(
 ) -> None:
     rig.commit()
     send = Send(queue="q", bodies=[b"a"])
-    work = rig.engine.apply([send, Receive(queue="q", visibility=Millis(20_000))])
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
+    work = begun(rig.engine, send, Receive(queue="q", visibility=Millis(20_000)))
     assert [path.startswith("new/") for path in rig.paths("new", "delay")] == [True]
     clock.step = -2 * MAX_DELAY
     rig.start()

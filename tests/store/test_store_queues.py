@@ -18,6 +18,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Publish, Stage
 
 from tests.store.trouble_rig import Rig
+from tests.support.engines import begun
 
 LEASE = 30_000
 
@@ -213,10 +214,7 @@ def test_a_process_that_reads_all_settings_again_writes_lost_ones_as_it_knew_the
 
 
 def test_a_send_alone_makes_no_queue(rig: Rig) -> None:
-    work = rig.engine.apply([Send(queue="q", bodies=[b"a"])])
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
+    begun(rig.engine, Send(queue="q", bodies=[b"a"]))
     lose_settings(rig)
     rig.start()
     settle(rig)

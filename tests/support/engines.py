@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.files.layout import CONFIG
 from spoolrack_store.model.settings import QueueSettings, Record, encode, settings_path
 
@@ -31,10 +31,24 @@ def start(
     return engine
 
 
-def commit(engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
-    """Return the answers of a commit of `requests` that is synced at once."""
+def applied(engine: Engine, *requests: Any, tick: bool = False) -> Work:
+    """Return a commit of `requests` that is neither synced nor finished."""
     work = engine.apply(requests, tick=tick)
     assert work is not None, "no process holds the lock"
+    return work
+
+
+def begun(engine: Engine, *requests: Any) -> Work:
+    """Return a commit of `requests` that is synced, and not finished: no answer has left."""
+    work = applied(engine, *requests)
+    if work.commit is not None:
+        work.commit.sync()
+    return work
+
+
+def commit(engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
+    """Return the answers of a commit of `requests` that is synced at once."""
+    work = applied(engine, *requests, tick=tick)
     if work.commit is not None:
         work.commit.sync()
     outcomes = engine.finish(work)
