@@ -129,20 +129,6 @@ def test_leases_that_end_at_once_die_in_slices(whole_files: bool) -> None:
     assert rig.engine.index.queue("q").total == 0
 
 
-def test_a_crash_between_two_slices_loses_and_doubles_nothing() -> None:
-    rig = Rig({**QUEUES, "q": replace(DYING, messages_per_file=1)})
-    ids = rig.send(*_bodies(MANY))
-    rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
-    rig.after(LEASE)
-    for _ in range(4):
-        rig.ask()
-    assert 0 < len(rig.ids("dead")) < MANY
-    rig = rig.restart()
-    _rest(rig)
-    assert rig.ids("dead") == ids
-    assert rig.engine.index.queue("q").total == 0
-
-
 def test_messages_that_are_released_for_the_last_time_keep_their_neighbours_leases() -> None:
     rig = Rig()
     ids = rig.send(*_bodies(MANY))
@@ -290,15 +276,6 @@ def test_a_publication_of_many_chunks_moves_in_slices_and_is_counted_as_a_whole(
     assert len(found) > 4
 
 
-def test_a_crash_between_two_slices_of_a_publication_loses_none() -> None:
-    rig = _published()
-    rig.ask()
-    assert 0 < rig.engine.index.queue("third").total < CHUNKS
-    rig = rig.restart()
-    _rest(rig)
-    assert rig.engine.index.queue("third").total == CHUNKS
-
-
 def test_a_queue_that_was_changed_often_and_deleted_stays_deleted() -> None:
     rig = Rig()
     other = rig.join("p2")
@@ -432,17 +409,6 @@ def test_stages_that_expire_together_are_dropped_in_slices() -> None:
     assert max(before - after for before, after in pairwise(left)) <= SHARE
     assert max(files) <= count + SHARE, "more are dropped than are unlinked"
     assert left[-1] == 0
-
-
-def test_a_death_between_two_slices_of_expired_stages_drops_the_rest() -> None:
-    rig = _stages(2 * SHARE)
-    rig.after(30 * DAY)
-    for _ in range(3):
-        rig.ask()
-    rig = rig.restart()
-    _rest(rig)
-    assert rig.disk.scan("staged") == []
-    assert rig.engine.index.queue("q").total == 0
 
 
 def test_epochs_whose_memory_is_over_are_forgotten_in_slices() -> None:

@@ -207,15 +207,6 @@ def test_a_filtered_page_reads_a_bounded_number_of_messages(
         assert pages_of(reader, MessageFilter()) == ids
 
 
-def test_of_a_body_no_more_is_shown_than_was_asked_for(rig: FrontRig) -> None:
-    rig.ask(Send(queue="q", bodies=[b"body", b"x"], attributes={0: {"a": "b"}}))
-    for most, body in ((0, b""), (2, b"bo"), (9, b"body"), (None, b"body")):
-        for forgotten in (False, True):
-            with opened(rig.path) if forgotten else nullcontext(rig) as reader:
-                first, _ = messages_in(reader.store, "q", max_body_bytes=most)
-                assert (first.body, first.size, first.attributes) == (body, 4, {"a": "b"})
-
-
 def test_without_bodies_no_file_is_read_that_says_nothing_but_its_body(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         for number in range(3):

@@ -14,7 +14,6 @@ from spoolrack_store.model.errors import (
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
-    ReservationUnread,
     StoreError,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
@@ -314,20 +313,6 @@ def test_an_old_reservation_is_forgotten(rig: SetRig) -> None:
     assert rig.names("reserved") == []
     with pytest.raises(ReservationNotFound):
         rig.ask(ExtendReservation(stream="s", sequence_number=1))
-
-
-def test_a_set_that_was_never_read_is_not_deleted_where_that_is_asked(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve(0, max_messages=1)
-    rig.reserve(1)
-    rig.ask(MarkRead(stream="s", sequence_number=0))
-
-    with pytest.raises(ReservationUnread):
-        commit(rig, 1, only_read=True)
-
-    assert (rig.ids_in(0), rig.ids_in(1)) == (ids[:1], ids[1:])
-    rig.ask(MarkRead(stream="s", sequence_number=1))
-    assert commit(rig, 1, only_read=True).messages == 2
 
 
 def test_a_page_holds_two_mebibytes(rig: SetRig) -> None:
