@@ -10,8 +10,8 @@ import contextlib
 import os
 import queue
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 
@@ -24,9 +24,8 @@ from .grpc_channels import Metadata, task_channel, thread_channel, with_metadata
 from .grpc_errors import ended, error_from
 from .grpc_stubs import Stubs
 
-Request = TypeVar("Request", contravariant=True)
-Response = TypeVar("Response", covariant=True)
-Answer = TypeVar("Answer")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 CLOSE: Final = 5.0
 """Seconds for gRPC to close a channel."""
@@ -61,8 +60,8 @@ class ChannelCalls(Protocol):
     stub: Stubs
 
     async def unary(
-        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
-    ) -> Answer: ...
+        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request, timeout: float
+    ) -> Response: ...
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames: ...
 
@@ -124,16 +123,16 @@ class ThreadCalls:
         self.channel = thread_channel(target, credentials, options())
         self.stub: Stubs = Stubs(with_metadata(self.channel, credentials, metadata))
 
-    async def unary(self, method: Any, request: Any, answer: type[Answer], timeout: float) -> Answer:
+    async def unary(self, method: Any, request: Any, timeout: float) -> Any:
         given: dict[str, Any] = {"timeout": timeout, "metadata": tracing.metadata()}
         try:
             if not in_main_thread():
-                return cast(Answer, method(request, **given))
+                return method(request, **given)
             call = _opened(
                 lambda: method.future(request, **given),
                 lambda call, ended: call.add_done_callback(lambda _: ended()),
             )
-            return cast(Answer, call.result())
+            return call.result()
         except grpc.RpcError as error:
             raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except ValueError as error:
@@ -283,12 +282,9 @@ class TaskCalls:
         self._channel = task_channel(target, credentials, options())
         self.stub: Stubs = Stubs(with_metadata(self._channel, credentials, metadata))
 
-    async def unary(
-        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
-    ) -> Answer:
+    async def unary(self, method: Any, request: Any, timeout: float) -> Any:
         try:
-            call = method(request, timeout=timeout, metadata=tracing.metadata())
-            return await cast(Awaitable[Answer], call)
+            return await method(request, timeout=timeout, metadata=tracing.metadata())
         except grpc.aio.AioRpcError as error:
             raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except grpc.aio.UsageError as error:
