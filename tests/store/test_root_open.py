@@ -25,6 +25,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP
+from tests.support import engines
 from tests.support.engines import commit
 
 WHILE_HOLDING_LOCK = """
@@ -51,18 +52,7 @@ sys.stdin.read()
 
 
 def opened(path: str | os.PathLike[str]) -> tuple[Root, Engine]:
-    make_root(path)
-    root = open_root(LocalDisk(path), os.fspath(path), Random(), this_process())
-    engine = Engine(
-        root.disk,
-        root.memory,
-        clock=SystemClock(),
-        random=Random(),
-        owner=root.owner,
-        is_living=root.is_living,
-    )
-    assert engine.open()
-    return root, engine
+    return engines.opened(path, SystemClock())
 
 
 def refused(path: Path, place: RunningProcess | None = None) -> str:
@@ -147,15 +137,15 @@ SETTINGS = QueueSettings(visibility_timeout=Millis(7_000))
 def test_settings_that_are_removed_by_hand_are_written_again_at_the_next_tick(
     tmp_path: Path, what: str, processes: int
 ) -> None:
-    engines = [opened(tmp_path)[1] for _ in range(processes)]
-    commit(engines[0], CreateQueue(name="q", settings=SETTINGS))
-    for engine in engines * 3:
+    opened_engines = [opened(tmp_path)[1] for _ in range(processes)]
+    commit(opened_engines[0], CreateQueue(name="q", settings=SETTINGS))
+    for engine in opened_engines * 3:
         commit(engine, tick=True)
     shutil.rmtree(tmp_path / what) if what == "config" else (tmp_path / what).unlink()
-    for engine in engines:
+    for engine in opened_engines:
         commit(engine, tick=True)
-    commit(engines[-1])
-    for engine in [*engines, opened(tmp_path)[1]]:
+    commit(opened_engines[-1])
+    for engine in [*opened_engines, opened(tmp_path)[1]]:
         assert [each.settings for each in engine.catalog.records.values()] == [SETTINGS]
     assert [each.name for each in (tmp_path / "config").iterdir()] == ["q.1.json"]
 

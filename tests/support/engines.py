@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.files.layout import CONFIG
+from spoolrack_store.files.local_disk import LocalDisk, RunningProcess, this_process
+from spoolrack_store.files.root import Root, make_root, open_root
 from spoolrack_store.model.settings import QueueSettings, Record, encode, settings_path
 
 
@@ -29,6 +32,21 @@ def start(
         declare(engine, queue, settings)
     assert engine.open()
     return engine
+
+
+def opened(
+    path: str | os.PathLike[str],
+    clock: Any,
+    process: RunningProcess | None = None,
+    made: type[LocalDisk] = LocalDisk,
+) -> tuple[Root, Engine]:
+    """Return the root in a folder, which is made where none is, and an engine that has opened it."""
+    make_root(path)
+    root = open_root(made(path), os.fspath(path), Random(), process or this_process())
+    engine = start(
+        root.disk, root.memory, clock=clock, owner=root.owner, random=Random(), is_living=root.is_living
+    )
+    return root, engine
 
 
 def applied(engine: Engine, *requests: Any, tick: bool = False) -> Work:
