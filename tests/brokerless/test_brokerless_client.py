@@ -36,8 +36,13 @@ def owners(root: Path) -> int:
 @pytest.mark.parametrize(
     "url",
     [
-        *("file://", "file:///", "file://relative/path", "file:///srv/root#1"),
-        *("file:///srv/root?group_access=perhaps", "file:///srv/root?peers=1", "file:///srv/r%00t"),
+        "file://",
+        "file:///",
+        "file://relative/path",
+        "file:///srv/root#1",
+        "file:///srv/root?group_access=perhaps",
+        "file:///srv/root?peers=1",
+        "file:///srv/r%00t",
     ],
 )
 def test_a_url_that_names_no_root_is_refused(url: str) -> None:

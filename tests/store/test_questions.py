@@ -332,7 +332,15 @@ def test_a_missing_message_is_not_found(rig: FrontRig) -> None:
 def test_any_text_is_a_place_between_two_pages(rig: FrontRig) -> None:
     ids = rig.send(b"1", b"2", b"3")
     for after in (
-        *("", "0", ids[0][:33], ids[0][:34], ids[0], ids[1] + "~", ids[2][:35], "z", ids[2] + "."),
+        "",
+        "0",
+        ids[0][:33],
+        ids[0][:34],
+        ids[0],
+        ids[1] + "~",
+        ids[2][:35],
+        "z",
+        ids[2] + ".",
     ):
         wanted = [id for id in ids if id > after]
         assert [each.id for each in messages_in(rig.store, "q", after=after)] == wanted

@@ -166,15 +166,23 @@ def test_a_dropped_stage_and_a_redrive_under_way_are_unfinished(root: Path) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        *("reserved/LOCK", "reserved/reader.07", "reserved/.hidden", "reserved/a.b.3"),
-        *("reserved/s.3@17", f"reserved/s.3@{NOW}~los", f"reserved/s.{2**63}"),
-        *(f"staged/nightly@{NOW}", f"staged/nightly@{NOW}:q:{ID},s5,c3610a686"),
+        "reserved/LOCK",
+        "reserved/reader.07",
+        "reserved/.hidden",
+        "reserved/a.b.3",
+        "reserved/s.3@17",
+        f"reserved/s.3@{NOW}~los",
+        f"reserved/s.{2**63}",
+        f"staged/nightly@{NOW}",
+        f"staged/nightly@{NOW}:q:{ID},s5,c3610a686",
         f"staged/nightly@{NOW}:07:q:{ID},s5,c3610a686",
         f"staged/nightly@{NOW}:7+:q:{ID},s5,c3610a686",
         f"staged/nightly@{NOW}:7:q:{ID},s5,c3610a686,v2",
         f"staged/nightly@{NOW}:7:../q:{ID},s5,c3610a686".replace("/q", "q"),
-        *(f"staged/nightly@{NOW}~dropped:7:q:{ID},s5,c3610a686", "published/writer"),
-        *(f"published/writer.7.nightly@{NOW}", "redrives/notes"),
+        f"staged/nightly@{NOW}~dropped:7:q:{ID},s5,c3610a686",
+        "published/writer",
+        f"published/writer.7.nightly@{NOW}",
+        "redrives/notes",
     ],
 )
 def test_foreign_files_beside_the_messages_are_found(root: Path, path: str) -> None:

@@ -301,12 +301,17 @@ def test_an_id_that_is_none_fails_alone(rig: Rig, id: str) -> None:
 def asked_of(queue: str) -> list[Any]:
     """Return a request of each kind that names a queue, but for sends and creations."""
     return [
-        *(UpdateQueue(name=queue, changes={"retention": 1}), DeleteQueue(name=queue)),
-        *(Receive(queue=queue), Receive(queue=queue, wait=None), Delete(queue=queue, ids=[NO_ID])),
+        UpdateQueue(name=queue, changes={"retention": 1}),
+        DeleteQueue(name=queue),
+        Receive(queue=queue),
+        Receive(queue=queue, wait=None),
+        Delete(queue=queue, ids=[NO_ID]),
         Delete(queue=queue, receipts=["x"]),
         ChangeVisibility(queue=queue, receipts=["x"], visibility=Millis(0)),
-        *(GiveBack(queue=queue, receipts=["x"]), Purge(queue=queue)),
-        *(Reserve(queue=queue, stream="s", sequence_number=0), StartRedrive(queue=queue)),
+        GiveBack(queue=queue, receipts=["x"]),
+        Purge(queue=queue),
+        Reserve(queue=queue, stream="s", sequence_number=0),
+        StartRedrive(queue=queue),
     ]
 
 

@@ -108,8 +108,16 @@ def test_the_stage_of_another_caller_is_neither_published_nor_aborted(rig: Rig) 
         replace(chunk("s", 0, b"a", b"b", attributes={1: {"n": "v", "m": b"w"}}), groups={0: "g"}),
     ],
     ids=[
-        *("a body", "a boundary", "fewer", "another's attributes", "text", "no attributes"),
-        *("a queue", "a delay", "a priority", "a group"),
+        "a body",
+        "a boundary",
+        "fewer",
+        "another's attributes",
+        "text",
+        "no attributes",
+        "a queue",
+        "a delay",
+        "a priority",
+        "a group",
     ],
 )
 def test_another_chunk_under_a_number_is_no_repetition(rig: Rig, again: Stage) -> None:

@@ -292,9 +292,15 @@ def test_a_foreign_file_among_sets_and_stages_is_left_there_and_told(
 @pytest.mark.parametrize(
     "name",
     [
-        *("a" * 255, "\u00e4" * 127, "new line\n", "\udcff\udcfe", f"q:{ID}"),
-        *(f"q:{ID},s1,c00000000,x7", f"q:{ID},s1,c00000000@17"),
-        *(f"q:{ID},n1001,s1,c00000000@1700000000000", f"{ID},s1,c00000000@1700000000000"),
+        "a" * 255,
+        "\u00e4" * 127,
+        "new line\n",
+        "\udcff\udcfe",
+        f"q:{ID}",
+        f"q:{ID},s1,c00000000,x7",
+        f"q:{ID},s1,c00000000@17",
+        f"q:{ID},n1001,s1,c00000000@1700000000000",
+        f"{ID},s1,c00000000@1700000000000",
     ],
 )
 def test_a_strange_name_is_put_aside(root: Path, rig: Rig, name: str) -> None:

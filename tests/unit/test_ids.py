@@ -163,12 +163,23 @@ ID = "0190b0c0-1234-7abc-8def-0123456789ab"
 @pytest.mark.parametrize(
     "text",
     [
-        *("", ID.upper(), ID.replace("-", ""), ID + "\n", "\n" + ID, " " + ID, ID + "0", ID[:-1]),
-        *(f"{{{ID}}}", f"urn:uuid:{ID}", ID.replace("-", "_")),
+        "",
+        ID.upper(),
+        ID.replace("-", ""),
+        ID + "\n",
+        "\n" + ID,
+        " " + ID,
+        ID + "0",
+        ID[:-1],
+        f"{{{ID}}}",
+        f"urn:uuid:{ID}",
+        ID.replace("-", "_"),
         ID.replace("0", "\N{ARABIC-INDIC DIGIT ZERO}"),
         ID.replace("0", "\N{FULLWIDTH DIGIT ZERO}"),
         ID.replace("a", "\N{FULLWIDTH LATIN SMALL LETTER A}"),
-        *(ID.replace("-", "\N{NON-BREAKING HYPHEN}"), ID[:-1] + "\0", ID[:-1] + "g"),
+        ID.replace("-", "\N{NON-BREAKING HYPHEN}"),
+        ID[:-1] + "\0",
+        ID[:-1] + "g",
     ],
 )
 def test_nothing_else_is_an_id(text: str) -> None:

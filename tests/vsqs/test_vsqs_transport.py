@@ -55,10 +55,17 @@ def jobs(client: Client) -> Queue:
 @pytest.mark.parametrize(
     "url",
     [
-        *("vsqs://", "vsqs:///", "vsqs://relative/path", "vsqs://host/srv/jobs"),
-        *("vsqs:///srv/jobs#1", "vsqs:///srv/jobs?capacity=0", "vsqs:///srv/jobs?capacity=many"),
-        *("vsqs:///srv/jobs?visibility_timeout=-1", "vsqs:///srv/jobs?visibility_timeout=nan"),
-        *("vsqs:///srv/jobs?size=5", "vsqs:///srv/j%00"),
+        "vsqs://",
+        "vsqs:///",
+        "vsqs://relative/path",
+        "vsqs://host/srv/jobs",
+        "vsqs:///srv/jobs#1",
+        "vsqs:///srv/jobs?capacity=0",
+        "vsqs:///srv/jobs?capacity=many",
+        "vsqs:///srv/jobs?visibility_timeout=-1",
+        "vsqs:///srv/jobs?visibility_timeout=nan",
+        "vsqs:///srv/jobs?size=5",
+        "vsqs:///srv/j%00",
     ],
 )
 def test_a_url_that_names_no_folder_is_refused(url: str) -> None:
