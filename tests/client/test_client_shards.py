@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -279,6 +280,10 @@ def test_addresses_in_another_order_are_refused_by_each_call(shards: RunningShar
         for call in calls:
             with pytest.raises(WrongShard, match=r"this server is shard [01] of 3"):
                 call()
+        with pytest.raises(WrongShard, match=f"^Shard 0/3 at {re.escape(second)}: ") as raised:
+            client.create_queue(OF[0])
+        facts = raised.value.metadata
+        assert (facts["shard"], facts["this"], facts["address"]) == ("0", "1", second)
         client.create_queue(OF[2])
 
 
