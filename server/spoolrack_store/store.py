@@ -402,13 +402,18 @@ class Store:
             self._reaper.stop()
             if self._committer.failure is None:
                 try:
-                    try_for(CLOSE_TRIES, self._engine.close)
+                    try_for(CLOSE_TRIES, self._leave)
                 except (SyncFailed, StoreError) as error:
                     # The next process that opens the root finds this one dead.
                     log.warning("the root is left as by a process that dies: %s", error)
             with self._changing:
                 self._engine.sharing.is_over = True
                 self._root.close()
+
+    def _leave(self) -> bool:
+        """Leave the root, beside no exact question: the engine holds the lock for one at a time."""
+        with self._changing:
+            return self._engine.close()
 
     def __enter__(self) -> Store:
         return self
