@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -282,6 +283,10 @@ def test_addresses_in_another_order_are_refused_by_each_call(shards: RunningShar
         for call in calls:
             with pytest.raises(WrongShard, match=r"this server is shard [01] of 3"):
                 call()
+        with pytest.raises(WrongShard, match=f"^Shard 0/3 at {re.escape(second)}: ") as raised:
+            client.create_queue(OF[0])
+        facts = raised.value.metadata
+        assert (facts["shard"], facts["this"], facts["address"]) == ("0", "1", second)
         client.create_queue(OF[2])
 
 
@@ -329,15 +334,31 @@ def test_a_stream_of_several_queues_goes_on_beside_a_shard_that_is_away(
             assert next(stream).text == "last"
 
 
-def test_queues_of_a_pattern_begin_before_a_shard_that_is_away_has_failed_their_list(
+def test_queues_of_a_pattern_wait_for_no_shard_that_is_away_or_silent(
     shards: RunningShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_several_queues, "LOOK_TIMEOUT", 600.0)
-    with spoolrack.connect(shards.url, timeout=600) as client:
-        client.create_queue(OF[0]).send("a")
-        shards.servers[1].stop()
-        with client.messages("*") as stream:
-            assert [message.text for message in stream.receive(wait=20)] == ["a"]
+    monkeypatch.setattr(routed_transport, "PATIENCE", 600.0)
+    shards.servers[1].stop()
+    with stopped_server() as silent:
+        url = f"{shards.servers[0].url},{shards.servers[1].url},{silent}"
+        with spoolrack.connect(url, timeout=600) as client:
+            client.create_queue(OF[0]).send("a")
+            with client.messages("*") as stream:
+                assert [message.text for message in stream.receive(wait=20)] == ["a"]
+
+
+def test_a_pattern_on_shards_in_another_order_is_refused(shards: RunningShards) -> None:
+    with shards.client() as client:
+        client.create_queue(OF[0])
+    first, *others = (server.url for server in shards.servers)
+    url = ",".join([first, *reversed(others)])
+    with (
+        spoolrack.connect(url) as client,
+        client.messages("*") as stream,
+        pytest.raises(WrongShard),
+    ):
+        stream.receive(wait=60)
 
 
 class Recorder:
@@ -391,6 +412,10 @@ def calls_of_all_kinds(client: spoolrack.Client, queue: str) -> None:
         lambda: client.reservations.commit("s", 0, queue=queue),
         lambda: client.staging.publish("me", 0, ["s"], queue=queue),
         lambda: client.redrives.get("x", queue=queue),
+        lambda: next(client.staging.list(queue)),
+        lambda: next(client.reservations.list(queue)),
+        lambda: next(client.redrives.list(queue)),
+        lambda: next(client.schedules.list(queue)),
     ]
     for call in calls:
         with pytest.raises(SpoolrackError):
@@ -405,7 +430,7 @@ def test_each_call_tells_which_shard_it_takes_its_server_for(recorder: Recorder)
         calls_of_all_kinds(client, queue)
     other.stop()
     assert set(recorder.values("x-spoolrack-shard")) == {"1/2"}
-    assert len(recorder.calls) >= 8
+    assert len(recorder.calls) >= 12
     assert other.calls == []
 
 
@@ -457,6 +482,8 @@ def test_commas_part_the_addresses_of_shards(url: str, addresses: list[str]) -> 
         ("a:1,b:2,a:1", "a:1 twice"),
         ("a,a:50051", "a:50051 twice"),
         ("a:1,file:///root", "file:// is not known"),
+        ("grpcs://a:1,grpc://b:2", "mixes grpc:// and grpcs://"),
+        ("a:1,grpcs://b:2", "mixes grpc:// and grpcs://"),
     ],
 )
 def test_addresses_that_are_no_shards_are_refused(url: str, words: str) -> None:

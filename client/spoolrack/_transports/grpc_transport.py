@@ -31,6 +31,7 @@ from .._values import (
 from ..errors import ClientClosed
 from ..v1 import queue_service_pb2 as rpc
 from . import (
+    ClientTransport,
     FileTransport,
     RedriveTransport,
     ReservationTransport,
@@ -38,7 +39,7 @@ from . import (
     StagingTransport,
 )
 from . import grpc_values as convert
-from .grpc_calls import ReportingFrames, open_calls
+from .grpc_calls import ReportingFrames, ReportingRequests, open_calls
 from .grpc_channels import Metadata
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
@@ -108,6 +109,10 @@ class GrpcTransport:
     @property
     def target(self) -> str:
         return f"grpc{'s' if self._credentials.is_secure else ''}://{self._address}"
+
+    @property
+    def all(self) -> Sequence[ClientTransport]:
+        return (self,)
 
     def home(self, queue: str) -> str:
         return self.target
@@ -211,20 +216,18 @@ class GrpcTransport:
             concurrency=concurrency,
         )
         # Deletes and lease changes have calls of their own: a handler may outlive the stream.
-        stub = self._stub
-        return GrpcDeliveries(
-            self._calls.reporting(
-                stub.StreamReceive,
-                stub.one_request.StreamReceive,
-                rpc.StreamReceiveRequest(start=start),
-                lambda numbers: rpc.StreamReceiveRequest(
-                    report=rpc.ReceiveReport(
-                        begun=numbers[0], max_in_flight=numbers[1], max_bytes_in_flight=numbers[2]
-                    )
-                ),
-                rpc.StreamReceiveRequest(stop=Empty()),
-            )
+        requests = ReportingRequests(
+            self._stub.StreamReceive,
+            self._stub.one_request.StreamReceive,
+            rpc.StreamReceiveRequest(start=start),
+            lambda numbers: rpc.StreamReceiveRequest(
+                report=rpc.ReceiveReport(
+                    begun=numbers[0], max_in_flight=numbers[1], max_bytes_in_flight=numbers[2]
+                )
+            ),
+            rpc.StreamReceiveRequest(stop=Empty()),
         )
+        return GrpcDeliveries(self._calls.reporting(requests))
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
