@@ -15,6 +15,7 @@ import click
 import pytest
 from spoolrack_server.cli.program import spoolrack as program
 from spoolrack_server.cli.units import (
+    SETTING_TYPES,
     Address,
     Label,
     Moment,
@@ -30,6 +31,7 @@ from spoolrack_server.cli.units import (
     size_text,
     span_text,
 )
+from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from tests.cli.cli_rig import Spoolrack
 from tests.support.serving import ANY_PORTS, output_of, serving
@@ -371,6 +373,20 @@ def test_a_value_that_can_not_be_is_told_with_the_form_that_can(
     with pytest.raises(click.BadParameter) as refused:
         kind.convert(value, None, None)
     assert refused.value.message == told
+
+
+@pytest.mark.parametrize("setting", SCHEMA.values(), ids=SCHEMA)
+def test_a_setting_is_read_up_to_its_bounds(setting: Setting) -> None:
+    kind = SETTING_TYPES[setting.name]
+    if setting.kind not in (SettingKind.SPAN, SettingKind.COUNT, SettingKind.SIZE):
+        return
+    unit = "ms" if setting.kind is SettingKind.SPAN else ""
+    for bound in (setting.least, setting.most):
+        expected = bound / 1_000 if unit else bound
+        assert kind.convert(f"{bound}{unit}", None, None) == expected
+    for beyond in (setting.least - 1, setting.most + 1):
+        with pytest.raises(click.BadParameter):
+            kind.convert(f"{beyond}{unit}", None, None)
 
 
 def test_a_span_is_a_moment_before_now_or_after_it() -> None:

@@ -15,7 +15,8 @@ from spoolrack import Client, QueueCounts, QueueInfo
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.top_command import _screen, rates_of
 
-from tests.cli.cli_rig import Spoolrack, at_a_terminal
+from tests.cli.cli_rig import Spoolrack, at_a_terminal, started
+from tests.support import STUCK
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -141,6 +142,24 @@ def test_purge_takes_only_messages_of_the_age_and_the_states_that_are_named(
     assert "deleted 0 messages" in spoolrack("queues", "purge", "jobs", "-s", "delayed").err
     assert "deleted 1 message " in spoolrack("queues", "purge", "jobs", "--state", "leased").err
     assert "deleted 1 message " in spoolrack("queues", "purge", "jobs", "--sent-before", "now").err
+
+
+def test_a_question_goes_to_the_terminal_though_the_output_goes_elsewhere(
+    server: RunningServer, client: Client
+) -> None:
+    client.create_queue("jobs")
+    screen, terminal = os.openpty()
+    command = "queues", "delete", "jobs"
+    with started(server.url, *command, stdin=terminal, stderr=terminal) as process:
+        os.close(terminal)
+        os.write(screen, b"n\n")
+        out, _ = process.communicate(timeout=STUCK)
+    shown = os.read(screen, 65_536)
+    os.close(screen)
+    assert (process.returncode, out) == (1, b"")
+    assert b"jobs" in shown
+    assert b"nothing was deleted" in shown
+    assert [info.name for info in client.list_queues()] == ["jobs"]
 
 
 @pytest.mark.parametrize(("typed", "code", "left"), [(b"n\n", 1, 1), (b"y\n", 0, 0)])

@@ -65,7 +65,7 @@ def test_messages_of_a_batch_are_released_singly_and_together(on_root: Spoolrack
     with library.connect(f"file://{root}") as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
-        ids = [str(result.id) for result in jobs.send_many("abcd")]
+        ids = [str(result.id) for result in jobs.send_many(list("abcd"))]
         jobs.receive(4)
     assert on_root("release", "jobs", ids[1].upper()).code == 0
     assert on_root("receive", "jobs", "-n9").out == "b\n"

@@ -17,7 +17,7 @@ def client(root: LossyRoot) -> spoolrack.Client:
     client = root.client()
     client.create_queue("jobs")
     jobs = client.queue("jobs")
-    jobs.send_many(LETTERS)
+    jobs.send_many(list(LETTERS))
     jobs.reserve("s", 0)
     return client
 

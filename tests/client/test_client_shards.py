@@ -141,7 +141,7 @@ def test_a_stage_that_was_aborted_may_begin_again_on_another_shard(
         assert [client.queue(OF[n]).info().counts.ready_count for n in (0, 1)] == [0, 1]
 
 
-@pytest.mark.parametrize("call", ["stage", "get", "publish"])
+@pytest.mark.parametrize("call", ["stage", "get", "publish", "published"])
 def test_a_stage_that_is_gone_may_begin_again_on_another_shard(
     shards: RunningShards, call: str
 ) -> None:
@@ -149,7 +149,10 @@ def test_a_stage_that_is_gone_may_begin_again_on_another_shard(
         for shard in (0, 1):
             client.create_queue(OF[shard])
         client.staging.stage("s", 0, OF[0], ["a"])
-        assert other.staging.abort("s") == 1
+        if call == "published":
+            assert client.staging.publish("v", 0, ["s"]).message_count == 1
+        else:
+            assert other.staging.abort("s") == 1
         with contextlib.suppress(StageNotFound):
             if call == "get":
                 client.staging.get("s")

@@ -14,6 +14,7 @@ from spoolrack.v1.reservation_service_pb2 import Reservation
 from spoolrack.v1.schedule_service_pb2 import Schedule
 from spoolrack.v1.staging_service_pb2 import Stage
 from spoolrack_server.app.application import Application
+from spoolrack_server.app.caller import permission_of
 from spoolrack_server.app.health import Health
 from spoolrack_server.http import http_errors
 from spoolrack_server.http.context import HttpContext
@@ -27,6 +28,58 @@ from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.http_rig import DESCRIPTION, Http, resolved, template
 
+ROUTES = """\
+DELETE /-/queues/{queue}/schedules/{name} manage
+DELETE /-/reservations/{stream}/{sequence_number} receive
+DELETE /-/stages/{stage} send
+DELETE /{queue} manage
+DELETE /{queue}/messages manage
+DELETE /{queue}/messages/{id} receive
+GET /-/ages monitor is_page
+GET /-/health - is_page is_open
+GET /-/health/live - is_page is_open
+GET /-/health/ready - is_page is_open
+GET /-/metrics monitor is_page
+GET /-/openapi.json - is_page
+GET /-/queues monitor is_page
+GET /-/queues/{queue}/ages monitor is_page
+GET /-/queues/{queue}/history monitor is_page
+GET /-/queues/{queue}/messages receive is_page attribute* binary_attribute*
+GET /-/queues/{queue}/messages/{id} receive is_page
+GET /-/queues/{queue}/schedules manage is_page
+GET /-/queues/{queue}/schedules/{name} manage is_page
+GET /-/redrives monitor is_page
+GET /-/redrives/{id} monitor is_page
+GET /-/reservations monitor is_page
+GET /-/reservations/{stream}/{sequence_number} monitor is_page
+GET /-/reservations/{stream}/{sequence_number}/messages receive
+GET /-/server - is_page
+GET /-/server/resources monitor is_page
+GET /-/stages monitor is_page
+GET /-/stages/{stage} monitor is_page
+GET /-/trends monitor is_page
+GET /{queue} monitor is_page
+GET /{queue}/messages receive leases
+GET /{queue}/messages/{id} receive
+PATCH /-/queues/{queue}/schedules/{name} manage
+PATCH /{queue} manage
+POST /-/publish send
+POST /-/queues/{queue}/redrives manage
+POST /-/queues/{queue}/reservations receive leases
+POST /-/queues/{queue}/schedules/{name}/pause manage
+POST /-/queues/{queue}/schedules/{name}/resume manage
+POST /-/redrives/{id}/cancel manage
+POST /-/reservations/{stream}/commit receive
+POST /-/reservations/{stream}/{sequence_number}/extend receive
+POST /{queue}/messages send
+POST /{queue}/messages/{id}/extend receive
+POST /{queue}/messages/{id}/reject receive
+POST /{queue}/messages/{id}/release receive
+PUT /-/queues/{queue}/schedules/{name} manage
+PUT /{queue} manage
+"""
+"""Method, path and permission; `is_page`: served while the server drains; `is_open`: without
+credentials; `leases`: ends with its client; and the parameters that may come several times."""
 METHODS = {"get", "head", "put", "post", "delete", "patch", "options", "trace"}
 
 
@@ -48,6 +101,24 @@ async def test_every_route_is_described_and_nothing_else(server: Server) -> None
         queries = [resolved(each) for each in operation.get("parameters", ())]
         described = {each["name"] for each in queries if each["in"] == "query"}
         assert (route.path, described) == (route.path, set(route.parameters))
+
+
+async def test_each_route_has_its_permission_and_what_sets_it_apart(server: Server) -> None:
+    app = Application(server.store, SystemClock(), make_log())
+    served = routes(HttpContext(app, SystemClock(), make_log()), Health(), server.observer)
+    await app.close()
+    found = [
+        " ".join(
+            [
+                *(route.method, route.path),
+                "-" if route.needs is None else permission_of(route.needs).value,
+                *(name for name in ("is_page", "is_open", "leases") if getattr(route, name)),
+                *(f"{name}*" for name in route.repeatable),
+            ]
+        )
+        for route in served
+    ]
+    assert sorted(found) == ROUTES.splitlines()
 
 
 async def test_the_description_is_served_as_it_is_kept(http: Http) -> None:

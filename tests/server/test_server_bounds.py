@@ -76,6 +76,7 @@ BEYOND: list[tuple[str, Any]] = [
             {"skip": 100_001},
             {"sent_since": Timestamp(seconds=-1)},
             {"sent_before": Timestamp(nanos=-1)},
+            {"sent_before": Timestamp(nanos=1_000_000_000)},
             {"attributes": {str(number): pb.Attribute(string_value="x") for number in range(11)}},
             {"skip": 1, "group": "g"},
             {"skip": 1, "attributes": {"a": pb.Attribute(string_value="b")}},

@@ -294,6 +294,7 @@ async def test_permissions_hold_for_the_identities_of_keys(tmp_path: Path, keys:
             writer.receive(url),
             writer.delete_queue(QueueUrl=url),
             writer.create("other"),
+            writer.create(NAME),
             writer.attributes(url),
             writer.send(url.replace("/q", "/none"), "x"),
             writer.get_queue_url(QueueName="none"),

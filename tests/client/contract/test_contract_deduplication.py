@@ -55,7 +55,18 @@ def test_refused_repeated_and_new_messages_of_one_batch_have_each_its_own_result
     assert [type(each.error) for each in results[::3]] == [MessageTooLarge, MessageTooLarge]
     assert [each.duplicate for each in results] == [False, True, False, False, True]
     assert (results[1].id, results[4].id) == (first, results[2].id)
-    assert [message.text for message in small.receive(10)] == ["a", "b"]
+    results = small.send_many(
+        [
+            Outgoing(body="c", deduplication_id="x" * 129),
+            Outgoing(body="a", deduplication_id="1"),
+            Outgoing(body="c", deduplication_id="x" * 129),
+            Outgoing(body="c", deduplication_id="3"),
+        ]
+    )
+    assert [type(each.error) for each in results[::2]] == [InvalidMessage, InvalidMessage]
+    assert [each.duplicate for each in results] == [False, True, False, False]
+    assert results[1].id == first
+    assert [message.text for message in small.receive(10)] == ["a", "b", "c"]
 
 
 def test_an_id_is_remembered_after_its_message_was_deleted(jobs: Queue) -> None:
