@@ -1,0 +1,284 @@
+"""Recordings of an engine at work: each request of a story with its answer, the calls of the disk, the
+log, and when work is due next, as text.
+
+A text stands in `recordings/`, and a test compares. After an intended change write them anew, and read
+the difference:
+
+    python -m tests.store.recorder
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from difflib import unified_diff
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+from spoolrack_store.engine.part import RETRY
+from spoolrack_store.files.disk import FileKind, SyncFailed
+from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.settings import QueueSettings
+
+from tests.store.trouble_rig import PickyDisk
+from tests.support.engine_rig import EngineRig
+from tests.support.linked_disk import LinkedDisk, made, reap
+from tests.support.memory_disk import File
+from tests.support.power_disk import Model
+from tests.support.root_rig import Bytes
+
+RECORDINGS: Final = Path(__file__).parent / "recordings"
+_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{9}(?=[0-9a-f]{3})")
+_UNTOLD: Final = frozenset({"lock", "run_at_once", "free_locks", "step"})
+"""Calls that each commit makes, or none."""
+
+
+class _Log(logging.Handler):
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__(logging.INFO)
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(f"    {record.levelname}: {record.getMessage()}")
+
+
+class _Enough(Exception):
+    """The story has come as far as it is told."""
+
+
+class Recorder(EngineRig):
+    """One root with a first process, whose story is told in `lines`."""
+
+    def __init__(
+        self, queues: Mapping[str, QueueSettings], *, steps: int, refuses: int, code: int
+    ) -> None:
+        """The story is told up to so many `steps`, or until the call with the number `refuses` was
+        refused."""
+        self.lines: list[str] = []
+        self.calls: dict[int, int] = {}
+        """The number of the call that a line tells."""
+        self.steps = 0
+        self._most = steps
+        self.handler = _Log(self.lines)
+        disk = _RefusingOne(made(tuple(queues), can_sync_all=False, model=Model.ANY_SUBSET))
+        super().__init__(queues, disk=disk, changes=Bytes())
+        disk.called.clear()
+        disk.count, disk.refuses, disk.code = 0, refuses, code
+
+    def do(self, *requests: Any, tick: bool = False) -> Any:
+        """Make a commit of `requests`; return the first answer."""
+        self.lines += [show(request) for request in requests] or ["tick" if tick else "commit"]
+        self._commit(*requests, tick=tick)
+        return self._outcomes[0] if self._outcomes else None
+
+    def _commit(self, *requests: Any, tick: bool = False) -> None:
+        work = self.engine.apply(requests, tick=tick)
+        assert work is not None
+        if work.commit is not None:
+            work.commit.sync()
+        self._outcomes = self.engine.finish(work) or []
+        self.lines += [f"  = {show(each)}" for each in self._outcomes]
+        reap(self.engine)
+        waits, due = self.engine.next_work(self.clock.monotonic())
+        when = "" if due is None else f" {due - self.clock.monotonic():+}"
+        if waits or when:
+            self.lines.append(f"  next:{' now' if waits else ''}{when}")
+        self._end_step()
+
+    def tell(self, what: str, answer: Callable[[], Any]) -> None:
+        """Tell the answer to a question."""
+        self.lines.append(what)
+        try:
+            self.lines.append(f"  = {show(answer())}")
+        except StoreError as error:
+            self.lines.append(f"  = {show(error)}")
+        self._end_step()
+
+    def after(self, millis: int) -> None:
+        self.lines.append(f"after {millis} ms")
+        self.clock.now += millis
+
+    def _end_step(self) -> None:
+        for number, (name, arguments) in enumerate(
+            (each for each in self.disk.called if each[0] not in _UNTOLD),
+            self.disk.count - sum(each[0] not in _UNTOLD for each in self.disk.called) + 1,
+        ):
+            told = [each for each in arguments if isinstance(each, str | int)]
+            self.calls[len(self.lines)] = number
+            self.lines.append(f"    {name} {' '.join(map(str, told))}".rstrip())
+        self.disk.called.clear()
+        self.steps += 1
+        if self.steps >= self._most or self.disk.refused:
+            raise _Enough
+
+    def end(self) -> None:
+        """Go on after a while, then let another process take over, and tell what it finds."""
+        self._most, self.disk.refuses, self.disk.refused = 1 << 30, 0, ""
+        self.clock.now += RETRY
+        try:
+            for _ in range(4):
+                self.tick()
+        except SyncFailed as error:
+            self.lines.append(f"the store ends: {error}")
+        self.living.clear()
+        self.disk.free_locks()
+        self.engine = self.join()
+        self.settle()
+        self.lines.append("another start")
+        for name in sorted(self.engine.catalog.records):
+            found = self.engine.views.queue(self.engine.catalog.records[name])
+            if found.counts.byte_count:
+                self.lines.append(f"  {name}: {show(found.counts)}")
+        folders = [each.name for each in self.disk.disk.scan(".") if each.kind is FileKind.FOLDER]
+        for folder in sorted(folders):
+            for each in sorted(self.disk.disk.scan(folder), key=lambda each: each.name):
+                path = f"{folder}/{each.name}"
+                if each.kind is FileKind.FOLDER:
+                    folders.append(path)
+                elif folder != "config":
+                    self.lines.append(f"  {path}")
+
+    # What a person does.
+
+    def put(self, path: str, content: bytes = b"") -> None:
+        self.lines.append(f"a person puts {path}")
+        folder, there = path.rpartition("/")[0], self.disk.disk
+        if folder and folder.rpartition("/")[2] not in [
+            each.name for each in there.scan(folder.rpartition("/")[0] or ".")
+        ]:
+            there.make_folder(folder)
+        there.create(path, [content], sync=True)
+
+    def take(self, path: str) -> None:
+        self.lines.append(f"a person removes {path}")
+        self.disk.disk.unlink(path)
+
+    def damage(self, path: str, old: bytes, new: bytes) -> None:
+        self.lines.append(f"{path} is damaged")
+        node = self.disk.disk.node(path)
+        assert isinstance(node, File)
+        assert old in node.content
+        node.content = node.content.replace(old, new, 1)
+
+    def path_of(self, folder: str, of: str = "") -> str:
+        """Return the first path in a folder whose name holds this text."""
+        return min(f"{folder}/{each.name}" for each in self.disk.disk.scan(folder) if of in each.name)
+
+
+class _RefusingOne(PickyDisk):
+    def __init__(self, disk: LinkedDisk) -> None:
+        super().__init__(disk)
+        self.refuses = self.code = self.count = 0
+        self.refused = ""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = super().__getattr__(name)
+
+        def passed(*arguments: Any, **named: Any) -> Any:
+            if name not in _UNTOLD:
+                self.count += 1
+                if self.count == self.refuses:
+                    self.fail(self.code, name, times=1)
+                    self.refused = name
+            return call(*arguments, **named)
+
+        return passed
+
+
+Story = Callable[[Recorder], None]
+
+
+def label_in(line: str, labels: dict[str, str]) -> str:
+    """Return a line with short labels in place of ids."""
+    return _ID.sub(lambda found: labels.setdefault(found[0], f"<{len(labels) + 1}>"), line)
+
+
+def show(value: Any) -> str:
+    """Return a value as text; of a dataclass the fields that aren't as by default."""
+    if isinstance(value, Exception):
+        return f"{type(value).__name__}: {value}"
+    if isinstance(value, Enum):
+        return value.name
+    if is_dataclass(value) and not isinstance(value, type):
+        told = []
+        for each in fields(value):
+            found = getattr(value, each.name)
+            default = each.default
+            if default is MISSING and each.default_factory is not MISSING:
+                default = each.default_factory()
+            if default is MISSING or found != default:
+                told.append(f"{each.name}={show(found)}")
+        return f"{type(value).__name__}({', '.join(told)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(show, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{show(key)}: {show(each)}' for key, each in value.items())}}}"
+    return repr(value)
+
+
+def record(story: Story, queues: Mapping[str, QueueSettings], code: int) -> str:
+    """Return the text of a story; under each call of the disk stands what changes if it is refused with
+    this error."""
+    labels: dict[str, str] = {}
+    whole = _run(story, queues)
+    ends: dict[int, list[str]] = {}
+    lines = list[str]()
+    for place, line in enumerate(whole.lines):
+        lines.append(label_in(line, labels))
+        if place not in whole.calls or line.startswith("    sync"):  # One that fails ends the store.
+            continue
+        other = _run(story, queues, refuses=whole.calls[place], code=code)
+        if other.steps not in ends:
+            ends[other.steps] = _told(_run(story, queues, steps=other.steps))
+        for changed in unified_diff(ends[other.steps], _told(other), n=0, lineterm=""):
+            if not changed.startswith(("---", "+++", "@@", "-  =", "-  next")):
+                lines.append(f"        {changed[0]} {label_in(changed[1:].strip(), labels)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _told(recorder: Recorder) -> list[str]:
+    return [line for place, line in enumerate(recorder.lines) if place not in recorder.calls]
+
+
+def _run(
+    story: Story,
+    queues: Mapping[str, QueueSettings],
+    *,
+    steps: int = 1 << 30,
+    refuses: int = 0,
+    code: int = 0,
+) -> Recorder:
+    store_log = logging.getLogger("spoolrack_store")
+    recorder = Recorder(queues, steps=steps, refuses=refuses, code=code)
+    store_log.addHandler(recorder.handler)
+    level, propagates = store_log.level, store_log.propagate
+    store_log.setLevel(logging.INFO)
+    try:
+        try:
+            story(recorder)
+        except _Enough:
+            pass
+        except SyncFailed as error:
+            recorder.steps += 1
+            recorder.lines.append(f"the store ends: {error}")
+        recorder.end()
+    finally:
+        store_log.removeHandler(recorder.handler)
+        store_log.setLevel(level)
+        store_log.propagate = propagates
+    return recorder
+
+
+def path_of(story: Story) -> Path:
+    return RECORDINGS / f"{story.__name__}.txt"
+
+
+if __name__ == "__main__":
+    from tests.store.stories import QUEUES, STORIES
+
+    for each in STORIES:
+        path_of(each).write_text(record(each, QUEUES, errno.EIO))

@@ -1,0 +1,269 @@
+"""Stories whose recordings are kept: what an engine does in its common cases, and in odd ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.operations import (
+    ChangeVisibility,
+    CreateQueue,
+    Delete,
+    DeleteQueue,
+    Delivery,
+    GiveBack,
+    Purge,
+    Receive,
+    RejectMessages,
+    ReleaseMessages,
+    Send,
+    UpdateQueue,
+)
+from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
+from spoolrack_store.model.reservation_requests import (
+    CommitReservations,
+    ExtendReservation,
+    MarkRead,
+    QuarantineReserved,
+    Release,
+    Reserve,
+    UndoReservation,
+)
+from spoolrack_store.model.schedule_requests import (
+    CreateSchedule,
+    DeleteSchedule,
+    Fire,
+    PauseSchedule,
+    UpdateSchedule,
+)
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.stage_requests import Abort, Publish, Stage
+from spoolrack_store.model.transitions import State
+
+from tests.store.recorder import Recorder
+
+LEASE: Final = Millis(30_000)
+QUEUES: Final[Mapping[str, QueueSettings]] = {
+    "q": QueueSettings(),
+    "dead": QueueSettings(),
+    "poor": QueueSettings(max_receives=2, dead_letter_queue="dead", backoff_initial=Millis(500)),
+    "late": QueueSettings(dead_letter_queue="dead", max_receives=1, dead_letter_at="receive"),
+    "strict": QueueSettings(group_order="strict"),
+    "brief": QueueSettings(retention=Millis(60_000), max_messages=4, max_bytes=20, messages_per_file=2),
+    "relaxed": QueueSettings(lease_durability="relaxed"),
+}
+
+
+def receipts_of(deliveries: list[Delivery]) -> list[str]:
+    return [receipt for delivery in deliveries for receipt in delivery.receipts]
+
+
+def messages(r: Recorder) -> None:
+    """Sends, leases and their ends."""
+    r.do(Send(queue="q", bodies=[b"a"]))
+    r.do()
+    r.do(Send(queue="q", bodies=[b"b", b"c", b"d"], attributes={1: {"x": "1", "y": b"\xff"}}))
+    r.do()
+    first = receipts_of(r.do(Receive(queue="q", max_messages=2, consumer="c1")))
+    r.after(1_000)
+    rest = receipts_of(r.do(Receive(queue="q", max_messages=9, visibility=Millis(5_000))))
+    r.do(ChangeVisibility(queue="q", receipts=[first[0], rest[0]], visibility=Millis(60_000)))
+    r.do(ReleaseMessages(queue="q", receipts=[first[1]], delay=Millis(2_000)))
+    r.do(Delete(queue="q", receipts=[rest[0]]))
+    r.do(Delete(queue="q", receipts=[rest[0], "q:none", first[1]]))
+    r.after(5_000)
+    r.do(tick=True)
+    again = receipts_of(r.do(Receive(queue="q", max_messages=9)))
+    r.do(GiveBack(queue="q", receipts=again[:1]))
+    r.do(Delete(queue="q", receipts=again))
+    r.do()
+    r.after(60_000)
+    r.do(tick=True)
+    r.do(Purge(queue="q", states=frozenset({State.READY})))
+    r.do()
+
+
+def kinds(r: Recorder) -> None:
+    """Groups, priorities, delays, deduplication, bounds."""
+    r.do(
+        Send(
+            queue="q",
+            bodies=[b"a", b"b", b"c", b"d", b"e"],
+            groups={0: "g", 2: "g", 3: "h"},
+            priorities={1: 5},
+            delays={4: Millis(1_000)},
+        ),
+        Receive(queue="q", max_messages=1),
+    )
+    r.do(Send(queue="q", bodies=[b"f", b"g"], deduplication_ids={0: "k", 1: "l"}))
+    r.do(Send(queue="q", bodies=[b"f", b"h", b"i"], deduplication_ids={0: "k", 1: "m", 2: "m"}))
+    r.do(Receive(queue="q", max_messages=4))
+    r.after(1_000)
+    r.do(tick=True)
+    r.do(Receive(queue="q", max_messages=9, max_bytes=2))
+    r.do(Send(queue="strict", bodies=[b"1", b"2", b"3"], groups={0: "g", 1: "g", 2: "h"}))
+    found = receipts_of(r.do(Receive(queue="strict", max_messages=3)))
+    r.do(ReleaseMessages(queue="strict", receipts=found[:1], delay=Millis(10)))
+    r.do(Receive(queue="strict", max_messages=3))
+    r.after(10)
+    r.do(Receive(queue="strict", max_messages=3))
+    r.do(Send(queue="brief", bodies=[b"1", b"2", b"3"]))
+    r.do(Send(queue="brief", bodies=[b"4", b"5"]), Send(queue="brief", bodies=[bytes(18)]))
+    r.do(Send(queue="brief", bodies=[bytes(21)]))
+    r.after(60_000)
+    r.do(tick=True)
+    r.do(Receive(queue="brief"))
+    r.do(Send(queue="relaxed", bodies=[b"1"]))
+    (receipt,) = receipts_of(r.do(Receive(queue="relaxed")))
+    r.do(ReleaseMessages(queue="relaxed", receipts=[receipt], is_uncounted=True))
+    r.after(300_000)
+    r.do(Send(queue="q", bodies=[b"f"], deduplication_ids={0: "k"}))
+    r.do(tick=True)
+
+
+def dead_letters(r: Recorder) -> None:
+    """Deaths, and redrives."""
+    r.do(Send(queue="poor", bodies=[b"a", b"b"]), Send(queue="late", bodies=[b"c"]))
+    r.do()
+    found = receipts_of(r.do(Receive(queue="poor", max_messages=2)))
+    r.do(RejectMessages(queue="poor", receipts=found[:1], explanation="bad"))
+    r.do(ReleaseMessages(queue="poor", receipts=found[1:], delay=None, explanation="later"))
+    r.after(1_000)
+    found = receipts_of(r.do(Receive(queue="poor", max_messages=2)))
+    r.after(30_000)
+    r.do(tick=True)
+    r.do(Receive(queue="late"))
+    r.after(30_000)
+    r.do(Receive(queue="late"))
+    r.do()
+    r.do(Receive(queue="dead", max_messages=1, visibility=Millis(1_000)))
+    redrive = r.do(StartRedrive(queue="dead", rate=1))
+    r.do(StartRedrive(queue="dead"))
+    for _ in range(3):
+        r.after(1_000)
+        r.do(tick=True)
+    r.do(CancelRedrive(id=redrive.id))
+    r.do(CancelRedrive(id=redrive.id, queue="q"))
+    r.tell("redrives", lambda: r.engine.redrives.listed("", "", 9))
+    again = r.do(StartRedrive(queue="dead", destination="q", source_queue="late"))
+    r.do()
+    r.tell("redrive", lambda: r.engine.redrives.find(again.id))
+    r.after(30 * 24 * 3_600_000)
+    r.do(tick=True)
+    r.do()
+
+
+def stages(r: Recorder) -> None:
+    """Stages and publications."""
+    r.do(Stage(stage="s", chunk=0, queue="q", bodies=[b"a", b"b"], groups={1: "g"}))
+    r.do(Stage(stage="s", chunk=1, queue="dead", bodies=[b"c"], delay=Millis(1_000), priority=3))
+    r.do(Stage(stage="s", chunk=1, queue="dead", bodies=[b"c"], delay=Millis(1_000), priority=3))
+    r.do(Stage(stage="s", chunk=1, queue="dead", bodies=[b"other"]))
+    r.do(Publish(writer="w", epoch=1, stages=["s"], messages=4))
+    r.do(Publish(writer="w", epoch=1, stages=["s"], messages=3, digest="d1"))
+    r.do()
+    r.do(Publish(writer="w", epoch=1, stages=["s"], digest="d1"))
+    r.do(Publish(writer="w", epoch=1, stages=[], digest="d2"))
+    r.do(Stage(stage="t", chunk=0, queue="q", bodies=[b"x"], time_to_live=Millis(60_000)))
+    r.do(Stage(stage="u", chunk=0, queue="q", bodies=[b"y"]))
+    r.do(Abort(stage="u"))
+    r.do(Abort(stage="u"))
+    r.tell("stages", lambda: list(r.engine.stages.listed("", 9)))
+    r.do(Receive(queue="q", max_messages=9))
+    r.after(60_000)
+    r.do(tick=True)
+    r.do(Publish(writer="w", epoch=2, stages=["t"]))
+    r.do(Receive(queue="dead", max_messages=9))
+    r.after(31 * 24 * 3_600_000)
+    r.do(tick=True)
+    r.do()
+
+
+def reservations(r: Recorder) -> None:
+    """Sets of leases."""
+    r.do(Send(queue="q", bodies=[b"a", b"b", b"c"]), Send(queue="q", bodies=[b"d"]))
+    ids = r.do(Send(queue="q", bodies=[b"e"])).results
+    r.do()
+    r.do(Reserve(queue="q", stream="s", sequence_number=0, max_messages=2, visibility_timeout=LEASE))
+    r.do(Reserve(queue="q", stream="s", sequence_number=1, max_bytes=1))
+    r.do(Reserve(queue="q", stream="s", sequence_number=2))
+    r.do(Reserve(queue="q", stream="s", sequence_number=3))
+    r.do(Reserve(queue="q", stream="s", sequence_number=0))
+    r.do(QuarantineReserved(stream="s", sequence_number=2, id=ids[0], why="it is damaged"))
+    r.after(20_000)
+    r.do(ExtendReservation(stream="s", sequence_number=0))
+    r.do(MarkRead(stream="s", sequence_number=0))
+    r.do(CommitReservations(stream="s", last_sequence_number=1, only_read=True))
+    r.after(15_000)
+    r.do(tick=True)
+    r.do(ExtendReservation(stream="s", sequence_number=2))
+    r.tell("set", lambda: r.engine.reservations.find("s", 0))
+    r.do(CommitReservations(stream="s", last_sequence_number=1))
+    r.do()
+    r.do(CommitReservations(stream="s", last_sequence_number=1))
+    r.do(Reserve(queue="q", stream="t", sequence_number=0))
+    r.do(Release(stream="t", sequence_number=0))
+    r.do()
+    r.do(Reserve(queue="q", stream="u", sequence_number=0))
+    r.do(UndoReservation(stream="u", sequence_number=0))
+    r.do()
+    r.do(Receive(queue="q", max_messages=9))
+    r.after(31 * 24 * 3_600_000)
+    r.do(tick=True)
+    r.do()
+
+
+def queues(r: Recorder) -> None:
+    """Queues and schedules."""
+    r.do(CreateQueue(name="new", settings=QueueSettings(retention=Millis(5_000)), labels={"a": "b"}))
+    r.do(CreateQueue(name="new", settings=QueueSettings(), labels={"a": "b"}))
+    r.do(UpdateQueue(name="new", changes={"retention": 0, "dead_letter_queue": "dead"}))
+    r.do(UpdateQueue(name="new", changes={"dead_letter_queue": "none"}))
+    made = r.do(CreateSchedule(queue="new", name="n", cron="0 3 * * *", time_zone="UTC", body=b"go"))
+    r.do(CreateSchedule(queue="new", name="n", cron="0 4 * * *", time_zone="UTC"))
+    tick = 1_700_000_060
+    r.do(Fire(queue="new", name="n", token=made.schedule.token, tick=tick))
+    r.do(Fire(queue="new", name="n", token=made.schedule.token, tick=tick))
+    r.do(PauseSchedule(queue="new", name="n", is_paused=True))
+    r.do(Fire(queue="new", name="n", token=made.schedule.token, tick=tick + 60))
+    r.after(120_000)
+    r.do(PauseSchedule(queue="new", name="n", is_paused=False))
+    r.do(UpdateSchedule(queue="new", name="n", body=b"went", attributes={"k": "v"}, group="g"))
+    r.do(Fire(queue="new", name="n", token=made.schedule.token, tick=tick + 120))
+    r.do(Receive(queue="new", max_messages=5))
+    r.do(DeleteSchedule(queue="new", name="n"))
+    r.do(DeleteSchedule(queue="new", name="n"))
+    r.do(Send(queue="new", bodies=[b"a"]))
+    r.do(DeleteQueue(name="new"))
+    r.do(Send(queue="new", bodies=[b"b"]))
+    r.do(CreateQueue(name="new", settings=QueueSettings()))
+    r.do(DeleteQueue(name="none"))
+    r.do()
+
+
+def by_hand(r: Recorder) -> None:
+    """What persons do in the folders."""
+    r.do(Send(queue="q", bodies=[b"aa", b"bb"]))
+    r.do(Send(queue="q", bodies=[b"cc"]))
+    r.do(Send(queue="q", bodies=[b"dd"]))
+    r.do(Send(queue="q", bodies=[b"ee"]))
+    r.do()
+    r.damage(r.path_of("queues/q", "e000,n2"), b"bb", b"bX")
+    r.do(Receive(queue="q", max_messages=2))
+    r.take(r.path_of("queues/q", "000,s2"))
+    found = receipts_of(r.do(Receive(queue="q", max_messages=2)))
+    r.do(Delete(queue="q", receipts=found))
+    for folder in ("new", "queues/q", "delay", "remove", "staged", "reserved", "dead", "schedules"):
+        if folder in ("queues/q",) or any(each.name == folder for each in r.disk.disk.scan(".")):
+            r.put(f"{folder}/strange")
+    r.put("queues/strange")
+    r.put("config/strange.1.json", b"{}")
+    r.put("new/hello.txt", b"by hand")
+    r.do(tick=True)
+    r.after(60_000)
+    r.do(tick=True)
+    r.do(Receive(queue="q", max_messages=9))
+
+
+STORIES: Final = (messages, kinds, dead_letters, stages, reservations, queues, by_hand)
