@@ -12,15 +12,17 @@ from __future__ import annotations
 import errno
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from difflib import unified_diff
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.part import RETRY
 from spoolrack_store.files.disk import FileKind, SyncFailed
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.settings import QueueSettings
 
@@ -31,10 +33,22 @@ from tests.support.memory_disk import File
 from tests.support.power_disk import Model
 from tests.support.root_rig import Bytes
 
+QUEUES: Final[Mapping[str, QueueSettings]] = {
+    "q": QueueSettings(),
+    "dead": QueueSettings(),
+    "poor": QueueSettings(max_receives=2, dead_letter_queue="dead", backoff_initial=Millis(500)),
+    "late": QueueSettings(dead_letter_queue="dead", max_receives=1, dead_letter_at="receive"),
+    "strict": QueueSettings(group_order="strict"),
+    "brief": QueueSettings(retention=Millis(60_000), max_messages=4, max_bytes=20, messages_per_file=2),
+    "relaxed": QueueSettings(lease_durability="relaxed"),
+}
 RECORDINGS: Final = Path(__file__).parent / "recordings"
+GONE: Final = -1
+"""In place of an error: a person removes the file before the call."""
+_OF_FILES: Final = ("link ", "rename_new ", "unlink ", "open ", "read ")
 _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{9}(?=[0-9a-f]{3})")
-_UNTOLD: Final = frozenset({"lock", "run_at_once", "free_locks", "step"})
-"""Calls that each commit makes, or none."""
+_UNTOLD: Final = frozenset({"lock", "read_all", "run_at_once", "free_locks", "step"})
+"""Calls that each commit makes or none, and one that raises no error of a file."""
 
 
 class _Log(logging.Handler):
@@ -53,30 +67,39 @@ class _Enough(Exception):
 class Recorder(EngineRig):
     """One root with a first process, whose story is told in `lines`."""
 
-    def __init__(
-        self, queues: Mapping[str, QueueSettings], *, steps: int, refuses: int, code: int
-    ) -> None:
+    def __init__(self, *, is_shared: bool, steps: int, refuses: int, code: int) -> None:
         """The story is told up to so many `steps`, or until the call with the number `refuses` was
         refused."""
         self.lines: list[str] = []
         self.calls: dict[int, int] = {}
         """The number of the call that a line tells."""
         self.steps = 0
+        self._has_engine = True
+        self.other: Engine | None = None
         self._most = steps
         self.handler = _Log(self.lines)
-        disk = _RefusingOne(made(tuple(queues), can_sync_all=False, model=Model.ANY_SUBSET))
-        super().__init__(queues, disk=disk, changes=Bytes())
+        # Two processes need a disk that can sync all; then no call tells which folders are synced.
+        there = made(tuple(QUEUES), can_sync_all=is_shared, model=Model.ANY_SUBSET)
+        disk = _RefusingOne(there)
+        super().__init__(QUEUES, disk=disk, changes=Bytes())
+        self.queues = {}  # They are there: another start writes no settings.
         disk.called.clear()
         disk.count, disk.refuses, disk.code = 0, refuses, code
 
     def do(self, *requests: Any, tick: bool = False) -> Any:
-        """Make a commit of `requests`; return the first answer."""
+        """Make a commit of `requests`; return the first answer, None if that is an error."""
         self.lines += [show(request) for request in requests] or ["tick" if tick else "commit"]
         self._commit(*requests, tick=tick)
-        return self._outcomes[0] if self._outcomes else None
+        return next((each for each in self._outcomes if not isinstance(each, Exception)), None)
 
     def _commit(self, *requests: Any, tick: bool = False) -> None:
-        work = self.engine.apply(requests, tick=tick)
+        try:
+            work = self.engine.apply(requests, tick=tick)
+        except StoreError as error:
+            self.lines.append(f"  not begun: {show(error)}")
+            self._outcomes = []
+            self._end_step()
+            return
         assert work is not None
         if work.commit is not None:
             work.commit.sync()
@@ -97,6 +120,37 @@ class Recorder(EngineRig):
         except StoreError as error:
             self.lines.append(f"  = {show(error)}")
         self._end_step()
+
+    def restart(self) -> None:
+        """Let another process take over."""
+        self.lines.append("another process takes over")
+        self.living.clear()
+        self.disk.free_locks()
+        try:
+            self.engine = self.join()
+        except StoreError as error:
+            self.lines.append(f"  = {show(error)}")
+            self._has_engine = False
+        self._end_step()
+
+    def by_other(self, *requests: Any, tick: bool = False) -> Any:
+        """Make a commit in the second process; the first is asked again from then on."""
+        self.lines.append("by the second process:")
+        if self.other is None:
+            try:
+                self.other = self.join()
+            except StoreError as error:
+                self.lines.append(f"  = {show(error)}")
+                raise _Enough from error
+        self.engine, self.other = self.other, self.engine
+        try:
+            return self.do(*requests, tick=tick)
+        finally:
+            self.engine, self.other = self.other, self.engine
+
+    def die(self, owner: str) -> None:
+        self.lines.append(f"{owner} dies")
+        self.living.discard(owner)
 
     def after(self, millis: int) -> None:
         self.lines.append(f"after {millis} ms")
@@ -120,7 +174,7 @@ class Recorder(EngineRig):
         self._most, self.disk.refuses, self.disk.refused = 1 << 30, 0, ""
         self.clock.now += RETRY
         try:
-            for _ in range(4):
+            for _ in range(4 if self._has_engine else 0):
                 self.tick()
         except SyncFailed as error:
             self.lines.append(f"the store ends: {error}")
@@ -182,8 +236,11 @@ class _RefusingOne(PickyDisk):
             if name not in _UNTOLD:
                 self.count += 1
                 if self.count == self.refuses:
-                    self.fail(self.code, name, times=1)
                     self.refused = name
+                    if self.code == GONE:
+                        self.disk.unlink(arguments[0])
+                    else:
+                        self.fail(self.code, name, times=1)
             return call(*arguments, **named)
 
         return passed
@@ -220,40 +277,51 @@ def show(value: Any) -> str:
     return repr(value)
 
 
-def record(story: Story, queues: Mapping[str, QueueSettings], code: int) -> str:
-    """Return the text of a story; under each call of the disk stands what changes if it is refused with
-    this error."""
+def record(story: Story) -> str:
+    """Return the text of a story; under each call of the disk stands what changes if it is refused, or
+    if its file is gone."""
     labels: dict[str, str] = {}
-    whole = _run(story, queues)
+    whole = _run(story)
     ends: dict[int, list[str]] = {}
     lines = list[str]()
     for place, line in enumerate(whole.lines):
         lines.append(label_in(line, labels))
-        if place not in whole.calls or line.startswith("    sync"):  # One that fails ends the store.
+        # A failed sync ends the store. Of a refusal by the store itself no call is told.
+        if place not in whole.calls or line.startswith("    sync") or story.__name__ == "refusals":
             continue
-        other = _run(story, queues, refuses=whole.calls[place], code=code)
-        if other.steps not in ends:
-            ends[other.steps] = _told(_run(story, queues, steps=other.steps))
-        for changed in unified_diff(ends[other.steps], _told(other), n=0, lineterm=""):
-            if not changed.startswith(("---", "+++", "@@", "-  =", "-  next")):
-                lines.append(f"        {changed[0]} {label_in(changed[1:].strip(), labels)}")
+        for code in (errno.EIO, GONE) if line.strip().startswith(_OF_FILES) else (errno.EIO,):
+            other = _run(story, refuses=whole.calls[place], code=code)
+            if other.steps not in ends:
+                ends[other.steps] = _told(_run(story, steps=other.steps))
+            word = "gone" if code == GONE else "refused"
+            before, after = Counter(ends[other.steps]), Counter(_told(other))
+            lines += [
+                f"        {word}: {sign} {label_in(each.strip(), labels)}"
+                for sign, changed in (("-", before - after), ("+", after - before))
+                for each in changed.elements()
+                if sign == "+" or not each.startswith(("  =", "  next"))
+            ]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _told(recorder: Recorder) -> list[str]:
-    return [line for place, line in enumerate(recorder.lines) if place not in recorder.calls]
+    """Return the lines but for calls; each folder of quarantine has an id of its own."""
+    return [
+        re.sub(r"quarantine/[0-9a-f-]{36}", "quarantine/*", line)
+        for place, line in enumerate(recorder.lines)
+        if place not in recorder.calls
+    ]
 
 
 def _run(
     story: Story,
-    queues: Mapping[str, QueueSettings],
     *,
     steps: int = 1 << 30,
     refuses: int = 0,
     code: int = 0,
 ) -> Recorder:
     store_log = logging.getLogger("spoolrack_store")
-    recorder = Recorder(queues, steps=steps, refuses=refuses, code=code)
+    recorder = Recorder(is_shared=story.__name__ == "shared", steps=steps, refuses=refuses, code=code)
     store_log.addHandler(recorder.handler)
     level, propagates = store_log.level, store_log.propagate
     store_log.setLevel(logging.INFO)
@@ -278,7 +346,7 @@ def path_of(story: Story) -> Path:
 
 
 if __name__ == "__main__":
-    from tests.store.stories import QUEUES, STORIES
+    from tests.store.stories import STORIES
 
     for each in STORIES:
-        path_of(each).write_text(record(each, QUEUES, errno.EIO))
+        path_of(each).write_text(record(each))

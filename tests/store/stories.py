@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from spoolrack_store.model.clock import Millis
@@ -37,26 +36,17 @@ from spoolrack_store.model.schedule_requests import (
     PauseSchedule,
     UpdateSchedule,
 )
-from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSettings
 from spoolrack_store.model.stage_requests import Abort, Publish, Stage
 from spoolrack_store.model.transitions import State
 
 from tests.store.recorder import Recorder
 
 LEASE: Final = Millis(30_000)
-QUEUES: Final[Mapping[str, QueueSettings]] = {
-    "q": QueueSettings(),
-    "dead": QueueSettings(),
-    "poor": QueueSettings(max_receives=2, dead_letter_queue="dead", backoff_initial=Millis(500)),
-    "late": QueueSettings(dead_letter_queue="dead", max_receives=1, dead_letter_at="receive"),
-    "strict": QueueSettings(group_order="strict"),
-    "brief": QueueSettings(retention=Millis(60_000), max_messages=4, max_bytes=20, messages_per_file=2),
-    "relaxed": QueueSettings(lease_durability="relaxed"),
-}
 
 
-def receipts_of(deliveries: list[Delivery]) -> list[str]:
-    return [receipt for delivery in deliveries for receipt in delivery.receipts]
+def receipts_of(deliveries: list[Delivery] | None) -> list[str]:
+    return [receipt for delivery in deliveries or () for receipt in delivery.receipts]
 
 
 def messages(r: Recorder) -> None:
@@ -254,16 +244,136 @@ def by_hand(r: Recorder) -> None:
     r.take(r.path_of("queues/q", "000,s2"))
     found = receipts_of(r.do(Receive(queue="q", max_messages=2)))
     r.do(Delete(queue="q", receipts=found))
-    for folder in ("new", "queues/q", "delay", "remove", "staged", "reserved", "dead", "schedules"):
-        if folder in ("queues/q",) or any(each.name == folder for each in r.disk.disk.scan(".")):
-            r.put(f"{folder}/strange")
+    for path in ("queues/q/strange", "delay/strange", "remove/strange", "staged/strange", "new/hello"):
+        r.put(path, b"by hand")
+    for path in ("reserved/strange", "published/strange", "redrives/strange", "keys/strange"):
+        r.put(path)
     r.put("queues/strange")
     r.put("config/strange.1.json", b"{}")
-    r.put("new/hello.txt", b"by hand")
     r.do(tick=True)
     r.after(60_000)
     r.do(tick=True)
     r.do(Receive(queue="q", max_messages=9))
+    r.restart()
+    r.do()
+    r.do(tick=True)
 
 
-STORIES: Final = (messages, kinds, dead_letters, stages, reservations, queues, by_hand)
+def starts(r: Recorder) -> None:
+    """Another process takes over, whatever the first has left."""
+    r.do(Send(queue="poor", bodies=[b"a", b"b"], deduplication_ids={0: "k"}, delays={1: Millis(9_000)}))
+    r.do(Send(queue="late", bodies=[b"c"], groups={0: "g"}), Receive(queue="late"))
+    r.do(Send(queue="late", bodies=[b"c"]))
+    found = receipts_of(r.do(Receive(queue="poor", max_messages=2)))
+    r.do(RejectMessages(queue="poor", receipts=found, explanation="bad " * 60))
+    r.do(Stage(stage="s", chunk=0, queue="q", bodies=[b"x", b"y"]))
+    r.do(Publish(writer="w", epoch=1, stages=["s"], digest="d"))
+    r.do(Stage(stage="t", chunk=0, queue="q", bodies=[b"z"]))
+    r.do(Send(queue="q", bodies=[b"1", b"2"]))
+    r.do()
+    r.do(Reserve(queue="q", stream="s", sequence_number=0, max_messages=1))
+    r.do(Reserve(queue="q", stream="s", sequence_number=1, max_messages=1))
+    r.do(CommitReservations(stream="s", last_sequence_number=0))
+    r.do(StartRedrive(queue="dead", rate=1))
+    r.do(Send(queue="q", bodies=[b"last"]), Send(queue="brief", bodies=[b"1"]))
+    r.restart()
+    for _ in range(3):
+        r.do()
+    r.do(Send(queue="poor", bodies=[b"a"], deduplication_ids={0: "k"}))
+    r.do(Receive(queue="q", max_messages=9), Receive(queue="late", max_messages=9))
+    r.do(CommitReservations(stream="s", last_sequence_number=1))
+    r.do(Publish(writer="w", epoch=1, stages=["s"], digest="d"))
+    r.do(tick=True)
+
+
+def shared(r: Recorder) -> None:
+    """Two processes."""
+    r.do(Send(queue="q", bodies=[b"a", b"b"]))
+    r.by_other(Receive(queue="q", max_messages=1))
+    r.by_other(Send(queue="q", bodies=[b"c"]))
+    r.do(Receive(queue="q", max_messages=5))
+    r.by_other(Send(queue="strict", bodies=[b"1"], groups={0: "g"}))
+    found = receipts_of(r.do(Receive(queue="strict", max_messages=5)))
+    r.by_other(Delete(queue="strict", receipts=found))
+    r.by_other(Send(queue="q", bodies=[b"d"], deduplication_ids={0: "k"}))
+    r.do(Send(queue="q", bodies=[b"d"], deduplication_ids={0: "k"}))
+    r.by_other(Purge(queue="q"))
+    r.by_other(CreateQueue(name="new", settings=QueueSettings(retention=Millis(5_000))))
+    r.do(Send(queue="new", bodies=[b"e"]))
+    r.by_other(DeleteQueue(name="new"))
+    r.do(Send(queue="new", bodies=[b"e"]))
+    r.by_other(Send(queue="q", bodies=[b"f"]), Receive(queue="q"))
+    r.by_other(Send(queue="q", bodies=[b"g"]))
+    r.die("p2")
+    r.do(tick=True)
+    r.do()
+    r.do(Receive(queue="q", max_messages=5))
+    r.after(30_000)
+    r.do(Receive(queue="q", max_messages=5))
+
+
+def refusals(r: Recorder) -> None:
+    """What requests may not ask for."""
+    (id,) = r.do(Send(queue="q", bodies=[b"a"])).results
+    (receipt,) = receipts_of(r.do(Receive(queue="q")))
+    for queue in ("none", "no/queue", ""):
+        r.do(Send(queue=queue, bodies=[b""]), Receive(queue=queue), Purge(queue=queue))
+        r.do(
+            Delete(queue=queue, ids=[id]), ChangeVisibility(queue=queue, receipts=[], visibility=LEASE)
+        )
+        r.do(DeleteQueue(name=queue), UpdateQueue(name=queue, changes={}))
+        r.do(Reserve(queue=queue, stream="s", sequence_number=0))
+        r.do(Stage(stage="s", chunk=0, queue=queue, bodies=[b"a"]), StartRedrive(queue=queue))
+        r.do(CreateSchedule(queue=queue, name="n", cron="* * * * *", time_zone="UTC"))
+    for count in (0, -1):
+        r.do(Receive(queue="q", max_messages=count), Receive(queue="q", max_bytes=count))
+    for visibility in (-1, 0, MAX_VISIBILITY, MAX_VISIBILITY + 1):
+        r.do(Receive(queue="q", visibility=Millis(visibility)))
+        r.do(ChangeVisibility(queue="q", receipts=["q"], visibility=Millis(visibility)))
+        r.do(ReleaseMessages(queue="q", receipts=["q"], delay=Millis(visibility)))
+        r.do(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=Millis(visibility)))
+    for delay in (-1, MAX_DELAY, MAX_DELAY + 1):
+        r.do(Send(queue="q", bodies=[b"d"], delays={0: Millis(delay)}))
+        r.do(Stage(stage="s", chunk=0, queue="q", bodies=[b"a"], delay=Millis(delay)))
+        r.do(Send(queue="q", bodies=[b"d"], deliver_at={0: Millis(r.clock.wall() + delay)}))
+    for priority in (-1, 9, 10):
+        r.do(Send(queue="q", bodies=[b"p"], priorities={0: priority}))
+    for length in (128, 129):
+        r.do(Send(queue="q", bodies=[b"g"], groups={0: "g" * length}))
+    r.do(Send(queue="q", bodies=[b"x", b"y", b"z"], groups={0: "\udc00"}, attributes={1: {"": "v"}}))
+    for name in ("a" * 64, "a" * 65, "a b"):
+        r.do(Stage(stage=name, chunk=0, queue="q", bodies=[b"a"]), Abort(stage=name))
+        r.do(CreateSchedule(queue="q", name=name, cron="* * * * *", time_zone="UTC"))
+    for name in ("a" * 80, "a" * 81, "a b"):
+        r.do(Publish(writer=name, epoch=1, stages=[]))
+        r.do(Reserve(queue="q", stream=name, sequence_number=0))
+        r.do(CommitReservations(stream=name, last_sequence_number=0))
+    for number in (-1, 2**63 - 1, 2**63):
+        r.do(Publish(writer="w", epoch=number, stages=[]))
+        r.do(Reserve(queue="q", stream="n", sequence_number=number))
+    for chunk in (-1, 999_999_999, 1_000_000_000):
+        r.do(Stage(stage="c", chunk=chunk, queue="q", bodies=[b"a"]))
+    for rate in (-1, 100_000, 100_001):
+        r.do(StartRedrive(queue="dead", rate=rate))
+    r.do(StartRedrive(queue="dead", destination="none"), StartRedrive(queue="dead", destination="dead"))
+    r.do(StartRedrive(queue="dead", ids=["no id"]), StartRedrive(queue="dead", ids=[id]))
+    r.do(CancelRedrive(id="none"), Fire(queue="q", name="none", token="t", tick=0))
+    for name in ("a" * 80, "a" * 81, "a b", "a/b"):
+        r.do(CreateQueue(name=name, settings=QueueSettings()))
+    for explanation in ("why", "w" * 5_000):
+        r.do(RejectMessages(queue="q", receipts=[receipt, "q"], explanation=explanation))
+    r.do(Delete(queue="q", ids=["no id", id, id.replace("0", "1")], receipts=["dead" + receipt[1:]]))
+
+
+STORIES: Final = (
+    messages,
+    kinds,
+    dead_letters,
+    stages,
+    reservations,
+    queues,
+    by_hand,
+    starts,
+    shared,
+    refusals,
+)

@@ -3,16 +3,14 @@ and the effect of each call that the disk refuses."""
 
 from __future__ import annotations
 
-import errno
-
 import pytest
 
 from tests.store.recorder import Story, path_of, record
-from tests.store.stories import QUEUES, STORIES
+from tests.store.stories import STORIES
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_story_is_as_it_was_recorded(story: Story) -> None:
-    assert record(story, QUEUES, errno.EIO).splitlines() == path_of(story).read_text().splitlines(), (
+    assert record(story).splitlines() == path_of(story).read_text().splitlines(), (
         "if the change is meant: python -m tests.store.recorder, and read the difference"
     )
