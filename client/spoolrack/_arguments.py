@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from inspect import iscoroutinefunction
 from operator import index
 from typing import Any, Final, TypeVar
 
@@ -27,6 +28,7 @@ MAX_DELAY: Final = 365 * 86_400
 """Seconds of the longest delay of a message."""
 MAX_REASON: Final = 1_024
 """Characters of the reason of a release or a rejection."""
+NOT_AWAITED: Final = "only a handler of spoolrack.aio is awaited"
 _SHOWN: Final = 80
 """Characters of a value in an error."""
 
@@ -134,15 +136,17 @@ def flag(name: str, value: bool) -> bool:
 
 
 def some(name: str, values: Iterable[T], of: str) -> Iterable[T]:
-    """Return `values` if they can be iterated."""
-    if not isinstance(values, Iterable):
-        raise refusal(name, values, f"an iterable of {of}")
+    """Return `values` if they can be iterated, and aren't one text or body."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | bytearray | memoryview):
+        raise refusal(name, values, f"an iterable of {of}, such as a list")
     return values
 
 
-def function(name: str, value: Callable[..., Any]) -> None:
+def function(name: str, value: Callable[..., Any], *, is_awaited: bool = False) -> None:
     if not callable(value):
         raise refusal(name, value, "callable")
+    if not is_awaited and iscoroutinefunction(value):
+        raise refusal(name, value, f"a function without async: {NOT_AWAITED}")
 
 
 def body(name: str, value: bytes | str) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final
 
 from ._client_context import ClientContext
 from ._runtime import Started
-from ._values import MAX_BATCH, Envelope, VisibilityChange
+from ._values import MAX_BATCH, Envelope, LeaseExtension
 from .errors import SpoolrackError
 
 log = logging.getLogger("spoolrack")
@@ -136,10 +136,10 @@ class Leases:
 
     async def _extend(self, receipts: Sequence[str], visibility: float) -> None:
         context = self._context
-        changes = [VisibilityChange(receipt, visibility) for receipt in receipts]
+        changes = [LeaseExtension(receipt, visibility) for receipt in receipts]
         asked_at = context.runtime.monotonic()
         results = await context.call(
-            lambda left: context.transport.change_visibility(self._queue, changes, timeout=left),
+            lambda left: context.transport.extend(self._queue, changes, timeout=left),
             # Retried for no longer than until the next round is due.
             visibility * 0.3,
         )

@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, Generic, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypedDict, TypeVar
 
+from ._former_names import former_name
 from ._settings import QueueSettings
 from .errors import SpoolrackError
 
@@ -37,6 +38,14 @@ class MessageState(StrEnum):
     DELAYED = "delayed"
 
 
+_FORMER_COUNTS: Final = {
+    "ready": "ready_count",
+    "leased": "leased_count",
+    "delayed": "delayed_count",
+    "bytes": "byte_count",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
     """The counts of a queue at one moment."""
@@ -48,6 +57,11 @@ class QueueCounts:
     """Of bodies and attributes, in all states."""
     oldest_age: float | None = None
     """Seconds since the oldest message that is ready or leased was sent. None: there is none."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            return former_name(self, name, _FORMER_COUNTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +246,8 @@ Target = ByReceipt | ById
 
 
 @dataclass(frozen=True, slots=True)
-class VisibilityChange:
-    """A new end of a lease, in seconds from now; 0 releases it."""
+class LeaseExtension:
+    """A new end of a lease, in seconds from now."""
 
     receipt: str
     seconds: float

@@ -7,9 +7,12 @@ table.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from ._former_names import former_name as _former_name
 
 
 class SpoolrackError(Exception):
@@ -471,3 +474,11 @@ def _error_of(
     one."""
     kind = _BY_REASON.get(reason, SpoolrackError)
     return kind(message, reason=reason, retry_delay=retry_delay, metadata=metadata)
+
+
+_FORMER: Final = {"BY_REASON": "_BY_REASON", "error_of": "_error_of"}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        return _former_name(sys.modules[__name__], name, _FORMER)

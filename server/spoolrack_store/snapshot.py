@@ -46,7 +46,7 @@ class RootLinks(Protocol):
 class Snapshot:
     files: int
     """Names that were linked."""
-    held: Millis
+    waited: Millis
     """How long commits had to wait."""
 
 

@@ -20,7 +20,7 @@ from spoolrack._transports.grpc_streams import RequestStream
 from spoolrack.testing import running_server
 
 PACKAGE = Path(spoolrack.__file__).parent
-ROUNDS = 5
+ROUNDS = 60
 CEILINGS = {"send": 25, "receive": 46, "delete": 27, "ack": 5, "life of a stream": 88}
 """Calls of functions, properties, comprehensions and generators of the client, in all its threads; not
 those of gRPC and of tracing. A ceiling may only fall: lower it when a change has made the count

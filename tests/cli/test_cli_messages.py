@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 from spoolrack import Client, Outgoing
 from spoolrack.testing import RunningServer
+from spoolrack_server.cli import receive_command
 
 from tests.cli.cli_rig import Spoolrack
 
@@ -180,6 +183,30 @@ def test_receive_follows_through_a_restart_of_the_server(
     client.queue("jobs").send("after")
     assert process.stdout.readline() == b"after\n"
     assert process.wait() == 0
+
+
+def test_receive_follows_from_a_server_that_is_not_there_yet_and_says_so_once(
+    spoolrack: Spoolrack, client: Client, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.queue("jobs").send("a")
+    server.stop()
+    monkeypatch.setattr(receive_command, "LONG_POLL", 0.01)
+
+    lines: list[str] = []
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            if text.startswith("spoolrack: "):
+                lines.append(text)
+                server.start()
+            return len(text)
+
+    monkeypatch.setattr(sys, "stderr", Screen())
+    how = ("--follow", "--max", "1", "--visibility-timeout", "1m", "--timeout", "1s")
+    result = spoolrack("receive", "jobs", *how)
+    assert (result.code, result.out) == (0, "a")
+    (line,) = lines
+    assert line.startswith("spoolrack: waiting for the server to come back: No answer from 127.0.0.1:")
 
 
 # delete

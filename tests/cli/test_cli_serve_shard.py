@@ -60,3 +60,9 @@ def test_fsck_and_describe_show_the_shard(on_root: Spoolrack, offline: Spoolrack
     described = on_root("queues", "describe", "jobs").out
     assert "It is on shard 3/8." in described
     assert json.loads(on_root("queues", "show", "jobs", "--json").out)["shard"] == "3/8"
+
+
+def test_a_shard_without_queues_speaks_of_itself_alone(on_root: Spoolrack, root: str) -> None:
+    missing = on_root("send", "jobs", "x")
+    assert missing.code == 1
+    assert missing.err.endswith(f"{root} has no queue yet: spoolrack queues create NAME makes one.\n")

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from spoolrack.aio import _several_queues
 from spoolrack.errors import ClientClosed
 
 from tests.client.client_rig import until_async
@@ -58,3 +59,31 @@ async def test_a_cancelled_reader_wakes_the_next_one(root: LossyRoot) -> None:
         readers[0].cancel()
         with pytest.raises(ClientClosed, match="cancelled"):
             await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_close_awaits_the_acks_of_a_queue_that_was_deleted_since(
+    root: LossyRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_several_queues, "LOOK_EVERY", 0.001)
+    is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def delete() -> None:
+        is_asked.set()
+        await may_answer.wait()
+
+    def look_count() -> int:
+        return root.answers.count("list_queues")
+
+    root.hooks["delete"] = delete
+    async with root.aio_client() as client:
+        await (await client.create_queue("jobs")).send("a")
+        stream = client.messages("jobs*")
+        (await anext(stream)).ack()
+        await is_asked.wait()
+        await client.delete_queue("jobs")
+        seen = look_count()
+        await until_async(lambda: look_count() >= seen + 3)
+        closing = asyncio.ensure_future(stream.close())
+        assert await asyncio.wait([closing], timeout=0.05) == (set(), {closing})
+        may_answer.set()
+        await asyncio.wait_for(closing, 10)

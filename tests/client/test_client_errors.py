@@ -5,10 +5,13 @@ from __future__ import annotations
 import copy
 import pickle
 from datetime import timedelta
+from http.client import responses
 
 import grpc
 import pytest
+from grpc.aio import AioRpcError, Metadata
 from spoolrack import errors
+from spoolrack._transports.grpc_errors import error_from
 from spoolrack.errors import _BY_REASON, QueueFull, SpoolrackError, _error_of
 from spoolrack_server.wire.status import CODES, HTTP_CODES, INTERNAL
 
@@ -88,3 +91,103 @@ def test_the_table_in_the_docs_is_true(kind: type[SpoolrackError]) -> None:
     assert row[-2] == ("yes" if repeated else "no")
     if kind.reason not in OURS:
         assert row[3] == str(HTTP_CODES.get(kind.reason, INTERNAL.http_code))
+
+
+AT = "queue.example:443"
+BROKEN = f"The call to {AT} broke off: the connection, or a proxy on the way, ended it."
+DENIED = f"A proxy at {AT} refused the call. (no)"
+TOO_LARGE = "Received message larger than max (9 vs. 4)"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "kind", "told"),
+    [
+        ("CANCELLED", "", errors.Unreachable, f"The server at {AT} has ended the call."),
+        (
+            "RESOURCE_EXHAUSTED",
+            TOO_LARGE,
+            errors.MessageTooLarge,
+            f"{AT} refused the call for its size: {TOO_LARGE}",
+        ),
+        ("RESOURCE_EXHAUSTED", "quota", errors.Unreachable, f"{BROKEN} (RESOURCE_EXHAUSTED: quota)"),
+        ("INTERNAL", "reset", errors.Unreachable, f"{BROKEN} (INTERNAL: reset)"),
+        ("UNKNOWN", "", errors.Unreachable, f"{BROKEN} (UNKNOWN: )"),
+        ("DEADLINE_EXCEEDED", "late", errors.Unreachable, f"{BROKEN} (DEADLINE_EXCEEDED: late)"),
+        ("INTERNAL", "Exception x", SpoolrackError, f"{AT} answered INTERNAL: Exception x"),
+        ("DATA_LOSS", "gone", SpoolrackError, f"{AT} answered DATA_LOSS: gone"),
+        (
+            "UNAUTHENTICATED",
+            "who",
+            errors.Unauthenticated,
+            f"A proxy at {AT} refused the caller's credentials. (who)",
+        ),
+        ("PERMISSION_DENIED", "no", errors.PermissionDenied, DENIED),
+        (
+            "UNIMPLEMENTED",
+            "?",
+            errors.InvalidRequest,
+            f"{AT} doesn't know this call: it is no Spoolrack server, or one of another version. (?)",
+        ),
+        (
+            "UNAVAILABLE",
+            "address lookup failed",
+            errors.Unreachable,
+            f"The name of {AT} can't be resolved: check the host name. (address lookup failed)",
+        ),
+        (
+            "UNAVAILABLE",
+            "Handshake failed",
+            errors.Unreachable,
+            f"TLS with {AT} failed: client or server refuses what the other one shows. "
+            "(Handshake failed)",
+        ),
+    ],
+)
+def test_a_status_without_a_reason_is_told_as_what_it_means(
+    code: str, text: str, kind: type[SpoolrackError], told: str
+) -> None:
+    status = AioRpcError(grpc.StatusCode[code], Metadata(), Metadata(), details=text)
+    error = error_from(status, AT, is_ours=False)
+    reason = code if kind is SpoolrackError else kind.reason
+    assert (type(error), str(error), error.reason) == (kind, told, reason)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "told"),
+    [
+        (400, SpoolrackError, "no gRPC is served there. Check the address and the port."),
+        (401, errors.Unauthenticated, "it wants credentials, or refuses the caller's."),
+        (403, errors.PermissionDenied, "it refuses the call."),
+        (404, errors.Unreachable, "it has no route to the server."),
+        (407, errors.Unauthenticated, "it wants credentials, or refuses the caller's."),
+        (408, errors.Unreachable, "the call took longer than its time-out."),
+        (413, errors.MessageTooLarge, "raise its limit for request bodies, or send less at once."),
+        (421, errors.Unreachable, "it doesn't serve this name on this connection."),
+        (425, errors.Unreachable, "it wants the call again."),
+        (429, errors.Unreachable, "it limits the rate of calls."),
+        (499, SpoolrackError, "no gRPC is served there. Check the address and the port."),
+        (500, errors.Unreachable, "it reaches no server."),
+        (504, errors.Unreachable, "the call took longer than its time-out."),
+    ],
+)
+def test_a_status_of_http_is_told_as_that_of_a_proxy(
+    status: int, kind: type[SpoolrackError], told: str
+) -> None:
+    text = f"Received http2 header with status: {status}"
+    error = error_from(
+        AioRpcError(grpc.StatusCode.UNKNOWN, Metadata(), Metadata(), details=text), AT, is_ours=False
+    )
+    answer = f"A proxy at {AT} answered HTTP {status} ({responses.get(status, 'unknown')})"
+    assert (type(error), str(error)) == (kind, f"{answer}: {told}")
+
+
+def test_a_call_that_was_cancelled_or_late_on_this_side_is_told_as_that() -> None:
+    def told(code: str, timeout: float | None) -> SpoolrackError:
+        status = AioRpcError(grpc.StatusCode[code], Metadata(), Metadata())
+        return error_from(status, AT, timeout, is_ours=True)
+
+    closed, late = told("CANCELLED", None), told("DEADLINE_EXCEEDED", 1.5)
+    assert type(closed) is errors.ClientClosed
+    assert str(closed) == "The call was cancelled: its client or its stream was closed."
+    assert type(late) is errors.Timeout
+    assert str(late) == f"No answer from {AT} within 1.5 s: it may have taken place all the same."

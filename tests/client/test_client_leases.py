@@ -46,7 +46,7 @@ def test_all_leases_are_extended_in_one_call(stocked: LossyRoot) -> None:
     stocked.advance(29_000)
     run(leases.extend_all(30.0))
     leases.stop()
-    assert stocked.calls[-1] == ("change_visibility", 3)
+    assert stocked.calls[-1] == ("extend", 3)
     stocked.advance(29_000)
     assert stocked.lease("jobs", 3, 30) == []
 
@@ -83,7 +83,7 @@ def test_a_lease_that_was_lost_is_known_and_not_tried_again(stocked: LossyRoot) 
     run(leases.extend_all(30.0))
     run(leases.extend_all(30.0))
     leases.stop()
-    assert stocked.calls[-1] == ("change_visibility", 1)
+    assert stocked.calls[-1] == ("extend", 1)
     assert leases.hand_out([lost, kept], keep=True) == [kept]
     assert leases.hand_out([kept], keep=False) == [kept]
 
@@ -160,7 +160,7 @@ def test_a_worker_keeps_the_lease_of_a_message_for_as_long_as_its_handler_runs(r
             done.append(message.receive_count)
 
         def extensions() -> int:
-            return root.answers.count("change_visibility")
+            return root.answers.count("extend")
 
         worker = jobs.worker(work_on, concurrency=1, visibility_timeout=0.05)
         thread = threading.Thread(target=worker.run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import spoolrack
@@ -136,9 +136,19 @@ async def test_a_call_of_a_task_ends_with_an_error_when_its_client_is_closed(
         await waiting
 
 
-async def test_a_task_that_is_cancelled_while_its_client_closes_stays_cancelled(silence: str) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client: client.queue("jobs").info(),
+        lambda client: anext(client.reservations.read("stream", 1)),
+    ],
+    ids=["call", "read"],
+)
+async def test_a_task_that_is_cancelled_while_its_client_closes_stays_cancelled(
+    silence: str, call: Callable[[aio.Client], Awaitable[object]]
+) -> None:
     client = aio.connect(silence)
-    waiting = asyncio.ensure_future(client.queue("jobs").info())
+    waiting = asyncio.ensure_future(call(client))
     for _ in range(40):
         await asyncio.sleep(0)
     waiting.cancel()

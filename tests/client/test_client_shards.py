@@ -326,6 +326,17 @@ def test_a_stream_of_several_queues_goes_on_beside_a_shard_that_is_away(
             assert next(stream).text == "last"
 
 
+def test_queues_of_a_pattern_begin_before_a_shard_that_is_away_has_failed_their_list(
+    shards: RunningShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_several_queues, "LOOK_TIMEOUT", 600.0)
+    with spoolrack.connect(shards.url, timeout=600) as client:
+        client.create_queue(OF[0]).send("a")
+        shards.servers[1].stop()
+        with client.messages("*") as stream:
+            assert [message.text for message in stream.receive(wait=20)] == ["a"]
+
+
 class Recorder:
     """A server that answers sends, and records the metadata of each call."""
 

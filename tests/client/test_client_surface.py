@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import tomllib
+from functools import partial
 from types import ModuleType
+from typing import Any
 
 import pytest
 import spoolrack
 import spoolrack.aio
 import spoolrack.spark
 import spoolrack.vsqs
+from spoolrack.errors import InvalidRequest
+from spoolrack.testing import open_root
 
 from tests import CHECKOUT
 
@@ -54,6 +58,71 @@ def test_a_value_of_the_client_can_not_be_changed_and_has_a_hash() -> None:
     values = [each for each in offered if dataclasses.is_dataclass(each)]
     assert spoolrack.SendResult in values
     assert [each for each in values if not each.__dataclass_params__.frozen or not each.__hash__] == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "former", "present"),
+    [
+        (spoolrack.QueueCounts(ready_count=1), "ready", "ready_count"),
+        (spoolrack.QueueCounts(leased_count=2), "leased", "leased_count"),
+        (spoolrack.QueueCounts(delayed_count=3), "delayed", "delayed_count"),
+        (spoolrack.QueueCounts(byte_count=4), "bytes", "byte_count"),
+        (spoolrack.vsqs, "State", "FileState"),
+        (spoolrack.vsqs, "Stored", "ListedMessage"),
+        (spoolrack.errors, "BY_REASON", "_BY_REASON"),
+        (spoolrack.errors, "error_of", "_error_of"),
+    ],
+)
+def test_a_name_of_the_last_release_works_and_warns(owner: Any, former: str, present: str) -> None:
+    advice = "it is private now" if present.startswith("_") else f"use {present}"
+    with pytest.warns(DeprecationWarning, match=advice) as warned:
+        assert getattr(owner, former) is getattr(owner, present)
+    assert warned[0].filename == __file__
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        _ = owner.other
+
+
+async def awaited(message: object, *_: object) -> None:
+    raise AssertionError
+
+
+def test_a_worker_of_threads_takes_no_function_whose_result_must_be_awaited() -> None:
+    errors: list[Exception] = []
+
+    def on_error(_: object, error: Exception) -> None:
+        errors.append(error)
+        worker.stop()
+
+    with open_root() as root, root.client() as client:
+        jobs = client.create_queue("jobs")
+        jobs.send("a")
+        for make in (jobs.worker, partial(client.worker, "jobs")):
+            with pytest.raises(InvalidRequest, match=r"handler .* without async"):
+                make(awaited)
+            with pytest.raises(InvalidRequest, match=r"on_error .* without async"):
+                make(print, on_error=awaited)
+        worker = jobs.worker(lambda message: awaited(message), on_error=on_error)
+        worker.run()
+        assert [message.text for message in jobs.peek()] == ["a"], "it isn't handled"
+    assert [str(error) for error in errors] == [
+        "the handler returned a coroutine: only a handler of spoolrack.aio is awaited"
+    ]
+
+
+async def test_a_worker_of_tasks_tells_that_its_handler_is_no_coroutine() -> None:
+    errors: list[Exception] = []
+
+    def on_error(_: object, error: Exception) -> None:
+        errors.append(error)
+        worker.stop()
+
+    with open_root() as root:
+        async with spoolrack.aio.connect(root.url) as client:
+            jobs = await client.create_queue("jobs")
+            await jobs.send("a")
+            worker = jobs.worker(lambda message: None, on_error=on_error)  # type: ignore[arg-type, return-value]
+            await worker.run()
+    assert [str(error) for error in errors] == ["the handler returned None: define it with `async def`"]
 
 
 def test_threads_and_tasks_have_one_surface() -> None:

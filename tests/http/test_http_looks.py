@@ -67,6 +67,17 @@ async def test_a_download_can_go_on_where_it_broke_off(http: Http) -> None:
     assert (await http.ask("GET", f"/q/messages/{id}", None, headers)).status == 200
 
 
+async def test_a_list_is_filtered_by_several_attributes_of_text_and_bytes(http: Http) -> None:
+    await http.create()
+    red = {"X-Attribute-Colour": "red", "X-Binary-Attribute-Raw": "AAE="}
+    await http.send(b"other", **{**red, "X-Attribute-Size": "s"})
+    wanted = await http.send(b"wanted", **{**red, "X-Attribute-Size": "l, xl=2"})
+    await http.send(b"text", **{"X-Attribute-Raw": "AAE=", "X-Attribute-Size": "l, xl=2"})
+    query = "attribute=colour=red&attribute=size=l,%20xl=2&binary_attribute=raw=AAE%3D"
+    found = (await http.ask("GET", f"/-/queues/q/messages?{query}")).json["messages"]
+    assert [message["id"] for message in found] == [wanted]
+
+
 async def test_an_empty_body_has_no_parts(http: Http) -> None:
     await http.create()
     id = await http.send(b"")

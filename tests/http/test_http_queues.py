@@ -109,6 +109,20 @@ async def test_a_change_is_bound_to_the_etag_that_was_read(http: Http) -> None:
     assert (await http.ask("DELETE", "/q", None, {"If-Match": '"2"'})).status == 200
 
 
+async def test_a_patch_with_null_resets_a_setting_and_removes_a_label(http: Http) -> None:
+    labels = {"team": "a", "tier": "gold"}
+    await http.create("q", visibility_timeout=7, sending="paused", max_messages=3, labels=labels)
+    changes = b'{"visibility_timeout": null, "sending": null, "labels": {"team": null}}'
+    assert (await http.ask("PATCH", "/q", changes, JSON)).status == 200
+    found = (await http.ask("GET", "/q")).json
+    assert found["settings"]["visibility_timeout"] == 30
+    assert found["settings"]["sending"] == "open"
+    assert found["settings"]["max_messages"] == 3
+    assert found["labels"] == {"tier": "gold"}
+    assert (await http.ask("PATCH", "/q", b'{"labels": null}', JSON)).status == 200
+    assert (await http.ask("GET", "/q")).json["labels"] == {}
+
+
 async def test_queues_are_listed_by_page_by_name_and_by_field(http: Http) -> None:
     await http.create("dead")
     for n in range(3):

@@ -121,14 +121,15 @@ REFUSED: Mapping[str, list[Refused]] = {
             *(b"{", b"\xff", b"[" * 20_000 + b"]" * 20_000, b"[]", b"7"),
             reason="INVALID_REQUEST",
         ),
-        *settings("PUT /new", b"[" * 100_000 + b"]" * 100_000, reason="SETTINGS_TOO_LARGE"),
+        *settings("PUT /new", b"[" * 100_000 + b"]" * 100_000, reason="INVALID_REQUEST"),
+        *settings("PUT /new", b" " * 1_048_577, reason="SETTINGS_TOO_LARGE"),
         *settings(
             "PUT /new",
             *(b'{"colour": "red"}', b'{"labels": ["team"]}', b'{"labels": {"team": 5}}'),
             *(b'{"relaxed_leases": true}', b'{"lease_durability": true}'),
             *(
                 b'{"visibility_timeout": %s}' % wrong
-                for wrong in (b'"30"', b"true", b"Infinity", b"NaN", b"1e400", b"null")
+                for wrong in (b'"30"', b"true", b"Infinity", b"NaN", b"1e400", b"[]")
             ),
             *(b'{"delivery_delay": -1}', b'{"max_messages": 1.5}'),
             *(
@@ -142,7 +143,7 @@ REFUSED: Mapping[str, list[Refused]] = {
         *queries(
             "GET /-/queues/q/messages",
             *("page_size=-1", "page_token=x", "attribute=kind", "sent_since=now", "states=gone"),
-            "max_body_bytes=65537",
+            *("max_body_bytes=65537", "attribute=a=1&attribute=a=2", "binary_attribute=a=!"),
         ),
         *queries("GET /-/queues", "fields=name,colour"),
         *queries("GET /-/reservations/s/0/messages", "begin_index=-1"),

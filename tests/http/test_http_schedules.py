@@ -53,7 +53,9 @@ async def test_a_patch_changes_the_fields_of_a_schedule_that_it_names(http: Http
     assert texts.json["attributes"] == {"kind": "y"}
     assert texts.json["binary_attributes"] == {}
     assert texts.json["binary_body"] == "gA=="
-    assert (await http.ask("GET", f"{SCHEDULES}/s")).json == texts.json
+    reset = await put(http, "s", method="PATCH", time_zone=None, attributes=None)
+    assert (reset.json["time_zone"], reset.json["attributes"]) == ("UTC", {})
+    assert (await http.ask("GET", f"{SCHEDULES}/s")).json == reset.json
 
 
 async def test_a_body_that_is_no_text_is_told_in_base64(http: Http) -> None:

@@ -26,7 +26,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # A missing language is skipped once, and by name, in test_interop_toolchains.py.
-@pytest.fixture(scope="session", params=[one for one in languages() if not one.missing()], ids=str)
+LANGUAGES = [
+    pytest.param(one, marks=() if one.is_in_ci else pytest.mark.slow, id=str(one))
+    for one in languages()
+    if not one.missing()
+]
+"""Those beside CI's two take minutes to build: `make test-all` and `make interop` run them."""
+
+
+@pytest.fixture(scope="session", params=LANGUAGES)
 def language(request: pytest.FixtureRequest) -> Language:
     """One that is built."""
     language: Language = request.param

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import aiohttp
@@ -188,15 +189,28 @@ async def test_the_credits_of_streams_are_told_and_how_many_are_in_use(
     stream.cancel()
 
 
-async def test_quarantine_is_not_listed_again_by_the_next_sample(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+async def test_quarantine_is_counted_each_half_minute_and_for_a_hundredth_of_the_time(
+    server: Server, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A list of a large folder takes long: it may take a hundredth of the time, and is made each 30 s.
-    listings: list[StoreMetrics] = []
-    monkeypatch.setattr(StoreMetrics, "quarantined", listings.append)
-    for _ in range(3):
-        await server.observer.sample()
-    assert len(listings) <= 1
+    counts: list[int] = []
+    took = 0
+
+    def count(_: StoreMetrics) -> None:
+        counts.append(clock.monotonic())
+        clock.advance(took)
+
+    monkeypatch.setattr(StoreMetrics, "quarantined", count)
+
+    async def intervals(samples: int) -> list[int]:
+        counts.clear()
+        for _ in range(samples):
+            clock.advance(10_000 - clock.monotonic() % 10_000)
+            await server.observer.sample()
+        return [later - earlier for earlier, later in pairwise(counts)]
+
+    assert await intervals(9) == [30_000] * 2
+    took = 1_000
+    assert (await intervals(13))[-1] == 100_000
 
 
 async def test_beyond_so_many_queues_the_rest_is_one_and_no_queue_moves_between(

@@ -18,6 +18,6 @@ def test_a_ready_message_is_neither_sent_nor_delayed_again(state: State) -> None
     before = rig.paths("queues/q")
 
     with pytest.raises(AssertionError, match="no move leads"):
-        rig.engine.moves.move(entry, entry.held, state, until=(Millis(1), 1))
+        rig.engine.moves.move(entry, entry.members, state, until=(Millis(1), 1))
 
     assert rig.paths("queues/q") == before != []

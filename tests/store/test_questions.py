@@ -107,13 +107,13 @@ def test_a_page_costs_by_what_it_shows(rig: FrontRig, monkeypatch: pytest.Monkey
     for state, after in ((State.READY, ids[150]), (State.LEASED, ids[50])):
         messages_in(rig.store, "q", states=frozenset({state}), limit=3)
         looks: list[int] = []
-        held = Entry.held
+        members = Entry.members
         monkeypatch.setattr(
             Entry,
-            "held",
+            "members",
             property(
-                lambda entry, looks=looks, held=held: looks.append(1) or held.__get__(entry),
-                lambda entry, value, held=held: held.__set__(entry, value),
+                lambda entry, looks=looks, members=members: looks.append(1) or members.__get__(entry),
+                lambda entry, value, members=members: members.__set__(entry, value),
             ),
         )
         page = messages_in(rig.store, "q", states=frozenset({state}), after=after, limit=3)

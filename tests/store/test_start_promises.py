@@ -116,7 +116,9 @@ def test_of_several_names_that_list_a_message_the_highest_version_decides(
             rig.disk.link(path, named(stem, state, version))
     rig.disk.unlink(path)
     rig = started(rig)
-    held = [(entry.name.state, entry.held.bit_count()) for entry in rig.engine.index.queue("q").entries]
+    held = [
+        (entry.name.state, entry.members.bit_count()) for entry in rig.engine.index.queue("q").entries
+    ]
     assert held == ([] if newer is State.REMOVED else [(newer, count)])
     if newer is State.REMOVED:
         rig.after(120_000)

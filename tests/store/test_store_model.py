@@ -492,7 +492,7 @@ class StoreStory(RuleBasedStateMachine):
         reap(self.rig.engine)
         paths = self.rig.paths()
         there = {
-            (entry.name.state, entry.name.path, entry.held)
+            (entry.name.state, entry.name.path, entry.members)
             for batch in resolve(map(parse, paths)).values()
             for entry in batch.entries
         }

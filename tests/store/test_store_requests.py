@@ -442,7 +442,7 @@ def test_a_purge_by_state_counts_what_cannot_be_published_yet_as_what_it_will_be
 def names(rig: Rig) -> list[tuple[str, int]]:
     """Return state and number of messages of each name, in order."""
     found = [entry for batch in rig.engine.index.batches.values() for entry in batch.entries]
-    return [(each.name.state.value, each.held.bit_count()) for each in found]
+    return [(each.name.state.value, each.members.bit_count()) for each in found]
 
 
 @pytest.mark.parametrize(("most", "files"), [(1, [1] * 5), (2, [2, 2, 1]), (0, [5]), (1_000, [5])])

@@ -142,7 +142,7 @@ class Rig:
             entry.batch.stem.message_id(index)
             for entry in self.engine.index.queue(queue).entries
             if entry.name.state is State.READY
-            for index in indexes(entry.held)
+            for index in indexes(entry.members)
         )
 
     def deaths(self, id: str) -> list[DeadLetterRecord]:

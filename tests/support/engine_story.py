@@ -552,12 +552,12 @@ class Story(History):
                 continue
             for entry in batch.entries:
                 name = entry.name
-                if entry.held and name.state in COUNTED:
+                if entry.members and name.state in COUNTED:
                     try:
                         read_records(self.disk, name)
                     except NotAHistory as why:
                         raise Broken(f"how {name.path} died is lost: {why}") from why
-                for index in indexes(entry.held):
+                for index in indexes(entry.members):
                     seen: Seen = ("ready", name.receives)
                     if name.state is State.REMOVED:
                         seen = GONE
@@ -861,7 +861,7 @@ class Story(History):
         for batch in resolve(name for name in names if name.stem.text in coming).values():
             for entry in batch.entries:
                 if entry.name.state is State.SENT:
-                    found.update(map(batch.stem.message_id, indexes(entry.held)))
+                    found.update(map(batch.stem.message_id, indexes(entry.members)))
         return found
 
     def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:

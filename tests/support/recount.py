@@ -34,7 +34,7 @@ def names_in(index: Index) -> Iterator[tuple[Name, int]]:
     """Yield each name that the index knows, and which of its messages it holds."""
     for batch in index.batches.values():
         for entry in batch.entries:
-            yield entry.name, entry.held
+            yield entry.name, entry.members
     for path in index.packed_paths:
         yield parse(path), 1
 
@@ -63,7 +63,7 @@ def drifts(index: Index, now: int) -> list[str]:
         all_of_it = [each for each in (*entries, *packed_entries) if each.name.queue == name]
         _compare_queue(name, queue, there, all_of_it, compare)
     leases: dict[str, dict[Entry, None]] = {}
-    hiding = [entry for entry in entries if entry.held and entry.name.state in WAITS]
+    hiding = [entry for entry in entries if entry.members and entry.name.state in WAITS]
     packed = {entry.batch.stem.id for entry in packed_entries if entry.name.state in WAITS}
     for entry in hiding:
         if entry.name.token and is_set_token(entry.name.token):
@@ -91,7 +91,7 @@ def _entry_of(index: Index, name: Name) -> Entry:
     """Return the objects of a packed message, without unpacking it."""
     batch = BatchFile(name.stem)
     entry, _ = batch.add(name, 0)
-    entry.counted = entry.held
+    entry.counted = entry.members
     group = index._groups.get(name.stem.id)
     if group is not None:
         batch.groups = Groups({group: 1} if group else {}, 1)
@@ -106,22 +106,22 @@ def _compare_queue(
     firsts: dict[State, set[str]] = {state: set() for state in COUNTED}
     levels: dict[int, set[str]] = {0: set()}
     size = 0
-    for each, held in there:
+    for each, members in there:
         if each.state not in counts:
             continue
-        stem, first = each.stem, each.stem.message_id(lowest(held))
-        counts[each.state] += held.bit_count()
+        stem, first = each.stem, each.stem.message_id(lowest(members))
+        counts[each.state] += members.bit_count()
         firsts[each.state].add(first)
         if not stem.count:
             size += stem.counted
         if each.state is State.READY:
-            sent.add(sent_at(stem.id), held.bit_count())
+            sent.add(sent_at(stem.id), members.bit_count())
             if not stem.is_grouped:
                 levels.setdefault(stem.priority, set()).add(first)
     for entry in entries:
-        held = entry.held if entry.name.state in counts else 0
-        if entry.counted != held:
-            compare(f"the messages of {entry.name.path}", entry.counted, held)
+        members = entry.members if entry.name.state in counts else 0
+        if entry.counted != members:
+            compare(f"the messages of {entry.name.path}", entry.counted, members)
         if entry.batch.stem.count and entry.counted:
             size += entry.batch.counted_bytes_of(entry.counted)
     compare(f"{name}'s counts", queue.counts, counts)
@@ -150,12 +150,12 @@ def _published(name: str, index: Index, names: Iterable[tuple[Name, int]]) -> Qu
     """Return what is to be published of a queue; None if its last commit isn't at its end, or if an
     answered send is still in `new/`."""
     heads = {State.READY: ("", 0), State.LEASED: ("", 0)}
-    for each, held in names:
-        if each.queue == name and held:
+    for each, members in names:
+        if each.queue == name and members:
             if each.state is State.SENT:
                 return None
             if each.state in heads:
-                head = each.stem.message_id(lowest(held)), each.receives
+                head = each.stem.message_id(lowest(members)), each.receives
                 heads[each.state] = min(filter(itemgetter(0), (heads[each.state], head)))
     ready, leased = heads.values()
     first, receives = min(filter(itemgetter(0), (ready, leased)), key=itemgetter(0), default=("", 0))

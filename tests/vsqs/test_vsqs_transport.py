@@ -4,18 +4,23 @@ ones. The contract tests show the rest."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
 import spoolrack
 from spoolrack import Client, MessageState, Outgoing, Queue, QueueSettings, aio, vsqs
 from spoolrack._runtime import Threads, run
+from spoolrack._transports import vsqs_calls
 from spoolrack._transports.url import open_transport
 from spoolrack.errors import (
     ClientClosed,
     DiskError,
+    DiskFull,
     InvalidUrl,
     MessageNotFound,
     QueueFull,
@@ -226,6 +231,97 @@ def test_features_missing_in_vsqs_are_refused_by_name(jobs: Queue, client: Clien
         received[0].delete(allow_expired=True)
     with pytest.raises(Unsupported, match="allow_expired"):
         received[0].extend(5, allow_expired=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda jobs, client: client.create_queue("jobs", labels={"team": "a"}),
+            "A vsqs folder keeps no labels: leave them out.",
+        ),
+        (
+            lambda jobs, client: client.update_queue("jobs", if_version=1),
+            "A vsqs folder has no versions: leave if_version out.",
+        ),
+        (
+            lambda jobs, client: jobs.send("a", deliver_at=datetime(2030, 1, 1, tzinfo=UTC)),
+            "A vsqs message can't be delayed, so it has no deliver_at.",
+        ),
+        (
+            lambda jobs, client: jobs.send("a", priority=1),
+            "A vsqs message has no priority: its folder has one order for all.",
+        ),
+        (
+            lambda jobs, client: jobs.send("a", deduplication_id="1"),
+            "A vsqs folder remembers no deduplication_id: a repeated send may be there twice.",
+        ),
+        (
+            lambda jobs, client: next(jobs.messages(max_bytes_in_flight=1)),
+            "A vsqs queue doesn't limit the bytes in flight.",
+        ),
+        (
+            lambda jobs, client: jobs.reject(jobs.receive()[0]),
+            "A folder of vsqs has no dead letters: delete or release the message.",
+        ),
+    ],
+)
+def test_a_refusal_says_what_vsqs_lacks(
+    jobs: Queue, client: Client, call: Callable[[Queue, Client], object], told: str
+) -> None:
+    jobs.send("before")
+    with pytest.raises(Unsupported) as refused:
+        call(jobs, client)
+    assert str(refused.value) == told
+    assert [message.text for message in jobs.peek()] == ["before"]
+
+
+def test_a_lease_that_is_over_ends_nothing(jobs: Queue, micros: Micros) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive(visibility_timeout=5)
+    micros.advance(5)
+    for call in (message.delete, message.release, lambda: message.extend(5)):
+        with pytest.raises(StaleReceipt, match=r"^The lease on message 1000000 is over\.$"):
+            call()
+    assert [message.state for message in jobs.peek()] == [MessageState.READY]
+
+
+def test_a_peek_of_more_than_a_page_shows_each_message_once(
+    jobs: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vsqs_calls, "PAGE", 3)
+    ids = [jobs.send(str(number)) for number in range(8)]
+    assert [message.id for message in jobs.peek()] == ids
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_as_that(jobs: Queue, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(DiskFull, match=r"^The disk under /.*/jobs is full\.$"):
+        jobs.send("a", timeout=0)
+
+
+def test_a_disk_that_refuses_to_end_a_lease_costs_its_own_message_only(
+    jobs: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs.send_many(["a", "b"])
+    messages = jobs.receive(2)
+    rename, unlink = os.rename, os.unlink
+
+    def refuse(work: Callable[..., None], source: object, *others: object, **more: object) -> None:
+        if messages[0].id in str(source):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        work(source, *others, **more)
+
+    monkeypatch.setattr(os, "rename", partial(refuse, rename))
+    monkeypatch.setattr(os, "unlink", partial(refuse, unlink))
+    for results in (jobs.extend_many(messages, 60), jobs.release_many(messages)):
+        assert [type(result.error) for result in results] == [DiskError, type(None)]
+    deleted = jobs.delete_many([messages[0], jobs.receive()[0]])
+    assert [type(result.error) for result in deleted] == [DiskError, type(None)]
 
 
 def test_a_disk_that_refuses_is_said(jobs: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

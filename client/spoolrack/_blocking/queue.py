@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Unpack
 
 from .. import _arguments as arguments
@@ -89,6 +89,10 @@ def awaitable(handler: Callable[[Message], object]) -> Callable[[Message], Await
     arguments.function("handler", handler)
 
     async def call(message: Message) -> None:
-        handler(message)
+        result = handler(message)
+        if isinstance(result, Coroutine):
+            # To delete the message now would lose it: the handler has not begun.
+            result.close()
+            raise TypeError(f"the handler returned a coroutine: {arguments.NOT_AWAITED}")
 
     return call

@@ -21,6 +21,7 @@ from .._values import (
     Attributes,
     DeleteResult,
     Envelope,
+    LeaseExtension,
     LeaseResult,
     MessageFilter,
     MessageRejection,
@@ -31,7 +32,6 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
-    VisibilityChange,
 )
 
 
@@ -101,8 +101,8 @@ class StagingTransport(Protocol):
 
     async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo: ...
 
-    async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
-        """Return a page by name."""
+    async def list_stages(self, *, queue: str, token: str, timeout: float) -> Page[StageInfo]:
+        """Return a page by name; an empty queue means all."""
 
 
 class ReservationTransport(Protocol):
@@ -318,10 +318,10 @@ class ClientTransport(Protocol):
     ) -> list[DeleteResult]:
         """Delete 1 to 1,000 messages; a result for each."""
 
-    async def change_visibility(
-        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    async def extend(
+        self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float
     ) -> list[LeaseResult]:
-        """Extend or release 1 to 1,000 leases; a result for each."""
+        """Extend 1 to 1,000 leases; a result for each."""
 
     async def release(
         self, queue: str, releases: Sequence[MessageRelease], *, timeout: float

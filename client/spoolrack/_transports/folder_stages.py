@@ -73,9 +73,9 @@ class FolderStaging:
     async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo:
         return _info(await self._calls.work(lambda store: store.stage(stage, queue), timeout))
 
-    async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
+    async def list_stages(self, *, queue: str, token: str, timeout: float) -> Page[StageInfo]:
         return await self._calls.page(
-            partial(Store.stages, after=token), _info, lambda stage: stage.name, timeout
+            partial(Store.stages, queue=queue, after=token), _info, lambda stage: stage.name, timeout
         )
 
 

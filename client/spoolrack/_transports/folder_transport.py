@@ -33,6 +33,7 @@ from .._values import (
     MAX_BATCH,
     DeleteResult,
     Envelope,
+    LeaseExtension,
     LeaseResult,
     MessageFilter,
     MessageRejection,
@@ -43,7 +44,6 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
-    VisibilityChange,
     millis_of,
 )
 from ..errors import ClientClosed
@@ -253,25 +253,25 @@ class FolderTransport:
         answers = dict(zip(places, await self._calls.submit(request, timeout), strict=True))
         return [convert.delete_result(answers[position]) for position in range(len(targets))]
 
-    async def change_visibility(
-        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    async def extend(
+        self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float
     ) -> list[LeaseResult]:
         with convert.errors():
-            convert.check_count(len(changes), "changes")
+            convert.check_count(len(extensions), "extensions")
         answers: dict[int, LeaseResult] = {}
         alike: dict[float, list[int]] = {}
-        for position, change in enumerate(changes):
-            alike.setdefault(change.seconds, []).append(position)
+        for position, extension in enumerate(extensions):
+            alike.setdefault(extension.seconds, []).append(position)
         for seconds, positions in alike.items():
             request = ChangeVisibility(
                 queue=queue,
-                receipts=[changes[position].receipt for position in positions],
+                receipts=[extensions[position].receipt for position in positions],
                 visibility=convert.millis(seconds),
-                last_receives=convert.last_receives(changes[position] for position in positions),
+                last_receives=convert.last_receives(extensions[position] for position in positions),
             )
             found = await self._calls.submit(request, timeout)
             answers.update(zip(positions, map(convert.visibility_result, found), strict=True))
-        return [answers[position] for position in range(len(changes))]
+        return [answers[position] for position in range(len(extensions))]
 
     async def release(
         self, queue: str, releases: Sequence[MessageRelease], *, timeout: float

@@ -35,6 +35,7 @@ from .._values import (
     DeadLetterRecord,
     DeleteResult,
     Envelope,
+    LeaseExtension,
     LeaseResult,
     MessageFilter,
     MessageState,
@@ -45,7 +46,6 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
-    VisibilityChange,
     millis_of,
     moment_of,
 )
@@ -362,7 +362,7 @@ def delete(queue: str, targets: Sequence[Target]) -> tuple[Delete, list[int]]:
     return request, [*by_receipt, *by_id]
 
 
-def last_receives(targets: Iterable[Target | VisibilityChange]) -> dict[int, LastReceive]:
+def last_receives(targets: Iterable[Target | LeaseExtension]) -> dict[int, LastReceive]:
     """Return the last receives that are named, by position."""
     return {
         position: LastReceive(last.receive_count, Millis(last.first_receive_ms))

@@ -83,8 +83,8 @@ class GrpcStaging:
         )
         return _info(response.stage)
 
-    async def list_stages(self, *, token: str, timeout: float) -> Page[StageInfo]:
-        request = pb.ListStagesRequest(page_token=token)
+    async def list_stages(self, *, queue: str, token: str, timeout: float) -> Page[StageInfo]:
+        request = pb.ListStagesRequest(queue=queue, page_token=token)
         response = await self._calls.unary(
             self._calls.stub.ListStages, request, pb.ListStagesResponse, timeout
         )

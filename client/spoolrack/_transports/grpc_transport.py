@@ -16,6 +16,7 @@ from .._runtime import Runtime
 from .._values import (
     DeleteResult,
     Envelope,
+    LeaseExtension,
     LeaseResult,
     MessageFilter,
     MessageRejection,
@@ -26,7 +27,6 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
-    VisibilityChange,
 )
 from ..errors import ClientClosed
 from ..v1 import queue_service_pb2 as rpc
@@ -244,10 +244,10 @@ class GrpcTransport:
         response = await self._deletes.request(streamed, timeout)
         return [convert.delete_result(result) for result in response.results]
 
-    async def change_visibility(
-        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    async def extend(
+        self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float
     ) -> list[LeaseResult]:
-        request = rpc.ExtendLeasesRequest(queue=queue, extensions=map(convert.extension, changes))
+        request = rpc.ExtendLeasesRequest(queue=queue, extensions=map(convert.extension, extensions))
         response = await self._calls.unary(
             self._stub.ExtendLeases, request, rpc.ExtendLeasesResponse, timeout
         )

@@ -22,6 +22,7 @@ from .._values import (
     DeleteResult,
     Envelope,
     LastReceive,
+    LeaseExtension,
     LeaseResult,
     MessageRelease,
     MessageState,
@@ -32,7 +33,6 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
-    VisibilityChange,
     moment_of,
 )
 from ..errors import SpoolrackError, _error_of
@@ -281,7 +281,7 @@ def last_receive(receive: LastReceive | None) -> rpc.LastReceive | None:
     return rpc.LastReceive(receive_count=receive.receive_count, first_receive_time=first)
 
 
-def extension(change: VisibilityChange) -> rpc.LeaseExtension:
+def extension(change: LeaseExtension) -> rpc.LeaseExtension:
     return rpc.LeaseExtension(
         receipt=change.receipt,
         visibility_timeout=duration(change.seconds),

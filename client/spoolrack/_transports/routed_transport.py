@@ -424,8 +424,8 @@ class _RoutedStaging(_ByQueue):
             StageNotFound,
         )
 
-    async def list_stages(self, *, token: str, timeout: float) -> Page[Any]:
-        return await self.listed("list_stages", lambda stage: [stage.name], token, timeout)
+    async def list_stages(self, *, queue: str, token: str, timeout: float) -> Page[Any]:
+        return await self.listed("list_stages", lambda stage: [stage.name], token, timeout, queue=queue)
 
 
 class _RoutedReservations(_ByQueue):

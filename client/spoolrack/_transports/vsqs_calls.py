@@ -17,6 +17,7 @@ from .._values import (
     ByReceipt,
     DeleteResult,
     Envelope,
+    LeaseExtension,
     LeaseResult,
     MessageFilter,
     MessageRelease,
@@ -27,7 +28,6 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
-    VisibilityChange,
     millis_of,
     moment_of,
 )
@@ -318,22 +318,29 @@ class VsqsCalls:
             raise _stale(name)
         self.leases.ended(receipt)
 
-    def change(self, queue: str, changes: Sequence[VisibilityChange]) -> list[LeaseResult]:
+    def extend(self, queue: str, extensions: Sequence[LeaseExtension]) -> list[LeaseResult]:
         with self._opened(queue) as folder:
-            return [self._change(folder, change) for change in changes]
+            return [self._extend(folder, extension) for extension in extensions]
 
-    def _change(self, folder: MessageFolder, change: VisibilityChange) -> LeaseResult:
+    def _extend(self, folder: MessageFolder, extension: LeaseExtension) -> LeaseResult:
         try:
-            _refuse_expired(change)
-            name = lease_of(self.leases.name(change.receipt))
+            _refuse_expired(extension)
+        except SpoolrackError as error:
+            return LeaseResult(error=error)
+        return self._set_end(folder, extension.receipt, extension.seconds)
+
+    def _set_end(self, folder: MessageFolder, receipt: str, seconds: float) -> LeaseResult:
+        """Let a lease end in so many seconds, or now."""
+        try:
+            name = lease_of(self.leases.name(receipt))
             if _is_over(name):
                 raise _stale(name)
-            if change.seconds == 0:
+            if seconds == 0:
                 if not folder.release(name.text):
                     raise _stale(name)
-                self.leases.ended(change.receipt)
+                self.leases.ended(receipt)
                 return LeaseResult()
-            expiration = now() + round(change.seconds * SECOND)
+            expiration = now() + round(seconds * SECOND)
             renamed = folder.extend(name.text, expiration)
             if renamed is None:
                 raise _stale(name)
@@ -341,7 +348,7 @@ class VsqsCalls:
             return LeaseResult(error=error)
         except OSError as error:
             return LeaseResult(error=self._explained(error))
-        self.leases.renamed(change.receipt, renamed)
+        self.leases.renamed(receipt, renamed)
         return LeaseResult(lease_expires_at=moment_of(expiration // 1_000))
 
     def release(self, queue: str, releases: Sequence[MessageRelease]) -> list[LeaseResult]:
@@ -353,7 +360,7 @@ class VsqsCalls:
         if delay:
             # Before the rename, which wakes the stream.
             self.leases.put_off(release.receipt)
-        result = self._change(folder, VisibilityChange(release.receipt, delay))
+        result = self._set_end(folder, release.receipt, delay)
         return LeaseResult(error=result.error)
 
     # Looks.
@@ -406,7 +413,7 @@ def _is_wanted(wanted: MessageFilter, name: FileName, now: int) -> bool:
     )
 
 
-def _refuse_expired(message: ByReceipt | VisibilityChange) -> None:
+def _refuse_expired(message: ByReceipt | LeaseExtension) -> None:
     if message.last_receive is not None:
         raise Unsupported(
             "A vsqs folder doesn't know which receive was the last one: leave allow_expired out."

@@ -9,6 +9,7 @@ from .._runtime import Runtime
 from .._values import (
     DeleteResult,
     Envelope,
+    LeaseExtension,
     LeaseResult,
     MessageFilter,
     MessageRejection,
@@ -19,7 +20,6 @@ from .._values import (
     QueueInfo,
     SendResult,
     Target,
-    VisibilityChange,
 )
 from ..errors import ClientClosed, Unsupported
 from ..vsqs._folder_index import Content
@@ -198,10 +198,10 @@ class VsqsTransport:
     ) -> list[DeleteResult]:
         return await self._threads.run(lambda: self._calls.delete(queue, targets))
 
-    async def change_visibility(
-        self, queue: str, changes: Sequence[VisibilityChange], *, timeout: float
+    async def extend(
+        self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float
     ) -> list[LeaseResult]:
-        return await self._threads.run(lambda: self._calls.change(queue, changes))
+        return await self._threads.run(lambda: self._calls.extend(queue, extensions))
 
     async def release(
         self, queue: str, releases: Sequence[MessageRelease], *, timeout: float

@@ -14,12 +14,12 @@ from .._client_context import ClientContext
 from .._outgoing import chunks_of
 from .._values import (
     DeleteResult,
+    LeaseExtension,
     LeaseResult,
     MessageRejection,
     MessageRelease,
     Seconds,
     Target,
-    VisibilityChange,
 )
 from ..errors import SpoolrackError, StaleReceipt
 
@@ -72,8 +72,8 @@ class LeaseBatches:
         self.deletes: LeaseOperation[Target, DeleteResult] = LeaseOperation(
             context, queue, "delete", transport.delete, lambda error: DeleteResult(error=error)
         )
-        self.extensions: LeaseOperation[VisibilityChange, LeaseResult] = LeaseOperation(
-            context, queue, None, transport.change_visibility, _failed_lease
+        self.extensions: LeaseOperation[LeaseExtension, LeaseResult] = LeaseOperation(
+            context, queue, None, transport.extend, _failed_lease
         )
         self.releases: LeaseOperation[MessageRelease, LeaseResult] = LeaseOperation(
             context, queue, "release", transport.release, _failed_lease, StaleReceipt
@@ -82,7 +82,7 @@ class LeaseBatches:
             context, queue, "reject", transport.reject, _failed_lease, StaleReceipt
         )
 
-    async def extend(self, change: VisibilityChange, timeout: Seconds | None) -> datetime:
+    async def extend(self, change: LeaseExtension, timeout: Seconds | None) -> datetime:
         """Extend a lease; return the time at which it expires now."""
         result = await self.extensions.one(change, timeout)
         return result.lease_expires_at  # type: ignore[union-attr, return-value]  # one without an error

@@ -22,11 +22,11 @@ from .._values import (
     DeleteResult,
     Envelope,
     LastReceive,
+    LeaseExtension,
     LeaseResult,
     MessageRejection,
     MessageRelease,
     Seconds,
-    VisibilityChange,
 )
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
 
@@ -64,14 +64,12 @@ def target_of(message: MessageFacts | str, allow_expired: bool) -> ByReceipt:
     return ByReceipt(receipt_of(message), LastReceive(message.receive_count, first))
 
 
-def extension_of(
-    message: MessageFacts | str, seconds: Seconds, allow_expired: bool
-) -> VisibilityChange:
+def extension_of(message: MessageFacts | str, seconds: Seconds, allow_expired: bool) -> LeaseExtension:
     """Return the extension of a lease; raise `InvalidRequest` for invalid arguments."""
     target = target_of(message, allow_expired)
     # To end a lease is a release.
     span = arguments.span("seconds", seconds, is_positive=True)
-    return VisibilityChange(target.receipt, span, target.last_receive)
+    return LeaseExtension(target.receipt, span, target.last_receive)
 
 
 def release_of(

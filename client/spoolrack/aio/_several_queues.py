@@ -33,7 +33,7 @@ from ..errors import (
     Timeout,
     Unreachable,
 )
-from ._pagination import items
+from ._pagination import pages
 
 log = logging.getLogger("spoolrack")
 
@@ -399,14 +399,21 @@ class SeveralStreams:
             await self._closing.wait(LOOK_EVERY)
 
     async def _look(self, ranks: set[tuple[int, str]]) -> None:
-        """Add the queues that match."""
+        """Add the queues that match. New ones begin at once: a shard that is away may hold up the rest
+        of the list."""
         list_queues = self._context.transport.list_queues
+        known_ranks = {member.rank for member in self._members}
         for number, pattern in enumerate(self._queues.patterns):
-            if pattern is not None:
-                fetch = partial(list_queues, prefix=pattern.prefix)
-                async for queue in items(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
-                    if pattern.matches(queue.name):
-                        ranks.add((number, queue.name))
+            if pattern is None:
+                continue
+            fetch = partial(list_queues, prefix=pattern.prefix)
+            async for page in pages(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
+                found = {(number, queue.name) for queue in page.items if pattern.matches(queue.name)}
+                ranks |= found
+                if not found <= known_ranks:
+                    known_ranks |= found
+                    self._set_members(known_ranks)
+                    self._wake()
 
     def _wake(self) -> None:
         """Wake all waiting callers. From any thread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -105,7 +106,10 @@ class Staging(Resource[Any]):
             lambda left: staging.get(stage, queue=queue, timeout=left), timeout
         )
 
-    def list(self, *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
-        """Return all stages, by name. `timeout` is for each page of them."""
-        fetch = self._context.transport.staging.list_stages
+    def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
+        """Return the stages with messages for a queue, or all, by name. `timeout` is for each page of
+        them."""
+        fetch = partial(
+            self._context.transport.staging.list_stages, queue=arguments.text("queue", queue)
+        )
         return items(self._context, fetch, arguments.timeout(timeout))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import _arguments as arguments
@@ -59,7 +60,7 @@ class WorkerCore:
         retry: Backoff | None = None,
         grace: Seconds = 30.0,
     ) -> None:
-        arguments.function("handler", handler)
+        arguments.function("handler", handler, is_awaited=True)
         if on_error is not None:
             arguments.function("on_error", on_error)
         most = arguments.MAX_IN_FLIGHT
@@ -167,7 +168,10 @@ class WorkerCore:
         """Call the handler; return whether the message is to be deleted."""
         try:
             with tracing.working_on(message, self._queue._context.transport):
-                await self._handler(message)
+                result = self._handler(message)
+                if not isawaitable(result):
+                    raise TypeError(f"the handler returned {result!r}: define it with `async def`")
+                await result
         except (Retry, Reject) as wish:
             refusal = await self._finish(message, wish)
             if refusal is not None:

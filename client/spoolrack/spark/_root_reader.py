@@ -545,7 +545,7 @@ class _RangeReader:
             paths = [entry.name.path for entry in reversed(batch.entries)]
             runs = []
             for entry in batch.entries:
-                if entry.held and (rows := self._rows(entry.name, paths, entry.held)):
+                if entry.members and (rows := self._rows(entry.name, paths, entry.members)):
                     runs.append(rows)
             if runs:
                 yield runs

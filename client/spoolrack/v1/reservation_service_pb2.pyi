@@ -488,7 +488,7 @@ class GetReservationResponse(_message.Message):
     RESERVATION_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def reservation(self) -> Global___Reservation:
-        """The reservation after the call."""
+        """The reservation."""
 
     def __init__(
         self,

@@ -12,6 +12,10 @@ The names are those of vsqs 0.3 and of its repository's head; `spoolrack.vsqs.qu
 docs/how-to/from-vsqs.md tells what is the same, what is better and what to change.
 """
 
+import sys
+from typing import TYPE_CHECKING, Final
+
+from .._former_names import former_name as _former_name
 from ._file_names import FileState
 from ._folder_listing import ListedMessage, stored_messages
 from .queue import Queue, QueueException, QueueFullException, QueueManager, micros
@@ -26,3 +30,10 @@ __all__ = [
     "micros",
     "stored_messages",
 ]
+
+_FORMER: Final = {"State": "FileState", "Stored": "ListedMessage"}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        return _former_name(sys.modules[__name__], name, _FORMER)

@@ -148,13 +148,15 @@ class Queues:
         page_size: int = 0,
         page_token: str = "",
     ) -> Page[Queue]:
-        """Return a page of the queues whose names begin with `prefix`, by name: those with `contains`
-        in their names, or else those that are wanted."""
+        """Return a page of the queues whose names begin with `prefix` and have `contains` in them, by
+        name: all of these, or those that are wanted."""
         listing = partial(self._store.queues, prefix=prefix)
         allowed = caller.queues_for(Permission.MONITOR)
-        if contains:
-            is_wanted = lambda queue: contains in queue.name  # noqa: E731
-        page = partial(_LIST.page, is_wanted=is_wanted)
+
+        def is_shown(queue: Queue) -> bool:
+            return contains in queue.name and (is_wanted is None or is_wanted(queue))
+
+        page = partial(_LIST.page, is_wanted=is_shown if contains or is_wanted else None)
         return await self._access.read(page, listing, allowed, page_size, page_token, prefix, contains)
 
     async def has(self, is_wanted: Callable[[Queue], bool]) -> bool:

@@ -268,7 +268,11 @@ def _similar(connection: Connection, error: QueueNotFound) -> str:
     near = get_close_matches(error.metadata.get("queue", ""), names, 1)
     if near:
         return f" The nearest name is {near[0]}."
-    return "" if names else " There is no queue at all: spoolrack queues create NAME makes one."
+    if names:
+        return ""
+    # One shard of several speaks for itself alone.
+    where = connection.url if connection.root is None else connection.root
+    return f" {where} has no queue yet: spoolrack queues create NAME makes one."
 
 
 def _rest_of(root: str, *, follows: bool) -> Callable[[], bool] | None:

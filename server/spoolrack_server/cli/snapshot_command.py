@@ -21,5 +21,5 @@ def command(target: str, data: str) -> int:
     don't change the root. It takes space for names, and for messages that the root deletes later.
     """
     taken = take_snapshot(data, target)
-    print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.held:,} ms.")
+    print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.waited:,} ms.")
     return 0

@@ -21,8 +21,8 @@ from .http_errors import SettingsTooLarge
 from .request_bodies import HttpLimits, UploadMemory
 
 JSON: Final = "application/json"
-LARGEST_JSON: Final = 64 * 1024
-"""Bytes of a request: a thousand ids have 40,000."""
+LARGEST_JSON: Final = 1024 * 1024
+"""Bytes of a request: a schedule has 128 KiB in body and attributes, at six characters each at most."""
 PRIVATE: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",

@@ -96,11 +96,13 @@ class ContractEndpoints:
         return await self._answer(request[CALLER], "CreateSchedule", call, status=201)
 
     async def patch_schedule(self, request: web.Request) -> web.StreamResponse:
-        """Change the fields that are named; attributes are replaced as a whole."""
+        """Change the fields that are named; attributes are replaced as a whole, and null resets a
+        field."""
         content = await self._context.json(request)
         mask = FieldMask(paths={name.removeprefix("binary_") for name in content})
+        given = {name: value for name, value in content.items() if value is not None}
         call = schedule_rpc.UpdateScheduleRequest(
-            schedule=_schedule_in(request, content), update_mask=mask
+            schedule=_schedule_in(request, given), update_mask=mask
         )
         return await self._answer(request[CALLER], "UpdateSchedule", call)
 

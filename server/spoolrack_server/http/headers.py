@@ -38,6 +38,8 @@ BINARY: Final = "x-binary-attribute-"
 CONTENT_TYPE: Final = "content-type"
 KEPT: Final = frozenset({CONTENT_TYPE, "content-encoding"})
 """HTTP's own headers of a request that are attributes of the message."""
+ATTRIBUTE_FILTERS: Final = ("attribute", "binary_attribute")
+"""Parameters that filter a list of messages, and may be repeated."""
 DELAY: Final = "X-Message-Delay"
 DEDUPLICATION: Final = "X-Message-Deduplication-Id"
 GROUP: Final = "X-Message-Group"
@@ -108,7 +110,7 @@ def attributes_of(headers: Mapping[str, str]) -> dict[str, str | bytes]:
             attribute = _decoded(value, header)
         elif lower.startswith(BINARY):
             name = _decoded(lower[len(BINARY) :], header)
-            attribute = _bytes(value, header)
+            attribute = _bytes(value, f"the header {header}")
         else:
             continue
         if name in into:
@@ -141,11 +143,11 @@ def _decoded(text: str, header: str) -> str:
         ) from error
 
 
-def _bytes(text: str, header: str) -> bytes:
+def _bytes(text: str, what: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except ValueError as error:
-        raise InvalidRequest(what="the header", value=header, rule="must be base64") from error
+        raise InvalidRequest(what=what, value=text, rule="must be base64") from error
 
 
 def _encoded(text: str, plain: frozenset[int]) -> str:
@@ -190,15 +192,20 @@ def message_headers(message: Message) -> dict[str, str]:
 # Parameters of a request.
 
 
-def attribute(query: Fields) -> dict[str, str]:
-    """Return the attribute in the parameter `attribute`, by name; empty if there is none."""
-    values = query.getall("attribute", [])
-    name, equals, value = ",".join(values).partition("=")
-    if values and not (name and equals):
-        raise InvalidRequest(
-            what="the parameter attribute", value=values[0], rule="must be a name, = and a value"
-        )
-    return {name: value} if values else {}
+def attribute_filter(query: Fields) -> dict[str, str | bytes]:
+    """Return the attributes that `attribute` and `binary_attribute` name, each of which may be
+    repeated."""
+    wanted: dict[str, str | bytes] = {}
+    for parameter in ATTRIBUTE_FILTERS:
+        for text in query.getall(parameter, []):
+            name, equals, value = text.partition("=")
+            what = f"the parameter {parameter}"
+            if not (name and equals):
+                raise InvalidRequest(what=what, value=text, rule="must be a name, = and a value")
+            if name in wanted:
+                raise InvalidRequest(what=what, value=text, rule="names an attribute twice")
+            wanted[name] = value if parameter == "attribute" else _bytes(value, what)
+    return wanted
 
 
 def delay(headers: Fields) -> Millis | None:

@@ -247,12 +247,14 @@ class MessageEndpoints:
         return response
 
     async def list_messages(self, request: web.Request) -> web.StreamResponse:
-        call = await self._context.call_in(request, rpc.ListMessagesRequest, without=("attribute",))
+        call = await self._context.call_in(
+            request, rpc.ListMessagesRequest, without=headers.ATTRIBUTE_FILTERS
+        )
         wanted = convert.message_filter(call)
         page = await self._app.messages.list(
             request[CALLER],
             call.queue,
-            replace(wanted, attributes=headers.attribute(request.query)),
+            replace(wanted, attributes=headers.attribute_filter(request.query)),
             **paging(call),
         )
         bodies: Sequence[bytes | None] = [None] * len(page.items)

@@ -32,6 +32,7 @@ from .request_checks import CALLER
 _FIELDS: Final = frozenset(
     {*pb.Queue.DESCRIPTOR.fields_by_name, "traffic", "is_dead_letter_queue", "permissions"}
 )
+_DEFAULTS: Final = QueueSettings()
 
 
 class QueueEndpoints:
@@ -103,7 +104,7 @@ class QueueEndpoints:
         # As with softlayer/mq, another body means nothing.
         content = await self._context.json(request) if request.content_type == JSON else {}
         named, labels = _settings_and_labels(content)
-        settings = QueueSettings().changed(named)
+        settings = _DEFAULTS.changed(named)
         if version is not None:
             replacement = QueueChanges(
                 settings=asdict(settings), labels=labels, replaces_labels=True, if_version=version
@@ -118,10 +119,17 @@ class QueueEndpoints:
         return web.Response(status=201)
 
     async def patch(self, request: web.Request) -> web.StreamResponse:
-        """Change the settings and the labels that are named; a label that is null goes."""
+        """Change the settings and the labels that are named. Null resets a setting, and removes a label
+        or all of them."""
         version = headers.required_version(request.headers)
-        settings, labels = _settings_and_labels(await self._context.json(request))
-        changes = QueueChanges(settings=settings, labels=labels, if_version=version or 0)
+        content = await self._context.json(request)
+        settings, labels = _settings_and_labels(content)
+        changes = QueueChanges(
+            settings=settings,
+            labels=labels,
+            replaces_labels="labels" in content and content["labels"] is None,
+            if_version=version or 0,
+        )
         return await self._update(request, changes)
 
     async def _update(self, request: web.Request, changes: QueueChanges) -> web.StreamResponse:
@@ -168,16 +176,24 @@ def _pick(content: Mapping[str, Any], fields: Mapping[str, Mapping[str, Any]]) -
 
 def _settings_and_labels(content: Mapping[str, Any]) -> tuple[dict[str, object], dict[str, Any]]:
     """Return the settings that a body names, by the store's names with spans in milliseconds, and its
-    labels. Raise `InvalidSetting`."""
-    labels = content.get("labels", {})
+    labels; null is the default of a setting. Raise `InvalidSetting`."""
+    labels = content.get("labels")
+    if labels is None:
+        labels = {}
     if not isinstance(labels, dict):
         raise InvalidSetting(name="labels", value=labels, rule="must be an object")
     settings = {
-        name: _millis(name, value) if name in SCHEMA and SCHEMA[name].is_span else value
+        name: _setting(name, value) if name in SCHEMA else value
         for name, value in content.items()
         if name != "labels"
     }
     return settings, labels
+
+
+def _setting(name: str, value: object) -> object:
+    if value is None:
+        return getattr(_DEFAULTS, name)
+    return _millis(name, value) if SCHEMA[name].is_span else value
 
 
 def _millis(name: str, seconds: object) -> Millis:

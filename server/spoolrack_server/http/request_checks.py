@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,7 +60,7 @@ class RequestChecks:
         else:
             self._admit_known(request)
         if route is not None and not route.is_open:
-            _require_known_parameters(request, route.parameters)
+            _require_known_parameters(request, route)
 
     def _admit_known(self, request: web.Request) -> None:
         self._check(request)
@@ -147,12 +146,13 @@ def require_own_shard(request: web.Request, own: Shard | None) -> None:
         require_shard(own, named)
 
 
-def _require_known_parameters(request: web.Request, names: Collection[str]) -> None:
+def _require_known_parameters(request: web.Request, route: Route) -> None:
+    names = route.parameters
     for name in request.query:
         if name not in names:
             remedy = f"use {', '.join(sorted(names))}" if names else "there are none here"
             raise UnknownParameter(name=name, remedy=remedy)
-        if len(request.query.getall(name)) > 1:
+        if len(request.query.getall(name)) > 1 and name not in route.repeatable:
             values = ", ".join(request.query.getall(name))
             raise InvalidRequest(what=f"the parameter {name}", value=values, rule="must be given once")
 

@@ -28,6 +28,8 @@ class Route:
     """Also without credentials."""
     parameters: Collection[str] = ()
     """Names that its query may have; of one that is open, any."""
+    repeatable: Collection[str] = ()
+    """Parameters that a query may have several times."""
     leases: bool = False
     """A receive or a reserve: ends with its client. A GET isn't safe then."""
 

@@ -17,6 +17,7 @@ from ..metrics.observer import Observer
 from ..wire.contract_calls import ContractCalls
 from .context import HttpContext
 from .contract_endpoints import ContractEndpoints
+from .headers import ATTRIBUTE_FILTERS
 from .message_endpoints import MessageEndpoints
 from .monitoring_endpoints import MonitoringEndpoints
 from .queue_endpoints import QueueEndpoints
@@ -116,10 +117,11 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
                 "sent_since",
                 "sent_before",
                 "group",
-                "attribute",
+                *ATTRIBUTE_FILTERS,
                 "max_body_bytes",
                 *PAGE,
             ),
+            repeatable=ATTRIBUTE_FILTERS,
         ),
         Route(
             "GET",

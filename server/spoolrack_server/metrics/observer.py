@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from spoolrack_store.model.clock import Clock, stopwatch
+from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Queue
 from spoolrack_store.store_metrics import StoreMetrics
@@ -34,8 +34,9 @@ T = TypeVar("T")
 
 PROBE_TIMEOUT: Final = 1.0
 """Seconds that a probe waits for the disk's facts."""
-COUNT_INTERVAL: Final = 30.0
-"""Seconds between two counts of folders, at least."""
+COUNT_INTERVAL: Final = Millis(25_000)
+"""Between the beginnings of two counts of folders, at least. A count is part of a sample, so it comes
+with each third one."""
 COUNT_SHARE: Final = 100
 
 
@@ -66,7 +67,7 @@ class Observer:
         self._quarantined: int | None = None
         self._removed: int | None = None
         """What lies in quarantine/ and remove/, as counted last: a scrape lists no folder."""
-        self._next_count = 0.0
+        self._next_count = 0
         self._credits: Callable[[], tuple[int, int]] | None = None
         self._memory: MemoryLimiter | None = None
         self._reaps = True
@@ -158,14 +159,14 @@ class Observer:
     def _count_folders(self, store_metrics: StoreMetrics) -> None:
         """Count quarantine/, and remove/ unless this process reaps; seldom enough that it takes no more
         than a hundredth of the time."""
-        began = stopwatch()
+        began = self._clock.monotonic()
         if began < self._next_count:
             return
         self._quarantined = store_metrics.quarantined()
         if not self._reaps:
             self._removed = store_metrics.removed()
-        ended = stopwatch()
-        self._next_count = ended + max(COUNT_INTERVAL, COUNT_SHARE * (ended - began))
+        took = self._clock.monotonic() - began
+        self._next_count = began + max(COUNT_INTERVAL, COUNT_SHARE * took)
 
     async def history(self, queue: str) -> Series:
         """Return the last hour of a queue, with the rates of all processes of this server added up."""

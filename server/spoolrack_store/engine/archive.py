@@ -63,9 +63,9 @@ class Archive(Part):
         that is archived, which lists all messages of the file that have left the queue."""
         left: dict[tuple[BatchFile, str], tuple[Entry, int]] = {}
         for entry in entries:
-            for queue in self._archived_queues(entry.name) if entry.held else ():
+            for queue in self._archived_queues(entry.name) if entry.members else ():
                 first, members = left.get((entry.batch, queue), (entry, 0))
-                left[entry.batch, queue] = first, members | entry.held
+                left[entry.batch, queue] = first, members | entry.members
         found: dict[Entry, list[str]] = {}
         day = day_of(self._moves.clock.wall()) if left else ""
         for (batch, queue), (entry, members) in left.items():

@@ -626,7 +626,7 @@ class Catalog(Part):
         if tombstone.emptied is None:
             left = list(islice(self._entries_of(name), most))
             for entry in left:
-                moves.delete(entry, entry.held)
+                moves.delete(entry, entry.members)
             if len(left) < most:
                 tombstone.emptied = moves.commit
             return len(left)
@@ -651,7 +651,7 @@ class Catalog(Part):
         for sent in self._moves.names_sent():
             if sent.queue == name:
                 entry = index.entry_at(sent) or index.appear(sent, self._moves.commit)
-                if entry.held:
+                if entry.members:
                     yield entry
 
     def _clear(self, name: str, tombstone: _Tombstone) -> bool:

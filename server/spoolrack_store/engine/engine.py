@@ -304,7 +304,7 @@ class Engine:
                 if not self.sharing.enter():
                     return None
             except StoreError as error:
-                refused = {entry: error for entry in work.unpublished if entry.held}
+                refused = {entry: error for entry in work.unpublished if entry.members}
             else:
                 try:
                     refused = self._sender.publish(work.unpublished)

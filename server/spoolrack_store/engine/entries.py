@@ -96,12 +96,12 @@ class LeaseShare(NamedTuple):
 class Entry:
     """A name of a batch that exists."""
 
-    __slots__ = ("batch", "counted", "due", "held", "name", "shares", "taken")
+    __slots__ = ("batch", "counted", "due", "members", "name", "shares", "taken")
 
     def __init__(self, batch: BatchFile, name: Name) -> None:
         self.batch = batch
         self.name = name
-        self.held = name.members
+        self.members = name.members
         """The mask of the messages whose state it decides."""
         self.counted = 0
         """The part of it that the queue's figures include."""
@@ -120,15 +120,15 @@ class Entry:
         found = 0
         for share in self.shares:
             found |= share.prefetched
-        return found & self.held
+        return found & self.members
 
     @property
     def first_id(self) -> str:
         """The id of the first message that the entry holds, which must hold one."""
-        return self.batch.stem.message_id(lowest(self.held))
+        return self.batch.stem.message_id(lowest(self.members))
 
     def __repr__(self) -> str:
-        return f"Entry({self.name.path}, held={self.held:b})"
+        return f"Entry({self.name.path}, members={self.members:b})"
 
 
 class BatchFile:
@@ -158,11 +158,11 @@ class BatchFile:
             # Equal versions can't come about; if they do, the later state wins, then the greater text.
             if name.version <= self.top and _outranks(other.name, name):
                 at = min(at, place)
-                if entry.held & other.name.members:
-                    entry.held &= ~other.name.members
+                if entry.members & other.name.members:
+                    entry.members &= ~other.name.members
                     entry.taken = commit
-            elif other.held & name.members:
-                other.held &= ~name.members
+            elif other.members & name.members:
+                other.members &= ~name.members
                 other.taken = commit
                 losers.append(other)
         self.entries = (*self.entries[:at], entry, *self.entries[at:])
@@ -182,7 +182,7 @@ class BatchFile:
         """Return the entry that holds the message with this index; None if it is gone."""
         bit = 1 << index
         for entry in self.entries:
-            if entry.held & bit:
+            if entry.members & bit:
                 return entry
         return None
 
@@ -245,7 +245,7 @@ class BatchFile:
     def stale(self, synced: int) -> Iterator[Entry]:
         """Yield the entries outside `remove/` that durably hold nothing: they may be unlinked."""
         for entry in self.entries:
-            if not entry.held and entry.taken <= synced and entry.name.state not in _OVER:
+            if not entry.members and entry.taken <= synced and entry.name.state not in _OVER:
                 yield entry
 
     def reapable(self, synced: int) -> list[Entry]:
@@ -258,7 +258,7 @@ class BatchFile:
     def is_loose(self) -> bool:
         """Whether the batch has a name outside `remove/` that may be unlinked, now or after a sync."""
         for entry in self.entries:  # noqa: SIM110
-            if not entry.held and entry.name.state not in _OVER:
+            if not entry.members and entry.name.state not in _OVER:
                 return True
         return False
 
@@ -277,7 +277,7 @@ class BatchFile:
 
 def may_rename(entry: Entry, members: int, synced: int) -> bool:
     """Return whether a rename of the name may replace a link to `members`: rule 3."""
-    return members == entry.held and entry.taken <= synced
+    return members == entry.members and entry.taken <= synced
 
 
 def resolve(names: Iterable[Name]) -> dict[str, BatchFile]:

@@ -173,7 +173,7 @@ class SortedNames:
 
 
 _FIRST_OF: Final = itemgetter(0)
-_HELD_BY: Final[Callable[[Entry], int]] = attrgetter("held")
+_MEMBERS: Final[Callable[[Entry], int]] = attrgetter("members")
 
 
 class EntryOrder:
@@ -433,29 +433,29 @@ class GroupOrder:
         """Return the aging of a group's priorities; None: it is in the order of the sends."""
         return None if self._is_strict and group.name else self._aging
 
-    def change(self, entry: Entry, was: int, held: int) -> None:
-        """Update an entry from the members `was` to `held`."""
-        if was == held:
+    def change(self, entry: Entry, was: int, now: int) -> None:
+        """Update an entry from the members `was` to `now`."""
+        if was == now:
             return
         groups = entry.batch.groups
         if groups is None:
             if not entry.batch.stem.is_grouped:
-                self._change(entry, "", was, held)
+                self._change(entry, "", was, now)
             return  # Its groups are not read yet: until then its messages have to wait.
-        for name in dict.fromkeys(map(groups.of, indexes(was ^ held))):
+        for name in dict.fromkeys(map(groups.of, indexes(was ^ now))):
             members = groups.members(name)
-            self._change(entry, name, was & members, held & members)
+            self._change(entry, name, was & members, now & members)
 
-    def _change(self, entry: Entry, name: str, was: int, held: int) -> None:
+    def _change(self, entry: Entry, name: str, was: int, now: int) -> None:
         group = self._groups.get(name)
         if group is None:
             ready = PriorityOrder(EntryOrder(self._unpack), self._unpack)
             group = self._groups[name] = _Group(name, ready, EntryOrder(self._unpack))
         if entry.name.state is State.READY:
-            group.ready.change(entry, was, held)
-            group.waiting += held.bit_count() - was.bit_count()
+            group.ready.change(entry, was, now)
+            group.waiting += now.bit_count() - was.bit_count()
         elif name:
-            group.hidden.change(entry, was, held)
+            group.hidden.change(entry, was, now)
         self._offer(group)
         if name and not (group.waiting or group.hidden):
             del self._groups[name]
@@ -521,7 +521,7 @@ class GroupOrder:
     def _members(self, group: _Group) -> Callable[[Entry], int]:
         def members_of(entry: Entry) -> int:
             groups = entry.batch.groups
-            return entry.held if groups is None else entry.held & groups.members(group.name)
+            return entry.members if groups is None else entry.members & groups.members(group.name)
 
         return members_of
 
@@ -678,8 +678,8 @@ class QueueIndex:
             self.groups.be_set(settings)
             return self.groups.runs(room, but, commit)
         if self.priorities is not None:
-            return self.priorities.runs(but, _HELD_BY, settings.priority_aging)
-        return self.ready.runs(but, _HELD_BY)
+            return self.priorities.runs(but, _MEMBERS, settings.priority_aging)
+        return self.ready.runs(but, _MEMBERS)
 
 
 class Index:
@@ -748,7 +748,7 @@ class Index:
         for entry, commit in sent.items():
             if commit > synced:
                 self.unpublished_queues[entry.name.queue] = None
-            elif entry.held:
+            elif entry.members:
                 answered.setdefault(entry.name.queue, []).append(entry)
         for name in touched:
             queue = self.queues.get(name) or self.queue(name)
@@ -768,8 +768,8 @@ class Index:
                         heads[state] = first, parse(self._packed[first]).receives
             ready_head, leased_head = heads.values()
             for entry in answered.get(name, ()):
-                count = entry.held.bit_count()
-                size += entry.batch.counted_bytes_of(entry.held)
+                count = entry.members.bit_count()
+                size += entry.batch.counted_bytes_of(entry.members)
                 entered += count
                 if entry.name.due is not None:
                     delayed += count
@@ -837,11 +837,11 @@ class Index:
             if loser.shares:
                 self._pass_on(loser, entry)
             if loser.name.state in COUNTED:
-                self._count(loser, loser.held)
-            if not loser.held:
+                self._count(loser, loser.members)
+            if not loser.members:
                 self.loose_files[batch] = None
         if name.state in COUNTED:
-            self._count(entry, entry.held)
+            self._count(entry, entry.members)
             if not name.stem.count:
                 self.to_be_packed.append(name.stem.id)
         if name.state in _WAITS:
@@ -849,26 +849,26 @@ class Index:
         if name.state is State.REMOVED:
             if batch.is_over:
                 self.deleted_files[batch] = None
-        elif not entry.held:
+        elif not entry.members:
             self.loose_files[batch] = None
         return entry
 
     def disappear(self, entry: Entry, commit: int) -> None:
         """Remove a name. Its messages that no other name lists are gone."""
         batch = entry.batch
-        held = entry.held
+        members = entry.members
         if entry.name.state is State.SENT:
             self.unpublished_queues[entry.name.queue] = None
         batch.drop(entry, commit)
-        entry.held = 0
+        entry.members = 0
         if entry.shares:
             self._pass_on(entry, None)
         if entry.counted:
             self._count(entry, 0)
         if entry.name.death is not None and entry.name.death.file:
             self._leave_untold(batch, entry.name.death.file, commit)
-        if held:
-            self._fall_back(batch, held, commit)
+        if members:
+            self._fall_back(batch, members, commit)
         if not batch.entries:
             self.loose_files.pop(batch, None)
             self.deleted_files.pop(batch, None)
@@ -896,9 +896,9 @@ class Index:
             if not back:
                 continue
             members &= ~back
-            other.held |= back
+            other.members |= back
             other.taken = commit
-            self._count(other, other.held)
+            self._count(other, other.members)
             if other.name.state in _WAITS:
                 self.schedule(other, other.due)
 
@@ -951,7 +951,7 @@ class Index:
         id = batch.stem.id
         return (
             name.state in COUNTED
-            and bool(entry.held)
+            and bool(entry.members)
             and name.version == batch.top
             and (name.state is State.READY or id in self.dues.times)
             and not (name.token and is_set_token(name.token))
@@ -982,7 +982,7 @@ class Index:
         if group is not None:
             batch.groups = Groups({group: 1} if group else {}, 1)
         entry, _ = batch.add(name, self._listed)
-        entry.counted = entry.held
+        entry.counted = entry.members
         entry.due = self.dues.times.get(id, 0)
         since, _, consumer = self._consumers.pop(id, "").partition(" ")
         if since:
@@ -1068,12 +1068,12 @@ class Index:
             named = self.entry_at(parse(key)) if "/" in key else None
             for entry in self.entries_of(key) if named is None else (named,):
                 # Of a copied file the key may be that of the other one.
-                if entry.held and entry.name.state in _WAITS and entry.due <= now:
+                if entry.members and entry.name.state in _WAITS and entry.due <= now:
                     yield entry
 
     def schedule(self, entry: Entry, due: int) -> None:
         """Let the lease or delay of an entry end then."""
-        if entry.held:
+        if entry.members:
             self.dues.set(self._due_key(entry), Millis(due))
 
     def _due_key(self, entry: Entry) -> str:
@@ -1093,7 +1093,7 @@ class Index:
         kept: list[LeaseShare] = []
         goes_on = winner is not None and winner.name.token == loser.name.token
         for share in loser.shares:
-            left, lost = share.members & loser.held, share.members & ~loser.held
+            left, lost = share.members & loser.members, share.members & ~loser.members
             # Of a part of a file that isn't in memory any more they are a guess: the sum is exact.
             lost_size = share.size
             if left and lost_size:
@@ -1118,8 +1118,8 @@ class Index:
         batch.line = line
         if line is not None and batch.groups is None and batch.stem.is_grouped:
             self.learn_groups(batch, line.groups)
-        for entry, held in counted:
-            self.queues[entry.name.queue].bytes += batch.counted_bytes_of(held)
+        for entry, members in counted:
+            self.queues[entry.name.queue].bytes += batch.counted_bytes_of(members)
 
     def learn_groups(self, batch: BatchFile, groups: Mapping[str, int]) -> None:
         """Order the messages of a file by groups: `groups` has the members of each group."""
@@ -1132,41 +1132,41 @@ class Index:
             if queue is not None and queue.groups is not None:
                 queue.groups.change(entry, 0, entry.counted)
 
-    def _count(self, entry: Entry, held: int) -> None:
-        """Make the queue's figures and order be as if the entry held `held`."""
+    def _count(self, entry: Entry, members: int) -> None:
+        """Make the queue's figures and order be as if the entry held `members`."""
         name = entry.name
         if name.state not in COUNTED:
             return
         queue = self.queue(name.queue)
         stem = entry.batch.stem
         was = entry.counted
-        if queue.groups is None and held:
+        if queue.groups is None and members:
             if stem.is_grouped:
                 queue.order_by_group()
             elif stem.priority and queue.priorities is None and name.state is State.READY:
                 queue.order_by_priority()
         self.unpublished_queues[name.queue] = None
-        queue.counts[name.state] += held.bit_count() - was.bit_count()
-        if held:
-            queue.bytes += entry.batch.counted_bytes_of(held)
+        queue.counts[name.state] += members.bit_count() - was.bit_count()
+        if members:
+            queue.bytes += entry.batch.counted_bytes_of(members)
         if was:
             queue.bytes -= entry.batch.counted_bytes_of(was)
-        entry.counted = held
-        if held and not was:
+        entry.counted = members
+        if members and not was:
             if name.token and is_set_token(name.token):
                 self.leases_of.setdefault(name.token, {})[entry] = None
-        elif was and not held and name.token and is_set_token(name.token):
+        elif was and not members and name.token and is_set_token(name.token):
             del self.leases_of[name.token][entry]
             if not self.leases_of[name.token]:
                 del self.leases_of[name.token]
-        queue.orders[name.state].change(entry, was, held)
-        if name.state in _WAITS and not held:
+        queue.orders[name.state].change(entry, was, members)
+        if name.state in _WAITS and not members:
             self.dues.discard(self._due_key(entry))
         if name.state is State.READY or queue.groups is not None:
             self.changed_queues[name.queue] = None
         if name.state is State.READY:
-            queue.sent.add(sent_at(stem.id), held.bit_count() - was.bit_count())
+            queue.sent.add(sent_at(stem.id), members.bit_count() - was.bit_count())
             if queue.priorities is not None:
-                queue.priorities.change(entry, was, held)
+                queue.priorities.change(entry, was, members)
         if queue.groups is not None:
-            queue.groups.change(entry, was, held)
+            queue.groups.change(entry, was, members)

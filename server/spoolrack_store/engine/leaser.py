@@ -107,7 +107,7 @@ class Targets:
             if isinstance(error, NameVanished):
                 results[position] = StaleReceipt(id=entry.batch.stem.message_id(index))
             # Of a list that is divided over several names a part may have moved.
-            elif entry.held >> index & 1:
+            elif entry.members >> index & 1:
                 results[position] = error
 
 
@@ -287,7 +287,7 @@ class Leaser(Part):
         for (entry, _), error in zip(dead, self._dead_letters.bury(dead), strict=True):
             if error is not None:
                 log.warning("%s has dead letters that have to wait: %s", entry.name.path, error)
-                if entry.held and entry.name.state is State.LEASED:
+                if entry.members and entry.name.state is State.LEASED:
                     self._index.schedule(entry, Millis(now + RETRY))
 
     def _just_written(self, queue: str, chosen: Mapping[Entry, int]) -> Iterator[tuple[Entry, int]]:
@@ -299,7 +299,7 @@ class Leaser(Part):
         for entry in self._new_entries.get(queue, ()):
             if entry.batch.stem.is_grouped or entry.batch.stem.priority:
                 continue
-            members = entry.held & ~chosen.get(entry, 0)
+            members = entry.members & ~chosen.get(entry, 0)
             if members:
                 yield entry, members
 
@@ -307,7 +307,7 @@ class Leaser(Part):
         """Let no consumer hold leases that the disk keeps in `new/`, where no other process finds them.
         They are published later, and come back when they end."""
         for entry in leased:
-            _undeliver(entry, entry.held)
+            _undeliver(entry, entry.members)
             self._index.end_shares(entry)
 
     def tick(self) -> None:
@@ -331,9 +331,9 @@ class Leaser(Part):
             if left <= 0:
                 self._queues_to_expire[record.name] = None  # Behind the other queues.
                 return True
-            count = entry.held.bit_count()
+            count = entry.members.bit_count()
             try:
-                self._moves.delete(entry, entry.held)
+                self._moves.delete(entry, entry.members)
             except StoreError as error:
                 log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
                 return False
@@ -394,14 +394,14 @@ class Leaser(Part):
             lease.leased = [each for each in lease.entry.batch.entries if each.name.token == token]
         if old.state is State.SENT:
             self._moves.unpublished += lease.leased
-            if not lease.entry.held:
+            if not lease.entry.members:
                 self._moves.unpublished.append(lease.entry)  # Nothing is left in it to publish.
 
     def _deliver(self, request: Receive, lease: _Lease, members: int, answer: list[Delivery]) -> None:
         """Add `members` of a lease to the answer of a receive."""
         delivered = 0
         for entry in lease.leased:
-            if there := members & entry.held:
+            if there := members & entry.members:
                 delivered |= self._deliver_of(entry, there, request, lease.since, answer)
         missing = (members & ~delivered).bit_count()
         if missing and request.credits is not None:
@@ -647,12 +647,12 @@ class Leaser(Part):
             for entry in list(islice(over, effort.share())):
                 effort.spend()
                 token = entry.name.token
-                if not entry.held or (token and is_set_token(token)):
+                if not entry.members or (token and is_set_token(token)):
                     continue  # It was listed twice: see `Index.disappear`; a set says when it ends.
-                count = entry.held.bit_count()
+                count = entry.members.bit_count()
                 try:
                     if self._expire_lease(entry):
-                        dead.append((entry, entry.held))
+                        dead.append((entry, entry.members))
                     if entry.name.state is State.LEASED:
                         self._moves.statistics.count(entry.name.queue, "requeue", count)
                 except StoreError:
@@ -687,7 +687,7 @@ class Leaser(Part):
                 if share.credits is not None and share.prefetched:
                     share.credits.be_silent(share.first + share.delivered.bit_count())
             self._uncount(entry, prefetched)
-            if not entry.held:
+            if not entry.members:
                 return False
         if name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
             return True
@@ -698,11 +698,11 @@ class Leaser(Part):
             or record is None
             or record.settings.backoff_at == "release"
         ):
-            self._moves.move(entry, entry.held, State.READY)
+            self._moves.move(entry, entry.members, State.READY)
             return False
         pause = self._back_off(record, entry)
         until = Millis(name.due + pause), entry.due + pause
-        self._postpone(entry, entry.held, until, name.receives)
+        self._postpone(entry, entry.members, until, name.receives)
         return False
 
     def _read_groups(self) -> None:

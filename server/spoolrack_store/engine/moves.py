@@ -257,7 +257,7 @@ class Moves:
         if other is None:
             self.move(entry, members, State.REMOVED)
             return
-        gone = members | other.held
+        gone = members | other.members
         name = replace(other.name, version=batch.top + 1, members=other.name.members | members)
         if name.bytes > MAX_BYTES:
             self.move(entry, members, State.REMOVED)
@@ -267,15 +267,15 @@ class Moves:
         except NameVanished:
             # `rm remove/*`: messages deleted by that name must stay deleted, too.
             for each in list(batch.entries):
-                if each.name.state not in _OVER and each.held & gone:
-                    self.move(each, each.held & gone, State.REMOVED)
+                if each.name.state not in _OVER and each.members & gone:
+                    self.move(each, each.members & gone, State.REMOVED)
 
     def unlink(self, entry: Entry) -> None:
         """Unlink a name that the rules release; a missing one is a success."""
         path = entry.name.path
         self._change(ChangeKind.UNLINK, path, "", lambda: self._unlink(path), urgent=True)
         if entry.name.state is State.REMOVED:
-            self.unlinked += entry.held.bit_count()
+            self.unlinked += entry.members.bit_count()
         self.index.disappear(entry, self.commit)
         if self.is_body_left(entry):
             self.removed_files.add([(body_path(entry.batch.stem.id), ())])
@@ -652,13 +652,13 @@ def publish(moves: Moves, entry: Entry) -> None:
     """Move a sent file from `new/` to its queue, or to `delay/` if it has a delay or a lease."""
     name = entry.name
     if name.due is None:
-        moves.move(entry, entry.held, State.READY)
+        moves.move(entry, entry.members, State.READY)
     elif not name.token:
-        moves.move(entry, entry.held, State.DELAYED, until=(name.due, entry.due))
+        moves.move(entry, entry.members, State.DELAYED, until=(name.due, entry.due))
     else:
         # A lease that began in another process is due by the wall clock.
         due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
-        moves.move(entry, entry.held, State.LEASED, until=(name.due, max(0, due)), token=name.token)
+        moves.move(entry, entry.members, State.LEASED, until=(name.due, max(0, due)), token=name.token)
 
 
 def _folder_of(path: str) -> str:

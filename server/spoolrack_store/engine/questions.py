@@ -245,7 +245,7 @@ class Questions:
             )
             if search.skip and is_between:
                 # Without a look at each message.
-                messages = sum(1 if entry is None else entry.held.bit_count() for _, entry in seen)
+                messages = sum(1 if entry is None else entry.members.bit_count() for _, entry in seen)
                 if messages <= search.skip:
                     search.skip -= messages
                     search.after = f"{first[:-INDEX_DIGITS]}fff"
@@ -438,7 +438,7 @@ def _is_wanted(wanted: MessageFilter, batch: BatchFile, index: int) -> bool | No
 
 def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:
     for entry in entries:
-        for index in indexes(entry.held):
+        for index in indexes(entry.members):
             yield entry.batch.stem.message_id(index), entry, index
 
 

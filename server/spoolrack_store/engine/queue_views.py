@@ -160,7 +160,7 @@ class QueueViews:
 def _leases_of(entry: Entry, reservation: Reservation | None) -> Iterator[OldLease]:
     """Yield the leases of an entry by consumer, and last what no known consumer holds."""
     due = entry.name.due if reservation is None else reservation.expires_at
-    unknown = entry.held
+    unknown = entry.members
     found: list[tuple[int, str, Millis | None]] = []
     for share in entry.shares:
         if share.consumer:

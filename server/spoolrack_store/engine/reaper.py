@@ -65,7 +65,7 @@ class Reaper:
         paths_by_entry = self._archive.paths_of(unlinkable)
         for entry in unlinkable:
             if self._unlinks:
-                self._moves.unlinked += entry.held.bit_count()
+                self._moves.unlinked += entry.members.bit_count()
             index.disappear(entry, self._moves.commit)
             archive_paths = paths_by_entry.get(entry, ())
             if self._moves.is_body_left(entry):

@@ -177,7 +177,7 @@ def _finish(moves: Moves, catalog: Catalog, batch: BatchFile) -> None:
             moves.unlink(entry)
         return
     for entry in entries:
-        if entry.held:
+        if entry.members:
             _publish_or_quarantine(moves, catalog, entry)
 
 
@@ -188,7 +188,7 @@ def _publish_or_quarantine(moves: Moves, catalog: Catalog, entry: Entry) -> None
         publish(moves, entry)
     elif not catalog.is_being_deleted(queue):  # Otherwise the catalogue deletes it.
         log.error("%s is moved to quarantine: there is no queue %s", entry.name.path, queue)
-        moves.move(entry, entry.held, State.QUARANTINED)
+        moves.move(entry, entry.members, State.QUARANTINED)
 
 
 def log_unlisted(moves: Moves) -> None:

@@ -476,7 +476,7 @@ class Redriver(Part):
         queue = index.queue(order.queue)
         for first, entry in queue.ready.since(drive.after):
             if first != drive.after:
-                yield entry, entry.held, 0, first
+                yield entry, entry.members, 0, first
 
     def _judge(self, order: RedriveOrder, entry: Entry) -> QueueRecord | MoveFailure | None:
         """Return where the messages of an entry go, or why they stay; None if they aren't selected.

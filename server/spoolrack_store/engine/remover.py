@@ -128,18 +128,18 @@ class Remover:
         return job.deleted
 
     def _purge(self, request: Purge, entry: Entry, job: _PurgeJob) -> None:
-        state, held = _state_to_be(entry.name), entry.held
-        if not held or state not in COUNTED:
+        state, members = _state_to_be(entry.name), entry.members
+        if not members or state not in COUNTED:
             return
         if not request.matches(state, sent_at(entry.batch.stem.id)):
             return
         try:
-            self._moves.delete(entry, held, is_purge=True)
+            self._moves.delete(entry, members, is_purge=True)
         except NameVanished:
             return
         except StoreError as error:
             job.refused = job.refused or error
-        job.deleted += (held & ~entry.held).bit_count()
+        job.deleted += (members & ~entry.members).bit_count()
 
     def _find(self, request: Delete, position: int) -> tuple[Entry, int] | None:
         """Return what a receipt, or behind them an id, stands for; None if it is gone already."""

@@ -275,7 +275,7 @@ class Reserver(Part):
         leased_members: dict[str, int] = {}
         for entry in self._moves.index.leases_of.get(partial_set.token, ()):
             text = entry.batch.stem.text
-            leased_members[text] = leased_members.get(text, 0) | entry.held
+            leased_members[text] = leased_members.get(text, 0) | entry.members
         partial_set.runs = [
             (text, rest, receives)
             for text, members, receives in partial_set.runs
@@ -347,7 +347,9 @@ class Reserver(Part):
         # Else what was told before is told again: that answer may not have been heard.
         leases_of = self._moves.index.leases_of
         deleted += sum(
-            entry.held.bit_count() for a_set in done for entry in leases_of.get(a_set.record.token, ())
+            entry.members.bit_count()
+            for a_set in done
+            for entry in leases_of.get(a_set.record.token, ())
         )
         return Committed(messages=deleted, lost=[a_set.name.sequence_number for a_set in lost])
 
@@ -592,11 +594,11 @@ class Reserver(Part):
         work, leases = WORK[a_set.state], self._moves.index.leases_of.get(a_set.record.token, {})
         for entry in self._slice(leases):
             if work.deletes:
-                count = entry.held.bit_count()
-                self._moves.delete(entry, entry.held)
+                count = entry.members.bit_count()
+                self._moves.delete(entry, entry.members)
                 self._moves.statistics.count(a_set.record.queue, "commit", count)
             else:
-                self._leaser.bring_back(entry, entry.held)
+                self._leaser.bring_back(entry, entry.members)
         if leases:
             return  # The rest is for the next commits.
         if work.then is not None:
@@ -614,7 +616,7 @@ class Reserver(Part):
         for entry in list(islice(leases, max(0, self._effort_left))):
             if self._effort_left <= 0:
                 return
-            self._spend(effort(entry.held))
+            self._spend(effort(entry.members))
             yield entry
 
     def _spend(self, renames: int) -> None:
@@ -653,8 +655,8 @@ class Reserver(Part):
         for (text, members), receives in zip(a_set.record.files, a_set.record.receives, strict=True):
             batch = self._moves.index.file(text)
             for entry in [] if batch is None else batch.entries:
-                if entry.held & members:
-                    yield entry, entry.held & members, receives
+                if entry.members & members:
+                    yield entry, entry.members & members, receives
 
     def _untouched(self, a_set: ReservedSet) -> list[tuple[Entry, int]]:
         """Return the messages of a lost set that no one has leased since, and that don't die."""
@@ -760,7 +762,7 @@ class Reserver(Part):
             del self._tokens_without_record[token]
 
     def _unlease(self, entry: Entry) -> None:
-        self._moves.move(entry, entry.held, State.READY, receives=entry.name.receives - 1)
+        self._moves.move(entry, entry.members, State.READY, receives=entry.name.receives - 1)
 
     # Answers and checks of the requests.
 

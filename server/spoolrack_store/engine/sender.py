@@ -141,7 +141,7 @@ class Sender(Part):
         refused: dict[Entry, StoreError] = {}
         for entry in entries:
             try:
-                if entry.held:
+                if entry.members:
                     publish(self._moves, entry)
                 self.in_new.pop(entry, None)
             except StoreError as error:
@@ -165,22 +165,22 @@ class Sender(Part):
         return [
             entry
             for entry, commit in self.in_new.items()
-            if commit <= self._moves.synced and entry.held and entry.name.queue == queue
+            if commit <= self._moves.synced and entry.members and entry.name.queue == queue
         ]
 
     def written(self, queue: str) -> tuple[int, int]:
         """Return the number and bytes of messages in `new/` that are not yet published."""
-        held = held_bytes = 0
+        count = size = 0
         for entry in self.in_new:
             if entry.name.queue == queue:
-                held += entry.held.bit_count()
-                held_bytes += entry.batch.counted_bytes_of(entry.held)
+                count += entry.members.bit_count()
+                size += entry.batch.counted_bytes_of(entry.members)
         if queue in self._unfinished_sends:
             request, _, together = self._unfinished_sends[queue]
             for _, positions in together:
-                held += len(positions)
-                held_bytes += sum(_counted(request, position) for position in positions)
-        return held, held_bytes
+                count += len(positions)
+                size += sum(_counted(request, position) for position in positions)
+        return count, size
 
     @property
     def has_durable(self) -> bool:

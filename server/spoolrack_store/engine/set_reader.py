@@ -57,7 +57,7 @@ class SetReader:
             (first, last, entry)
             for entry in ([] if batch is None else batch.entries)
             if entry.name.token == a_set.record.token
-            for first, last in runs(entry.held & wanted)
+            for first, last in runs(entry.members & wanted)
         ]
         return sorted(found, key=itemgetter(0))
 

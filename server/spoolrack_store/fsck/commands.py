@@ -95,7 +95,7 @@ def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) 
         for entry in batch.entries:
             name = entry.name
             if name.state is State.LEASED and name.queue == queue:
-                of_entry = [(index, batch.stem.message_id(index)) for index in indexes(entry.held)]
+                of_entry = [(index, batch.stem.message_id(index)) for index in indexes(entry.members)]
                 messages = [(index, id) for index, id in of_entry if id in ids]
                 receipts_made = receipts.make(queue, name.token, messages)
                 receipt_of |= dict(zip((id for _, id in messages), receipts_made, strict=True))

@@ -119,12 +119,12 @@ class MessageInspector:
         batch, report = verdict.batch, self._findings.report
         report.checked += batch.stem.count or 1
         for entry in batch.entries:
-            name, whole = entry.name, entry.held & ~verdict.damaged
+            name, whole = entry.name, entry.members & ~verdict.damaged
             if name.state is State.QUARANTINED:
-                if entry.held:
+                if entry.members:
                     report.quarantined.append(self._quarantined_file(entry))
                 continue
-            if name.state in COUNTED and entry.held:
+            if name.state in COUNTED and entry.members:
                 self.queues.setdefault(name.queue, name.path)
             if whole:
                 tally = report.queues.setdefault(name.queue, MessageCounts())
@@ -136,7 +136,7 @@ class MessageInspector:
             for entry in verdict.batch.entries:
                 token = entry.name.token
                 if (
-                    entry.held
+                    entry.members
                     and token
                     and is_set_token(token)
                     and token not in self._findings.set_tokens
@@ -162,7 +162,7 @@ class MessageInspector:
             entry.name.dead_letter_path: entry.name.path
             for batch in batches
             for entry in batch.entries
-            if entry.held
+            if entry.members
         }
         still_named = {name.dead_letter_path for name in listed} - {""}
         paths = {f"{DEAD_LETTERS}/{name}" for name in dead_letter_files}
@@ -175,10 +175,10 @@ class MessageInspector:
                 self._findings.add_unrepairable(message, why)
 
     def _quarantined_file(self, entry: Entry) -> QuarantinedFile:
-        name, held = entry.name, entry.held
-        is_lone = held.bit_count() == 1
+        name, members = entry.name, entry.members
+        is_lone = members.bit_count() == 1
         return QuarantinedFile(
-            id=name.stem.message_id(lowest(held)) if is_lone else name.stem.id,
+            id=name.stem.message_id(lowest(members)) if is_lone else name.stem.id,
             name=name.path.partition("/")[2],
             path=name.path,
             source="",
@@ -231,12 +231,12 @@ class MessageInspector:
                 "deleted and a name in remove/ was unlinked too early, or a name was lost"
             )
             verdict.blame(batch.entries[-1], batch.unlisted, why)
-        read = [e for e in batch.entries if e.held and e.name.state is not State.REMOVED]
+        read = [e for e in batch.entries if e.members and e.name.state is not State.REMOVED]
         for entry, damaged, why in self._damages(batch, read):
             if entry.name.state is State.QUARANTINED:
-                self._quarantined[entry.name.path] = why if damaged & entry.held else _WHOLE
-            elif damaged & entry.held:
-                members = damaged & entry.held
+                self._quarantined[entry.name.path] = why if damaged & entry.members else _WHOLE
+            elif damaged & entry.members:
+                members = damaged & entry.members
                 verdict.damaged |= members
                 if members != batch.stem.full:
                     why = f"{_in_words(batch, members)} damaged: {why}"
@@ -246,7 +246,7 @@ class MessageInspector:
         now = self._clock.wall()
         for entry in verdict.batch.entries:
             name = entry.name
-            if not entry.held or name.state not in COUNTED:
+            if not entry.members or name.state not in COUNTED:
                 continue
             if is_set_token(name.token or "0"):
                 continue  # The set's record says when its leases end.
@@ -255,14 +255,14 @@ class MessageInspector:
                 word = "leased" if name.state is State.LEASED else "delayed"
                 span = span_text(name.due - now)
                 why = f"{word} for {span} from now, longer than may be: a clock was wrong"
-                verdict.blame(entry, entry.held, why, Remedy.READY)
+                verdict.blame(entry, entry.members, why, Remedy.READY)
             sent = sent_at(name.stem.id)
             if sent > now + DAY:
                 why = (
                     f"its id says that it was sent {span_text(sent - now)} from now: all that is sent "
                     "until then overtakes it; look at the clock, or delete it"
                 )
-                verdict.blame(entry, entry.held, why, Remedy.HAND)
+                verdict.blame(entry, entry.members, why, Remedy.HAND)
 
     # Contents.
 
@@ -352,7 +352,7 @@ class MessageInspector:
         of_key: dict[tuple[str, bool], list[_Verdict]] = {}
         for verdict in self._verdicts.values():
             stem = verdict.batch.stem
-            if any(entry.held and entry.name.state in COUNTED for entry in verdict.batch.entries):
+            if any(entry.members and entry.name.state in COUNTED for entry in verdict.batch.entries):
                 of_key.setdefault((stem.id, bool(stem.count)), []).append(verdict)
         suspects: dict[str, list[_Verdict]] = {}
         for (id, is_batch), verdicts in of_key.items():
@@ -379,7 +379,7 @@ def entry_in_queue(batch: BatchFile, id: str) -> Entry | None:
     """Return the entry that holds the message `id`, if it is in a queue."""
     members = batch.stem.mask_of(id)
     entries = (entry for entry in batch.entries if entry.name.state in COUNTED)
-    return next((entry for entry in entries if entry.held & members), None)
+    return next((entry for entry in entries if entry.members & members), None)
 
 
 def _counts(verdict: _Verdict) -> tuple[bool, str]:

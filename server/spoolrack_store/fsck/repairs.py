@@ -94,7 +94,7 @@ class Mender:
         entry = self._moves.index.entry_at(parse(problem.path))
         assert entry is not None, "the root is locked"
         # Of two problems of one message the first has moved it.
-        members = problem.members & (entry.held | entry.batch.unlisted)
+        members = problem.members & (entry.members | entry.batch.unlisted)
         state = State.READY if problem.remedy is Remedy.READY else State.QUARANTINED
         if members:
             self._moves.move(entry, members, state)
@@ -148,8 +148,8 @@ class Mender:
         for batch in self._batches_with(id):
             members = batch.stem.full if batch.stem.id == id else batch.stem.mask_of(id)
             for entry in batch.entries:
-                if entry.name.state is State.QUARANTINED and entry.held & members:
-                    messages.append((entry, entry.held & members))
+                if entry.name.state is State.QUARANTINED and entry.members & members:
+                    messages.append((entry, entry.members & members))
         return messages
 
     def _batches_with(self, id: str) -> Iterator[BatchFile]:

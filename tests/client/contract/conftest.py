@@ -164,13 +164,14 @@ LACKS = {
         *("streams", "stages", "calls of many", "filters by several attributes"),
         "a client",  # What ours does by itself.
         "missing deletions",  # A DELETE of what isn't there succeeds.
+        "schedules of all queues",
     },
-    "file": {"calls of limited size"},
+    "file": {"calls of limited size", "schedules"},
     "vsqs": {
         *("attributes", "delays", "receive counts", "settings", "several queues"),
         *("cancelled calls", "deduplication", "stages", "reservations", "validation"),
         "dead letters",
-        *("groups", "priorities"),
+        *("groups", "priorities", "schedules"),
         *("last receives", "limits of bytes in flight", "uncounted prefetch"),
     },
 }

@@ -10,8 +10,8 @@ after the other. A call that HTTP lacks, such as a stream, is unknown here.
 from __future__ import annotations
 
 import json
-from base64 import b64decode
-from collections.abc import AsyncIterator, Mapping
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -25,6 +25,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import reservation_service_pb2 as reservations
+from spoolrack.v1 import schedule_service_pb2 as schedules
 from spoolrack_server.http.headers import attributes_of, headers_of
 from spoolrack_server.process.server import Server
 from spoolrack_server.wire import convert
@@ -44,6 +45,7 @@ AS_ONE_REQUEST = {
     *("ListQueues", "PurgeQueue", "ListMessages", "Reserve", "ExtendReservation", "GetReservation"),
     *("CommitReservations", "ReleaseReservation", "ListReservations"),
     *("StartRedrive", "GetRedrive", "ListRedrives", "CancelRedrive"),
+    *("GetSchedule", "ListSchedules", "PauseSchedule", "ResumeSchedule", "DeleteSchedule"),
 }
 """Calls that are one request of HTTP, with the same fields."""
 AS_MANY_REQUESTS = {
@@ -265,6 +267,37 @@ class Bridge(grpc.GenericRpcHandler):
             page = (await self.ask("readReservation", **named)).json
             named["begin_index"] = page["next_index"]
             yield message_of(reservations.ReadReservationResponse, page)
+
+    # Schedules.
+
+    async def CreateSchedule(self, request: Any) -> Any:
+        names = [field.name for field, _ in request.schedule.ListFields()]
+        made = await self._put_schedule("createSchedule", request.schedule, names)
+        return schedules.CreateScheduleResponse(schedule=made)
+
+    async def UpdateSchedule(self, request: Any) -> Any:
+        names = request.update_mask.paths
+        changed = await self._put_schedule("updateSchedule", request.schedule, names)
+        return schedules.UpdateScheduleResponse(schedule=changed)
+
+    async def _put_schedule(self, operation: str, schedule: Any, names: Sequence[str]) -> Any:
+        content: dict[str, Any] = {}
+        for name in names:
+            value = getattr(schedule, name)
+            if name == "body":
+                content["binary_body"] = b64encode(value).decode()
+            elif name == "attributes":
+                texts = {key: each.string_value for key, each in value.items() if each.string_value}
+                content["attributes"] = texts
+                content["binary_attributes"] = {
+                    key: b64encode(each.binary_value).decode()
+                    for key, each in value.items()
+                    if key not in texts
+                }
+            elif name not in ("queue", "name"):
+                content[name] = value
+        answer = await self.ask(operation, content, queue=schedule.queue, name=schedule.name)
+        return message_of(schedules.Schedule, answer.json)
 
 
 def error_of_one(refused: Refused) -> Any:

@@ -23,7 +23,7 @@ OPTIONAL_FROM_0: Final = FROM_0[:-1]
 NO_SPANS: Final = [True, NAN, math.inf, -math.inf, -1, -1e-9, 1e12, 10**400, "1", b"1", [], object()]
 NO_SPANS += [timedelta(seconds=-1), timedelta.max]
 NO_TEXT: Final = [5, b"jobs", None, ["jobs"], "\ud800", "jobs\udfff"]
-NO_MANY: Final = [5, None, object()]
+NO_MANY: Final = [5, None, object(), "text", b"body", bytearray(b"body")]
 NO_BODIES: Final = [5, 1.5, ["a"], object(), "\ud800"]
 NO_ATTRIBUTES: Final = [
     5,
@@ -61,6 +61,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("a stage", lambda c, v: c.staging.publish("w", 0, [v]), NO_TEXT),
     ("epoch_retention", lambda c, v: c.staging.publish("w", 0, ["s"], epoch_retention=v), NO_SPANS),
     ("stage", lambda c, v: c.staging.abort(v), NO_TEXT),
+    ("queue", lambda c, v: c.staging.list(v), NO_TEXT),
     ("stream", lambda c, v: c.reservations.extend(v, 0), NO_TEXT),
     ("sequence_number", lambda c, v: c.reservations.extend("r", v), FROM_0),
     ("visibility_timeout", lambda c, v: c.reservations.extend("r", 0, v), NO_SPANS),

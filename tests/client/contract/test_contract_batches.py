@@ -104,6 +104,18 @@ def test_large_messages_are_staged_in_chunks_of_their_own(client: spoolrack.Clie
     }
 
 
+def test_stages_are_listed_by_queue(client: spoolrack.Client, jobs: Queue) -> None:
+    mail = client.create_queue("jobs--mail")
+    stages = []
+    for queue in (jobs, mail, jobs):
+        with queue.batch(publish=False) as batch:
+            batch.send("a")
+        stages.append(batch.stage)
+    assert [stage.name for stage in client.staging.list("jobs")] == sorted(stages[::2])
+    assert [stage.name for stage in client.staging.list(queue="jobs--mail")] == stages[1:2]
+    assert len(list(client.staging.list())) == 3
+
+
 def test_a_batch_appears_in_several_queues(client: spoolrack.Client, jobs: Queue) -> None:
     client.create_queue("jobs--mail")
     with client.batch() as batch:

@@ -432,7 +432,7 @@ class EverythingStory(History):
                         self.excused.add(contents[index])
                 if not batch.was_sent:
                     continue
-                for index in indexes(entry.held):
+                for index in indexes(entry.members):
                     self.names[batch.stem.message_id(index)] = contents[index]
                     if not contents[index]:
                         continue

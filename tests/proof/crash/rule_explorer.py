@@ -156,8 +156,8 @@ class Explorer:
                 yield f"reap {self._dot(entry)}", self._step(now, Op(self._dot(entry), None), 0, None)
         for entry in batch.entries:
             for verb, state, receives, token, late in self._kinds(entry, batch, now):
-                for members in _subsets(entry.held):
-                    if verb in ("publish", "deliver") and members != entry.held:
+                for members in _subsets(entry.members):
+                    if verb in ("publish", "deliver") and members != entry.members:
                         continue
                     version = entry.name.version - 1 if self.same_version else batch.top
                     target = Dot(version, state, members, receives, token, late)
@@ -177,7 +177,7 @@ class Explorer:
     def _kinds(
         self, entry: Entry, batch: BatchFile, now: Now
     ) -> Iterator[tuple[str, State, int, int, bool]]:
-        if not entry.held:
+        if not entry.members:
             return
         dot = self._dot(entry)
         match dot.state:

@@ -270,7 +270,7 @@ class SetStory(Story):
             for entry in batch.entries:
                 if not entry.name.token or entry.name.token < "g":
                     continue
-                for id in map(batch.stem.message_id, indexes(entry.held)):
+                for id in map(batch.stem.message_id, indexes(entry.members)):
                     # A dying message is leased until its own file counts.
                     dying = "dying", entry.name.receives
                     may_die = SETTINGS[entry.name.queue].max_receives > 0

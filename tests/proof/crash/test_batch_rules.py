@@ -41,12 +41,12 @@ def test_every_power_cut_leaves_what_was_promised_also_after_many_moves(messages
 
 
 def _stale_at_once(batch: BatchFile, synced: int) -> Iterator[Entry]:
-    yield from (e for e in batch.entries if not e.held and e.name.state is not State.REMOVED)
+    yield from (e for e in batch.entries if not e.members and e.name.state is not State.REMOVED)
 
 
 def _reaped_beside_what_holds_nothing(batch: BatchFile, synced: int) -> list[Entry]:
     if batch.changed > synced or any(
-        e.held for e in batch.entries if e.name.state is not State.REMOVED
+        e.members for e in batch.entries if e.name.state is not State.REMOVED
     ):
         return []
     return [e for e in batch.entries if e.name.state is State.REMOVED]
@@ -60,7 +60,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "a rename although something was taken": (
         rules,
         "may_rename",
-        lambda entry, members, synced: members == entry.held,
+        lambda entry, members, synced: members == entry.members,
     ),
     "a stale name unlinked before that is durable": (BatchFile, "stale", _stale_at_once),
     "a deleted message reaped beside a stale name": (

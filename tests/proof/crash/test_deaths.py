@@ -67,7 +67,7 @@ class Scene:
             )
             for queue in index.queues.values()
             for entry in queue.entries
-            for place in indexes(entry.held)
+            for place in indexes(entry.members)
         }
 
     def settings(self) -> dict[str, QueueSettings]:

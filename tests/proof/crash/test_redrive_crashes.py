@@ -327,7 +327,7 @@ PLANTED: Final[dict[str, Bug]] = {
         Redriver,
         "_candidates",
         lambda self, drive: (
-            (entry, entry.held, at + 1, after)
+            (entry, entry.members, at + 1, after)
             for entry, _, at, after in _candidates(self, drive)
             if entry.name.queue == drive.order.queue
         ),

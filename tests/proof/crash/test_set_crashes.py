@@ -80,7 +80,7 @@ def _deleted_before_the_marker_is_durable(self: Reserver, held: ReservedSet) -> 
         _finish(self, held)
         return
     for entry in leases:
-        self._moves.delete(entry, entry.held)
+        self._moves.delete(entry, entry.members)
 
 
 def _record_unlinked_with_the_deletes(self: Reserver, held: ReservedSet) -> None:
@@ -120,7 +120,7 @@ def _mark_with_the_lost_ones(self: ReservationIndex, stream: str, commit: Stream
 
 
 def _counted(self: Reserver, entry: Entry) -> None:
-    self._moves.move(entry, entry.held, State.READY)
+    self._moves.move(entry, entry.members, State.READY)
 
 
 PLANTED: Final[dict[str, Bug]] = {
