@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import Final
 
+from spoolrack_store.engine.questions import Questions
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -12,6 +14,7 @@ from spoolrack_store.model.operations import (
     DeleteQueue,
     Delivery,
     GiveBack,
+    MessageFilter,
     Purge,
     Receive,
     RejectMessages,
@@ -40,7 +43,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY, QueueSetti
 from spoolrack_store.model.stage_requests import Abort, Publish, Stage
 from spoolrack_store.model.transitions import State
 
-from tests.store.recorder import Recorder
+from tests.store.recorder import Recorder, show
 
 LEASE: Final = Millis(30_000)
 
@@ -259,8 +262,8 @@ def by_hand(r: Recorder) -> None:
     r.do(tick=True)
 
 
-def starts(r: Recorder) -> None:
-    """Another process takes over, whatever the first has left."""
+def _fill(r: Recorder) -> None:
+    """Bring about a file of each kind."""
     r.do(Send(queue="poor", bodies=[b"a", b"b"], deduplication_ids={0: "k"}, delays={1: Millis(9_000)}))
     r.do(Send(queue="late", bodies=[b"c"], groups={0: "g"}), Receive(queue="late"))
     r.do(Send(queue="late", bodies=[b"c"]))
@@ -269,13 +272,18 @@ def starts(r: Recorder) -> None:
     r.do(Stage(stage="s", chunk=0, queue="q", bodies=[b"x", b"y"]))
     r.do(Publish(writer="w", epoch=1, stages=["s"], digest="d"))
     r.do(Stage(stage="t", chunk=0, queue="q", bodies=[b"z"]))
-    r.do(Send(queue="q", bodies=[b"1", b"2"]))
+    r.do(Send(queue="q", bodies=[b"1", b"2", b"3"], attributes={1: {"x": "1"}, 2: {"y": b"\xff"}}))
     r.do()
     r.do(Reserve(queue="q", stream="s", sequence_number=0, max_messages=1))
-    r.do(Reserve(queue="q", stream="s", sequence_number=1, max_messages=1))
+    r.do(Reserve(queue="q", stream="s", sequence_number=1, max_messages=3))
     r.do(CommitReservations(stream="s", last_sequence_number=0))
     r.do(StartRedrive(queue="dead", rate=1))
     r.do(Send(queue="q", bodies=[b"last"]), Send(queue="brief", bodies=[b"1"]))
+
+
+def starts(r: Recorder) -> None:
+    """Another process takes over, whatever the first has left."""
+    _fill(r)
     r.restart()
     for _ in range(3):
         r.do()
@@ -284,6 +292,53 @@ def starts(r: Recorder) -> None:
     r.do(CommitReservations(stream="s", last_sequence_number=1))
     r.do(Publish(writer="w", epoch=1, stages=["s"], digest="d"))
     r.do(tick=True)
+
+
+def damages(r: Recorder) -> None:
+    """A power cut has torn files of all kinds."""
+    _fill(r)
+    for folder in ("dead_letters", "staged", "published", "reserved", "redrives", "queues/q", "new"):
+        r.tear(folder)
+    r.put("keys/018bcfe5-6800-7000-8000-000000000000")
+    r.restart()
+    for _ in range(3):
+        r.do()
+    r.do(tick=True)
+    r.do(Receive(queue="q", max_messages=9), Receive(queue="dead", max_messages=9))
+
+
+def questions(r: Recorder) -> None:
+    """What is told of messages."""
+    asked = Questions(r.engine, r.disk, RLock())
+    ids = r.do(
+        Send(
+            queue="q",
+            bodies=[b"a", b"bb", b"ccc"],
+            attributes={0: {"x": "1"}, 2: {"x": "2"}},
+            groups={1: "g"},
+            delays={2: Millis(1_000)},
+        )
+    ).results
+    r.do()
+    r.do(Receive(queue="q", max_messages=1, consumer="c"))
+    for wanted in (
+        MessageFilter(),
+        MessageFilter(group="g"),
+        MessageFilter(attributes={"x": "2"}),
+        MessageFilter(states=frozenset({State.LEASED, State.DELAYED})),
+        MessageFilter(sent_before=r.clock.wall()),
+    ):
+        r.tell(f"page {show(wanted)}", lambda wanted=wanted: asked.page("q", wanted, "", 0, 2, 2))
+    for of in (*ids, "no id"):
+        r.tell(f"message {of}", lambda of=of: asked.message("q", of))
+    r.do(Reserve(queue="q", stream="s", sequence_number=0))
+    for name in ("q", "poor"):
+        record = r.engine.catalog.records[name]
+        held = r.engine.reservations.held_in(name)
+        r.tell(
+            f"queue {name}",
+            lambda record=record, held=held: r.engine.views.described(record, held, is_disk_full=False),
+        )
 
 
 def shared(r: Recorder) -> None:
@@ -374,6 +429,8 @@ STORIES: Final = (
     queues,
     by_hand,
     starts,
+    damages,
+    questions,
     shared,
     refusals,
 )
