@@ -1,11 +1,14 @@
-"""The rule of shards: which of N servers a queue's name belongs to.
+"""Names of queues: their shards, and patterns of them.
 
-The server has the same rule; `tests/vectors/shards.json` holds both. Pure.
+The server has the same rule of shards; `tests/vectors/shards.json` holds both. Pure.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from fnmatch import translate
+from typing import ClassVar
 from zlib import crc32
 
 from .errors import InvalidRequest
@@ -31,3 +34,19 @@ def check_together(home: Callable[[str], str], first: str, queue: str) -> None:
             f"(tag {tag_of(queue)}) is on {there}. Give both one tag, such as {tag_of(first)} and "
             f"{tag_of(first)}--{tag_of(queue)}."
         )
+
+
+class QueuePattern:
+    """A glob pattern of names. Only one with `--` in it matches a name with `--`: `jobs-*` has no
+    dead-letter queues."""
+
+    SIGNS: ClassVar = re.compile(r"[*?\[]")
+    """A name with one of them is a pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        self.prefix = self.SIGNS.split(pattern, maxsplit=1)[0]
+        self._is_plain = "--" not in pattern
+        self._expression = re.compile(translate(pattern))
+
+    def matches(self, name: str) -> bool:
+        return not (self._is_plain and "--" in name) and self._expression.match(name) is not None

@@ -16,7 +16,7 @@ import pytest
 import spoolrack.kombu
 from kombu.asynchronous import Hub
 from kombu.common import Broadcast
-from kombu.exceptions import OperationalError
+from kombu.exceptions import ChannelError, OperationalError
 from kombu.pidbox import Mailbox
 from spoolrack._shards import shard_of
 from spoolrack.errors import (
@@ -32,6 +32,7 @@ from spoolrack.errors import (
     SpoolrackError,
     Unauthenticated,
 )
+from spoolrack.kombu import _broker
 from spoolrack.kombu._broker import LEAST_EXPIRY, spoolrack_name
 from spoolrack.kombu._transport import _url
 from spoolrack.testing import RunningServer, manual_clock, running_server, running_shards
@@ -303,12 +304,14 @@ def test_a_topic_exchange_routes_by_its_patterns(connection: Any) -> None:
         no_ack=True,
         on_message=lambda message: found.append((message.payload, message.delivery_tag)),
     ):
+        # The queue that was bound last: the table of bindings that was read before has no such one.
+        publish(connection, "cold", exchange=weather, routing_key="oslo.snow", declare=[weather])
         publish(connection, "wet", exchange=weather, routing_key="oslo.rain", declare=[weather])
-        drained(connection, 2)
+        drained(connection, 4)
         with pytest.raises(TimeoutError):
             connection.drain_events(timeout=SHORT)
-    assert [body for body, _ in found] == ["wet", "wet"]
-    assert len({tag for _, tag in found}) == 2
+    assert sorted(body for body, _ in found) == ["cold", "cold", "wet", "wet"]
+    assert len({tag for _, tag in found}) == 4
 
 
 def test_an_unbound_queue_gets_nothing_more(connection: Any, server: RunningServer) -> None:
@@ -317,6 +320,57 @@ def test_an_unbound_queue_gets_nothing_more(connection: Any, server: RunningServ
     queue.unbind_from(NEWS)
     publish(connection, "!", exchange=NEWS, declare=[NEWS])
     assert counts(server, "first") == (0, 0)
+
+
+def test_the_default_exchange_leads_to_the_queue_that_is_named(connection: Any) -> None:
+    TASKS(connection.default_channel).declare()
+    connection.Producer().publish("a", exchange="", routing_key="tasks")
+    assert TASKS(connection.default_channel).get(no_ack=True).payload == "a"
+
+
+def test_a_message_without_a_route_goes_to_the_dead_letter_queue_that_is_set(
+    server: RunningServer,
+) -> None:
+    with connected(server, deadletter_queue="lost") as connection:
+        publish(connection, "a")
+        publish(connection, "b", routing_key="elsewhere")
+        connection.Producer().publish("c", exchange="", routing_key="")
+        lost = kombu.Queue("lost", channel=connection.default_channel)
+        assert [lost.get(no_ack=True).payload for _ in range(2)] == ["b", "c"]
+        assert counts(server, "tasks") == (1, 0)
+    with connected(server) as connection:
+        publish(connection, "d", routing_key="elsewhere")
+        assert (counts(server, "tasks"), counts(server, "lost")) == ((1, 0), (0, 0))
+
+
+def test_a_queue_is_looked_for_emptied_and_deleted_by_a_channel(
+    connection: Any, server: RunningServer
+) -> None:
+    channel = connection.default_channel
+    with pytest.raises(ChannelError, match="tasks"):
+        channel.queue_declare("tasks", passive=True)
+    for body in "ab":
+        publish(connection, body)
+    assert tuple(channel.queue_declare("tasks", passive=True)) == ("tasks", 2, 0)
+    channel.queue_delete("tasks", if_empty=True)
+    assert counts(server, "tasks") == (2, 0)
+    assert channel.queue_purge("tasks") == 2
+    channel.queue_delete("tasks", if_empty=True)
+    with server.client() as client, pytest.raises(QueueNotFound):
+        client.queue("tasks").info()
+
+
+def test_a_binding_that_is_repeated_is_one_record(connection: Any, server: RunningServer) -> None:
+    with server.client() as client, connected(server) as other:
+        for each in (connection, other, connection):
+            TASKS(each.default_channel).declare()
+        (record,) = [json.loads(m.body) for m in client.queue("kombu.bindings").peek()]
+    assert record == {
+        "exchange": "tasks",
+        "routing_key": "tasks",
+        "pattern": record["pattern"],
+        "queue": "tasks",
+    }
 
 
 def test_a_message_with_an_eta_is_delayed_at_the_server(connection: Any, server: RunningServer) -> None:
@@ -638,7 +692,7 @@ def test_in_an_event_loop_a_queue_is_bound_once_the_server_takes_its_binding(
 
 
 def test_in_an_event_loop_a_refused_event_is_dropped_and_a_refused_task_is_not(
-    server: RunningServer,
+    server: RunningServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = Hub()
     with connected(server, timeout=3_600.0) as connection, server.client() as client:
@@ -646,10 +700,17 @@ def test_in_an_event_loop_a_refused_event_is_dropped_and_a_refused_task_is_not(
         connection.register_with_event_loop(hub)
         client.update_queue("tasks", max_messages=1)
         publish(connection, "event", delivery_mode=1)
+        publish(connection, "event", delivery_mode=1)
+        monkeypatch.setattr(_broker, "WARN_EVERY", 0)
+        publish(connection, "event", delivery_mode=1)
+        publish(connection, "event", delivery_mode=1)
         with pytest.raises(QueueFull):
             publish(connection, "task")
     assert counts(server, "tasks") == (1, 0)
     hub.close()
+    told = [each.getMessage().partition(": ")[0] for each in caplog.records if each.name == "spoolrack"]
+    dropped = "events and replies were dropped, the last one for tasks"
+    assert told == [f"{count} {dropped}" for count in (1, 2, 1)]
 
 
 FORKING = """

@@ -162,6 +162,28 @@ def test_receive_prints_json_with_all_that_is_known(spoolrack: Spoolrack, client
     assert counts(client) == (0, 1, 0)
 
 
+def test_peek_shows_all_that_a_message_has_as_json(spoolrack: Spoolrack, client: Client) -> None:
+    jobs = client.queue("jobs")
+    id = jobs.send("ä", attributes={"a": "b", "raw": b"\xff"}, group="g", priority=3, delay=60)
+    message = jobs.get(id)
+    assert message.deliver_at is not None
+    assert json.loads(spoolrack("peek", "jobs", "--json").out) == {
+        "id": id,
+        "queue": "jobs",
+        "body": "ä",
+        "attributes": {"a": "b"},
+        "binary_attributes": {"raw": "/w=="},
+        "group": "g",
+        "priority": 3,
+        "body_size": 2,
+        "state": "delayed",
+        "send_time": message.sent_at.isoformat(timespec="milliseconds"),
+        "receive_count": 0,
+        "first_receive_time": None,
+        "deliver_time": message.deliver_at.isoformat(timespec="milliseconds"),
+    }
+
+
 def test_receive_can_lease_for_another_time(spoolrack: Spoolrack, client: Client) -> None:
     client.queue("jobs").send("x")
     spoolrack("receive", "jobs", "--visibility-timeout", "6h")

@@ -194,6 +194,7 @@ def test_rates_are_of_all_states_together() -> None:
     before = [info("a", 10, 0), info("gone", 1, 0)]
     after = [info("a", 5, 15), info("new", 1, 0)]
     assert rates_of(before, after, 2.0) == {"a": 5.0}
+    assert rates_of(before, after, 0.0) == {}
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,21 @@ def test_a_worker_whose_client_is_closed_before_its_delete_logs_no_error(
     assert (warning.levelname, warning.exc_info, failed) == ("WARNING", None, [])
 
 
+def test_a_message_that_no_handler_finished_is_ready_again_at_the_same_moment(root: LossyRoot) -> None:
+    with root.client() as client:
+        jobs = client.create_queue("jobs", backoff_initial=60)
+        jobs.send_many(["handled", "waiting"])
+
+        def handle(message: spoolrack.Message) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            jobs.work(handle, concurrency=1, prefetch=1)
+        # The root's clock stands still: a delay of any length would be seen.
+        found = [(each.text, each.state, each.receive_count) for each in jobs.peek()]
+        assert found == [("handled", "ready", 1), ("waiting", "ready", 0)]
+
+
 def test_a_broken_connection_breaks_no_stream(root: LossyRoot) -> None:
     with root.client() as client:
         client.create_queue("jobs")

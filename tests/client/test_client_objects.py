@@ -86,6 +86,15 @@ def test_a_message_is_equal_to_itself_by_its_lease(client: spoolrack.Client, job
     assert first != "a"
 
 
+@pytest.mark.parametrize(("size", "shown"), [(60, repr(b"x" * 60)), (61, f"{b'x' * 57!r}... 61 bytes")])
+def test_a_message_shows_a_short_body_whole_and_of_another_its_beginning(
+    jobs: Queue, size: int, shown: str
+) -> None:
+    jobs.send(b"x" * size)
+    (message,) = jobs.receive()
+    assert repr(message) == f"<Message {message.id} of jobs: {shown}, leased, received 1x>"
+
+
 def test_a_worker_runs_once(jobs: Queue) -> None:
     worker = jobs.worker(print)
     worker.stop()

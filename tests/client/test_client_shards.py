@@ -388,6 +388,10 @@ def calls_of_all_kinds(client: spoolrack.Client, queue: str) -> None:
         lambda: client.reservations.commit("s", 0, queue=queue),
         lambda: client.staging.publish("me", 0, ["s"], queue=queue),
         lambda: client.redrives.get("x", queue=queue),
+        lambda: next(client.staging.list(queue)),
+        lambda: next(client.reservations.list(queue)),
+        lambda: next(client.redrives.list(queue)),
+        lambda: next(client.schedules.list(queue)),
     ]
     for call in calls:
         with pytest.raises(SpoolrackError):
@@ -402,7 +406,7 @@ def test_each_call_tells_which_shard_it_takes_its_server_for(recorder: Recorder)
         calls_of_all_kinds(client, queue)
     other.stop()
     assert set(recorder.values("x-spoolrack-shard")) == {"1/2"}
-    assert len(recorder.calls) >= 8
+    assert len(recorder.calls) >= 12
     assert other.calls == []
 
 
@@ -454,6 +458,8 @@ def test_commas_part_the_addresses_of_shards(url: str, addresses: list[str]) -> 
         ("a:1,b:2,a:1", "a:1 twice"),
         ("a,a:50051", "a:50051 twice"),
         ("a:1,file:///root", "file:// is not known"),
+        ("grpcs://a:1,grpc://b:2", "mixes grpc:// and grpcs://"),
+        ("a:1,grpcs://b:2", "mixes grpc:// and grpcs://"),
     ],
 )
 def test_addresses_that_are_no_shards_are_refused(url: str, words: str) -> None:

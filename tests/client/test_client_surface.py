@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import tomllib
+from collections.abc import Callable, Iterator
+from enum import Enum
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 import spoolrack
 import spoolrack.aio
 import spoolrack.spark
+import spoolrack.testing
 import spoolrack.vsqs
 from spoolrack.errors import InvalidRequest
 from spoolrack.testing import open_root
@@ -21,6 +24,81 @@ from tests import CHECKOUT
 
 PACKAGE = CHECKOUT / "client" / "spoolrack"
 OFFERED = {"aio", "errors", "kombu", "spark", "testing", "tracing", "vsqs", "vsqs.queue", "v1"}
+
+PACKAGES = (spoolrack, spoolrack.aio, spoolrack.vsqs, spoolrack.testing)
+DEFAULTS = """\
+Backoff: initial=1.0, factor=2.0, maximum=300.0, jitter=50
+Client: timeout=30.0
+Client.list_queues: prefix=''
+Client.messages: order='fair'
+Client.work: order='fair'
+Client.worker: order='fair'
+CommitResult: lost_sequence_numbers=()
+DeadLetterRecord: redrive_queue='', explanation=''
+Message.delete: allow_expired=False
+Message.extend: allow_expired=False
+Message.nack: delay=0.0, reason='', count=True
+Message.reject: reason=''
+Message.release: delay=0.0, reason='', count=True
+MessageStream.receive: max_messages=1
+OldLease: consumer=''
+OpenRoot.client: timeout=30.0
+Outgoing: attributes=<factory>, deduplication_id='', group='', priority=0
+PublishResult: duplicate=False
+Queue.delete: allow_expired=False
+Queue.delete_many: allow_expired=False
+Queue.extend: allow_expired=False
+Queue.extend_many: allow_expired=False
+Queue.peek: states=(), group=''
+Queue.purge: states=()
+Queue.receive: max_messages=1, wait=0.0
+Queue.receive: visibility_timeout=10
+Queue.redrive: destination='', source_queue='', max_messages_per_second=0
+Queue.reject: reason=''
+Queue.reject_many: reason=''
+Queue.release: delay=0.0, reason='', count=True
+Queue.release_many: delay=0.0, reason='', count=True
+Queue.reserve: max_messages=1000, max_bytes=67108864, wait=0.0
+Queue.send_file: link=False
+QueueCounts: ready_count=0, leased_count=0, delayed_count=0, byte_count=0
+QueueInfo: settings=<factory>, counts=<factory>, labels=<factory>, obstacles=(),
+    oldest_leases=(), shard=''
+QueueManager: path=''
+QueueSettings: visibility_timeout=30.0, delivery_delay=0.0, max_receives=0, dead_letter_queue='',
+    dead_letter_at='lease_end', retention=0.0, max_messages=0, max_bytes=0,
+    max_message_size=1048576, lease_durability='strict', deduplication_window=300.0,
+    messages_per_file=0, group_order='fair', priority_aging=0.0, backoff_initial=1.0,
+    backoff_factor=2, backoff_maximum=300.0, backoff_jitter=50, backoff_at='release',
+    archive_retention=0.0, expires=0.0, sending='open', receiving='open'
+Redrives.cancel: queue=''
+Redrives.get: queue=''
+Redrives.list: queue=''
+Reject: reason=''
+Reservation: state=held, read_count=0
+ReservationHandle: state=held, read_count=0
+ReservationHandle.read: begin_index=0
+Reservations.commit: queue=''
+Reservations.extend: queue=''
+Reservations.get: queue=''
+Reservations.list: queue='', stream=''
+Reservations.read: begin_index=0, queue=''
+Reservations.release: queue=''
+Retry: reason='', count=True
+RetryPolicy: initial=0.05, factor=2.0, maximum=5.0
+RunningServer.client: timeout=30.0
+RunningShards.client: timeout=30.0
+Schedules.create: body=b'', time_zone='UTC', group=''
+Schedules.list: queue=''
+SendResult: duplicate=False
+SpoolrackError: message=''
+StageInfo: message_counts=<factory>
+StageResult: duplicate=False
+Staging.abort: queue=''
+Staging.get: queue=''
+Staging.list: queue=''
+Staging.publish: queue=''
+connect: url='127.0.0.1:50051', timeout=30.0
+"""
 
 
 def modules() -> set[str]:
@@ -152,6 +230,34 @@ def test_a_blocking_method_has_the_parameters_of_the_asynchronous_one_and_a_docs
 def parameters(of: object) -> list[tuple[str, object, object]]:
     found = inspect.signature(of).parameters.values()  # type: ignore[arg-type]  # a function
     return [(each.name, each.kind, each.default) for each in found]
+
+
+def test_what_is_left_out_has_these_defaults() -> None:
+    found = {line for package in PACKAGES for line in package_defaults(package)}
+    assert found == set(DEFAULTS.replace("\n    ", " ").splitlines())
+
+
+def package_defaults(package: ModuleType) -> Iterator[str]:
+    """Yield each function and class of a package with the parameters that have a default, but None."""
+    for name in package.__all__:
+        each = getattr(package, name)
+        is_class = inspect.isclass(each)
+        if not (is_class or inspect.isfunction(each)) or (is_class and issubclass(each, Enum | dict)):
+            continue
+        methods = inspect.getmembers(each, inspect.isfunction) if is_class else []
+        named = [(f"{name}.{method}", call) for method, call in methods if method[0] != "_"]
+        made_by = each.__init__ if is_class else each
+        for called, call in [(name, made_by), *named]:
+            if inspect.isfunction(call) and (told := call_defaults(call)):
+                yield f"{called}: {told}"
+
+
+def call_defaults(call: Callable[..., object]) -> str:
+    return ", ".join(
+        f"{each.name}={each.default.value if isinstance(each.default, Enum) else repr(each.default)}"
+        for each in inspect.signature(call).parameters.values()
+        if each.default not in (each.empty, None)
+    )
 
 
 def members(of: type) -> set[str]:

@@ -117,6 +117,30 @@ def test_a_pattern_has_the_queues_that_match_also_those_that_come_later(
     }
 
 
+def test_a_pattern_has_no_dead_letter_queues_unless_it_says_so(
+    address: str, client: spoolrack.Client
+) -> None:
+    fill(client, **{"jobs_a": ["a"], "jobs_a--dead": ["dead"], "jobs_b--dead": ["other"]})
+    assert Query(address, "jobs_*").batch() == [("jobs_a", "a")]
+    dead = [("jobs_a--dead", "dead"), ("jobs_b--dead", "other")]
+    assert Query(address, "jobs_*--dead").batch() == dead
+    options = read_options({"endpoint": address, "queue": "jobs_*,jobs_b--dead"})
+    caller = LightClient(address, 30.0)
+    assert {share.queue for share in shares(caller, options)} == {"jobs_a", "jobs_b--dead"}
+
+
+def test_a_query_ends_the_batch_of_a_queue_that_its_patterns_have_no_more(
+    address: str, client: spoolrack.Client
+) -> None:
+    fill(client, **{"jobs_a": ["a"], "jobs_a--dead": ["dead"]})
+    end = Query(address, "jobs_*,jobs_*--dead").plan()
+    again = Query(address, "jobs_*", start=end)
+    assert sorted([*chain(*again.read(FIRST, end))]) == [("jobs_a", "a"), ("jobs_a--dead", "dead")]
+    fill(client, **{"jobs_a": ["b"], "jobs_a--dead": ["later"]})
+    assert again.batch() == [("jobs_a", "b")]
+    assert [message.text for message in client.queue("jobs_a--dead").peek()] == ["later"]
+
+
 def test_a_batch_that_was_not_written_down_is_planned_again_as_it_was(
     address: str, client: spoolrack.Client
 ) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -147,7 +149,8 @@ REFUSED: Mapping[str, list[Refused]] = {
         ),
         *queries("GET /-/queues", "fields=name,colour"),
         *queries("GET /-/reservations/s/0/messages", "begin_index=-1"),
-        *queries("GET /-/redrives", "last=x"),
+        *queries("GET /-/redrives", *(f"last={wrong}" for wrong in ("x", "", "-1", "1001", "%D9%A1"))),
+        *queries("GET /-/redrives", f"last={'1' * 5_000}"),
         *queries("GET /-/stages", "page_size=-1"),
         *queries("GET /-/ages", "first=7"),
         *queries("GET /-/queues/q/ages", "first=x"),
@@ -246,6 +249,12 @@ REFUSED: Mapping[str, list[Refused]] = {
     ],
 }
 
+TOLD = Path(__file__).with_name("refusals.txt")
+"""For each group of `REFUSED` its name, and a line for each of its requests: reason and message."""
+ANSWERS = {
+    name: lines for name, *lines in map(str.splitlines, TOLD.read_text().rstrip("\n").split("\n\n"))
+}
+
 
 async def state_of(http: Http) -> list[Any]:
     """Return all that a refused request could have changed."""
@@ -256,9 +265,9 @@ async def state_of(http: Http) -> list[Any]:
     return [queues, *[(await http.ask("GET", f"/-/{path}")).json for path in paths]]
 
 
-@pytest.mark.parametrize("rows", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("what", REFUSED)
 async def test_a_request_that_cannot_be_read_is_refused_and_changes_nothing(
-    http: Http, rows: list[Refused]
+    http: Http, what: str
 ) -> None:
     await http.create("plain")
     await http.create()
@@ -267,7 +276,8 @@ async def test_a_request_that_cannot_be_read_is_refused_and_changes_nothing(
     leased = await http.receive("?visibility_timeout=3600")
     await http.send()
     before = await state_of(http)
-    for row in rows:
+    answers = []
+    for row in REFUSED[what]:
         method, _, path = row.request.partition(" ")
         headers = row.headers
         if "{leased}" in path:
@@ -283,4 +293,8 @@ async def test_a_request_that_cannot_be_read_is_refused_and_changes_nothing(
         told = error["message"] + error["metadata"].get("rule", "")
         assert row.told in told, (row, told)
         assert row.what in ("", error["metadata"].get("what")), (row, error)
+        # Python's own words for what is no JSON are those of its version.
+        message = re.sub(r"must be JSON \(.*\)", "must be JSON (...)", error["message"])
+        answers.append(f"{row.request[:60]}: {error['reason']}: {message[:600]}")
         assert await state_of(http) == before, row
+    assert answers == ANSWERS[what]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -19,6 +20,8 @@ from tests.server.reservation_rig import BIG, asked
 from tests.support.method_requests import call, naming, outcome, requests
 from tests.support.server_rig import Client, refused
 
+REFUSALS = Path(__file__).with_name("refusals_of_bounds.txt")
+"""A line for each request of `BEYOND`."""
 DAY = 24 * 3600
 NOWHERE = "01890a5d-ac96-774b-bcce-b302099a8057"
 """An id that nothing has."""
@@ -73,6 +76,9 @@ BEYOND: list[tuple[str, Any]] = [
             {"skip": 100_001},
             {"sent_since": Timestamp(seconds=-1)},
             {"sent_before": Timestamp(nanos=-1)},
+            {"attributes": {str(number): pb.Attribute(string_value="x") for number in range(11)}},
+            {"skip": 1, "group": "g"},
+            {"skip": 1, "attributes": {"a": pb.Attribute(string_value="b")}},
         )
     ),
     *(("GetMessage", queues.GetMessageRequest(queue="q", id=id)) for id in ("", "../x")),
@@ -179,14 +185,70 @@ BEYOND: list[tuple[str, Any]] = [
 ]
 
 
-async def test_a_value_beyond_its_bounds_is_refused(client: Client) -> None:
+WITHIN: list[tuple[str, Any]] = [
+    *(
+        ("ListMessages", queues.ListMessagesRequest(queue="q", **most))
+        for most in (
+            {"skip": 100_000},
+            {"attributes": {str(number): pb.Attribute(string_value="x") for number in range(10)}},
+            {"group": "g", "attributes": {"a": pb.Attribute(string_value="b")}},
+            {"page_size": 100_000},
+        )
+    ),
+    ("StreamReceive", queues.StreamReceiveRequest(start={"queue": "absent", "max_in_flight": 10_000})),
+    ("StreamReceive", queues.StreamReceiveRequest(start={"queue": "absent", "concurrency": 10_000})),
+    ("Receive", queues.ReceiveRequest(queue="dead", max_messages=1_000)),
+    ("Receive", queues.ReceiveRequest(queue="dead", visibility_timeout=Duration(seconds=43_200))),
+    *(
+        ("Reserve", asked(**{"queue": "dead", **most}))
+        for most in (
+            {"stream": "x" * 80},
+            {"max_messages": 100_000},
+            {"visibility_timeout": Duration(seconds=1)},
+            {"visibility_timeout": Duration(seconds=43_200)},
+        )
+    ),
+    ("Publish", staging.PublishRequest(writer="x" * 80, stages=["gone"])),
+    ("Publish", staging.PublishRequest(writer="w", stages=["gone"], digest="d" * 64)),
+    ("Publish", staging.PublishRequest(writer="w", stages=["gone"] * 10_000)),
+    *(
+        ("Publish", staging.PublishRequest(writer="w", stages=["gone"], epoch_retention=each))
+        for each in (Duration(seconds=60), Duration(seconds=365 * DAY))
+    ),
+    *(
+        ("StartRedrive", redrives.StartRedriveRequest(queue="gone", **most))
+        for most in ({"message_ids": [NOWHERE] * 1_000}, {"max_messages_per_second": 100_000})
+    ),
+]
+
+
+async def test_a_value_at_its_bounds_is_taken(client: Client) -> None:
+    await client.create()
+    await client.create("dead")
+    for method, request in WITHIN:
+        reason, told = await outcome(client, method, request)
+        assert reason not in ("INVALID_REQUEST", "INVALID_ARGUMENT"), (method, request, told)
+    for most in (
+        {"stage": "x" * 64},
+        {"stage": "number", "chunk_number": 999_999_999},
+        {"stage": "many", "messages": [pb.OutgoingMessage()] * 1_000},
+        {"stage": "short", "time_to_live": Duration(seconds=1)},
+        {"stage": "long", "time_to_live": Duration(seconds=14 * DAY)},
+    ):
+        await call(client, "Stage", staging.StageRequest(**{**CHUNK, **most}))  # type: ignore[arg-type]
+
+
+async def test_a_value_beyond_its_bounds_is_refused_and_the_bounds_are_told(client: Client) -> None:
     await client.create()
     await client.create("dead")
     await client.send(b"x")
+    told = []
     for method, request in BEYOND:
         no = await refused(call(client, method, request))
         found = no.code, no.reason
         assert found == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST"), (method, request)
+        told.append(f"{method}: {no.message}")
+    assert told == REFUSALS.read_text().splitlines()
     assert (await client.counts()).ready_count == 1
     assert not (await client.stub.ListStages(staging.ListStagesRequest())).stages
     assert not (await client.stub.ListRedrives(redrives.ListRedrivesRequest())).redrives

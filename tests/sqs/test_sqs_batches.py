@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
-from tests.support.sqs_rig import Sqs, raw
+from tests.support.sqs_rig import Sqs, raw, refused
 
 TEXT = {"DataType": "String", "StringValue": "x"}
 
@@ -139,3 +140,25 @@ async def test_the_sources_of_a_dead_letter_queue_come_by_page(sqs: Sqs) -> None
     )
     assert [*first["queueUrls"], *rest["queueUrls"]] == urls
     assert "NextToken" not in rest
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_names_types_and_values_of_attributes_count_as_bytes_of_the_message(
+    sqs: Sqs, more: int
+) -> None:
+    url = await sqs.create("q", MaximumMessageSize="1024")
+    given = {
+        "äb": {"DataType": "String.x", "StringValue": "ö" * 4},
+        "n": {"DataType": "Number", "StringValue": "12"},
+        "raw": {"DataType": "Binary", "BinaryValue": bytes(5)},
+    }
+    size = 3 + 8 + 8 + 1 + 6 + 2 + 3 + 6 + 5
+    sending = sqs.send(url, "x" * (1024 - size + more), MessageAttributes=given)
+    if not more:
+        await sending
+        (got,) = await sqs.receive(url)
+        assert got["MessageAttributes"] == given
+        return
+    refusal = await refused(sending)
+    assert refusal.message.endswith("Message must be shorter than 1024 bytes.")
+    assert await sqs.receive(url) == []

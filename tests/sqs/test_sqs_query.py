@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from io import BytesIO
 from xml.etree import ElementTree
 
 import aiohttp
@@ -11,6 +12,7 @@ import pytest
 from spoolrack_server.process.server import Server
 from spoolrack_server.sqs.query_protocol import parameters_in
 
+from tests.support import MIB
 from tests.support.sqs_rig import Sqs, raw, refused, until_ended
 
 NAMESPACE = "{http://queue.amazonaws.com/doc/2012-11-05/}"
@@ -233,3 +235,40 @@ async def test_a_missing_queue_is_told_in_the_words_of_each_protocol(server: Ser
     assert (await ask(server, form)).text("Error/Message") == told
     refusal = await refused(sqs.receive("/none"))
     assert refusal.message == "The specified queue does not exist."
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "told"),
+    [
+        ("GET", {"X-Amz-Target": "AmazonSQS.ListQueues"}, "AWS JSON 1.0 is sent by POST."),
+        ("PUT", {}, "AWS Query is sent by POST or GET."),
+    ],
+)
+async def test_a_request_by_another_method_is_told_the_one_of_its_protocol(
+    server: Server, method: str, headers: dict[str, str], told: str
+) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(
+            method,
+            f"{server.sqs_url}/?Action=ListQueues",
+            headers={"Accept": "application/json", **headers},
+        ) as response,
+    ):
+        answer = json.loads(await response.read())
+    found = answer["Error"]["Message"] if "Error" in answer else answer["message"]
+    assert (response.status, found) == (400, told)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_request_has_a_largest_size(server: Server, more: int) -> None:
+    size = 8 * MIB + more
+    form = b"Action=ListQueues&Version=".ljust(size, b"x")
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{server.sqs_url}/", data=BytesIO(form)) as response,
+    ):
+        text = await response.text()
+    assert (response.status, f"The request has over {8 * MIB} bytes." in text) == (
+        (400, True) if more else (200, False)
+    )

@@ -10,8 +10,8 @@ import contextlib
 import os
 import queue
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import grpc
 
@@ -24,9 +24,8 @@ from .grpc_channels import Metadata, task_channel, thread_channel, with_metadata
 from .grpc_errors import ended, error_from
 from .grpc_stubs import Stubs
 
-Request = TypeVar("Request", contravariant=True)
-Response = TypeVar("Response", covariant=True)
-Answer = TypeVar("Answer")
+Request = TypeVar("Request")
+Response = TypeVar("Response")
 
 CLOSE: Final = 5.0
 """Seconds for gRPC to close a channel."""
@@ -55,28 +54,30 @@ def options() -> Sequence[tuple[str, int | str]]:
     return (*OPTIONS, ("grpc.primary_user_agent", f"spoolrack-python ({host}; pid {os.getpid()})"))
 
 
+class ReportingRequests(NamedTuple):
+    """The requests of a call that takes reports."""
+
+    method: Callable[..., Any]
+    method_of_one: Callable[..., Any]
+    """The same method, for a single request."""
+    first: Any
+    report_of: Callable[[Any], Any]
+    """Makes the request of a report."""
+    last: Any
+
+
 class ChannelCalls(Protocol):
     """The calls on one channel."""
 
     stub: Stubs
 
     async def unary(
-        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
-    ) -> Answer: ...
+        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request, timeout: float
+    ) -> Response: ...
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames: ...
 
-    def reporting(
-        self,
-        method: Callable[..., Any],
-        method_of_one: Callable[..., Any],
-        request: Any,
-        report_of: Callable[[Any], Any],
-        stop: Any,
-    ) -> ReportingFrames:
-        """Open a call that takes reports after its first `request`. `report_of` makes the request of a
-        report, `stop` is the last one; `method_of_one` is the same method, for a single
-        request."""
+    def reporting(self, requests: ReportingRequests) -> ReportingFrames: ...
 
     async def close(self) -> None: ...
 
@@ -115,6 +116,29 @@ def open_calls(
     return kind(target, credentials, metadata)
 
 
+class _CallFrames:
+    """The frames of one call."""
+
+    def __init__(self, call: Any, target: str, calls: ThreadCalls | TaskCalls) -> None:
+        self._call = call
+        self._target = target
+        self._calls = calls
+        self._taken_up = False
+        self._cancelled = False
+
+    async def next(self) -> Any:
+        frame = await self.next_or_end()
+        if frame is None:
+            raise ended(self._target)
+        return frame
+
+    async def next_or_end(self) -> Any | None:
+        raise NotImplementedError
+
+    def connected(self) -> bool:
+        return self._taken_up
+
+
 class ThreadCalls:
     """Calls that block their thread. The main thread never enters gRPC: see `beside`."""
 
@@ -124,16 +148,16 @@ class ThreadCalls:
         self.channel = thread_channel(target, credentials, options())
         self.stub: Stubs = Stubs(with_metadata(self.channel, credentials, metadata))
 
-    async def unary(self, method: Any, request: Any, answer: type[Answer], timeout: float) -> Answer:
+    async def unary(self, method: Any, request: Any, timeout: float) -> Any:
         given: dict[str, Any] = {"timeout": timeout, "metadata": tracing.metadata()}
         try:
             if not in_main_thread():
-                return cast(Answer, method(request, **given))
+                return method(request, **given)
             call = _opened(
                 lambda: method.future(request, **given),
                 lambda call, ended: call.add_done_callback(lambda _: ended()),
             )
-            return cast(Answer, call.result())
+            return call.result()
         except grpc.RpcError as error:
             raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except ValueError as error:
@@ -146,16 +170,9 @@ class ThreadCalls:
         except ValueError as error:
             raise ClientClosed() from error
 
-    def reporting(
-        self,
-        method: Callable[..., Any],
-        method_of_one: Callable[..., Any],
-        request: Any,
-        report_of: Callable[[Any], Any],
-        stop: Any,
-    ) -> ReportingFrames:
+    def reporting(self, requests: ReportingRequests) -> ReportingFrames:
         try:
-            return ReportingThreadFrames(method, request, report_of, stop, self._target, self)
+            return ReportingThreadFrames(requests, self._target, self)
         except ValueError as error:
             raise ClientClosed() from error
 
@@ -184,20 +201,7 @@ def _opened(
     return beside(open_and_keep, cancel, on_end)
 
 
-class ThreadFrames:
-    def __init__(self, call: Any, target: str, calls: ThreadCalls) -> None:
-        self._call = call
-        self._target = target
-        self._calls = calls
-        self._taken_up = False
-        self._cancelled = False
-
-    async def next(self) -> Any:
-        frame = await self.next_or_end()
-        if frame is None:
-            raise ended(self._target)
-        return frame
-
+class ThreadFrames(_CallFrames):
     async def next_or_end(self) -> Any | None:
         try:
             return beside(self._next_or_end, self._call.cancel)
@@ -212,9 +216,6 @@ class ThreadFrames:
             self._taken_up = self._call.is_active()
         return next(self._call, None)
 
-    def connected(self) -> bool:
-        return self._taken_up
-
     def cancel(self) -> None:
         self._cancelled = True
         beside(self._call.cancel)
@@ -223,18 +224,10 @@ class ThreadFrames:
 class ReportingThreadFrames(ThreadFrames):
     """A thread of gRPC sends the reports."""
 
-    def __init__(
-        self,
-        method: Callable[..., Any],
-        request: Any,
-        report_of: Callable[[Any], Any],
-        stop: Any,
-        target: str,
-        calls: ThreadCalls,
-    ) -> None:
+    def __init__(self, requests: ReportingRequests, target: str, calls: ThreadCalls) -> None:
         self._reports = _Reports()
-        requests = self._reports.outgoing(request, report_of, stop)
-        super().__init__(_opened(lambda: method(requests)), target, calls)
+        outgoing = self._reports.outgoing(requests)
+        super().__init__(_opened(lambda: requests.method(outgoing)), target, calls)
         self.report = self._reports.report
         self.stop = self._reports.end
 
@@ -261,17 +254,17 @@ class _Reports:
         self._ended.set()
         self._wakes.put(None)
 
-    def outgoing(self, first: Any, report_of: Callable[[Any], Any], last: Any) -> Iterator[Any]:
+    def outgoing(self, requests: ReportingRequests) -> Iterator[Any]:
         """Yield the first request, reports until the end, and the last request."""
-        yield first
+        yield requests.first
         sent: Any = None
         while not self._ended.is_set():
             self._wakes.get()
             if self._newest != sent:
                 sent = self._newest
-                yield report_of(sent)
+                yield requests.report_of(sent)
                 run(self._ended.wait(PACE))
-        yield last
+        yield requests.last
 
 
 class TaskCalls:
@@ -283,12 +276,9 @@ class TaskCalls:
         self._channel = task_channel(target, credentials, options())
         self.stub: Stubs = Stubs(with_metadata(self._channel, credentials, metadata))
 
-    async def unary(
-        self, method: Callable[..., Any], request: Any, answer: type[Answer], timeout: float
-    ) -> Answer:
+    async def unary(self, method: Any, request: Any, timeout: float) -> Any:
         try:
-            call = method(request, timeout=timeout, metadata=tracing.metadata())
-            return await cast(Awaitable[Answer], call)
+            return await method(request, timeout=timeout, metadata=tracing.metadata())
         except grpc.aio.AioRpcError as error:
             raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
         except grpc.aio.UsageError as error:
@@ -304,18 +294,9 @@ class TaskCalls:
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
-    def reporting(
-        self,
-        method: Callable[..., Any],
-        method_of_one: Callable[..., Any],
-        request: Any,
-        report_of: Callable[[Any], Any],
-        stop: Any,
-    ) -> ReportingFrames:
+    def reporting(self, requests: ReportingRequests) -> ReportingFrames:
         try:
-            return ReportingTaskFrames(
-                method, method_of_one, request, report_of, stop, self._target, self
-            )
+            return ReportingTaskFrames(requests, self._target, self)
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
 
@@ -330,20 +311,7 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-class TaskFrames:
-    def __init__(self, call: Any, target: str, calls: TaskCalls) -> None:
-        self._call = call
-        self._target = target
-        self._calls = calls
-        self._taken_up = False
-        self._cancelled = False
-
-    async def next(self) -> Any:
-        frame = await self.next_or_end()
-        if frame is None:
-            raise ended(self._target)
-        return frame
-
+class TaskFrames(_CallFrames):
     async def open(self) -> None:
         """Return once the server has accepted the call; raise the error of one that has ended."""
         await self._call.initial_metadata()
@@ -370,9 +338,6 @@ class TaskFrames:
             raise
         return None if frame is grpc.aio.EOF else frame
 
-    def connected(self) -> bool:
-        return self._taken_up
-
     def cancel(self) -> None:
         self._cancelled = True
         self._call.cancel()
@@ -382,29 +347,14 @@ class ReportingTaskFrames(TaskFrames):
     """A task sends the first request and the reports. The reader does not, as gRPC cancels the whole
     call with a task that writes."""
 
-    def __init__(
-        self,
-        method: Callable[..., Any],
-        method_of_one: Callable[..., Any],
-        request: Any,
-        report_of: Callable[[Any], Any],
-        stop: Any,
-        target: str,
-        calls: TaskCalls,
-    ) -> None:
-        super().__init__(method(), target, calls)
-        self._report_of = report_of
-        self._last = stop
+    def __init__(self, requests: ReportingRequests, target: str, calls: TaskCalls) -> None:
+        super().__init__(requests.method(), target, calls)
+        self._requests = requests
         self._ended = asyncio.Event()
-        self._open_again: Callable[[], TaskFrames] = lambda: TaskFrames(
-            method_of_one(request), target, calls
-        )
         self._newest: Any = None
         self._some = asyncio.Event()
         self._broke = False
-        self._writer = asyncio.get_running_loop().create_task(
-            self._write(request), name="spoolrack-reports"
-        )
+        self._writer = asyncio.get_running_loop().create_task(self._write(), name="spoolrack-reports")
 
     def report(self, *numbers: int) -> None:
         self._newest = numbers
@@ -414,19 +364,19 @@ class ReportingTaskFrames(TaskFrames):
         self._ended.set()
         self._some.set()
 
-    async def _write(self, first: Any) -> None:
+    async def _write(self) -> None:
         try:
-            await self._call.write(first)
+            await self._call.write(self._requests.first)
             sent: Any = None
             while not self._ended.is_set():
                 await self._some.wait()
                 self._some.clear()
                 if self._newest != sent:
                     sent = self._newest
-                    await self._call.write(self._report_of(sent))
+                    await self._call.write(self._requests.report_of(sent))
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._ended.wait(), PACE)
-            await self._call.write(self._last)
+            await self._call.write(self._requests.last)
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
             # The reader learns of the end too, though maybe not of its reason.
@@ -440,7 +390,8 @@ class ReportingTaskFrames(TaskFrames):
                 raise
         # grpc.aio reports INTERNAL if the call ends during a write, and has then lost the server's
         # reason. The same request, sent with the beginning of a call, shows it.
-        again = self._open_again()
+        requests = self._requests
+        again = TaskFrames(requests.method_of_one(requests.first), self._target, self._calls)
         try:
             await again.open()
         finally:

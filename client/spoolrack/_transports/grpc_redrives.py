@@ -41,25 +41,18 @@ class GrpcRedrives:
             source_queue=source_queue,
             max_messages_per_second=max_messages_per_second,
         )
-        response = await self._calls.unary(
-            self._calls.stub.StartRedrive, request, pb.StartRedriveResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.StartRedrive, request, timeout)
         return _redrive(response.redrive)
 
     async def get(self, id: str, *, queue: str, timeout: float) -> Redrive:
         response = await self._calls.unary(
-            self._calls.stub.GetRedrive,
-            pb.GetRedriveRequest(id=id, queue=queue),
-            pb.GetRedriveResponse,
-            timeout,
+            self._calls.stub.GetRedrive, pb.GetRedriveRequest(id=id, queue=queue), timeout
         )
         return _redrive(response.redrive)
 
     async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Redrive]:
         request = pb.ListRedrivesRequest(queue=queue, page_token=token)
-        response = await self._calls.unary(
-            self._calls.stub.ListRedrives, request, pb.ListRedrivesResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.ListRedrives, request, timeout)
         return Page(
             items=[_redrive(each) for each in response.redrives],
             next_token=response.next_page_token,
@@ -67,9 +60,7 @@ class GrpcRedrives:
 
     async def cancel(self, id: str, *, queue: str, timeout: float) -> Redrive:
         request = pb.CancelRedriveRequest(id=id, queue=queue)
-        response = await self._calls.unary(
-            self._calls.stub.CancelRedrive, request, pb.CancelRedriveResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.CancelRedrive, request, timeout)
         return _redrive(response.redrive)
 
 

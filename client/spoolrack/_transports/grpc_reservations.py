@@ -61,9 +61,7 @@ class GrpcReservations:
             visibility_timeout=convert.optional_duration(visibility_timeout),
             wait=convert.duration(wait),
         )
-        response = await self._calls.unary(
-            self._calls.stub.Reserve, request, pb.ReserveResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.Reserve, request, timeout)
         return _reservation(response.reservation) if response.HasField("reservation") else None
 
     async def extend(
@@ -81,9 +79,7 @@ class GrpcReservations:
             sequence_number=sequence_number,
             visibility_timeout=convert.optional_duration(visibility_timeout),
         )
-        response = await self._calls.unary(
-            self._calls.stub.ExtendReservation, request, pb.ExtendReservationResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.ExtendReservation, request, timeout)
         return _reservation(response.reservation)
 
     def read(self, stream: str, sequence_number: int, *, queue: str, begin: int, end: int) -> GrpcPages:
@@ -102,9 +98,7 @@ class GrpcReservations:
         request = pb.CommitReservationsRequest(
             stream=stream, last_sequence_number=last_sequence_number, queue=queue
         )
-        response = await self._calls.unary(
-            self._calls.stub.CommitReservations, request, pb.CommitReservationsResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.CommitReservations, request, timeout)
         return CommitResult(
             deleted_count=response.deleted_count,
             lost_sequence_numbers=tuple(response.lost_sequence_numbers),
@@ -114,26 +108,20 @@ class GrpcReservations:
         request = pb.ReleaseReservationRequest(
             stream=stream, sequence_number=sequence_number, queue=queue
         )
-        await self._calls.unary(
-            self._calls.stub.ReleaseReservation, request, pb.ReleaseReservationResponse, timeout
-        )
+        await self._calls.unary(self._calls.stub.ReleaseReservation, request, timeout)
 
     async def get(
         self, stream: str, sequence_number: int, *, queue: str, timeout: float
     ) -> Reservation:
         request = pb.GetReservationRequest(stream=stream, sequence_number=sequence_number, queue=queue)
-        response = await self._calls.unary(
-            self._calls.stub.GetReservation, request, pb.GetReservationResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.GetReservation, request, timeout)
         return _reservation(response.reservation)
 
     async def list_reservations(
         self, *, queue: str, stream: str, token: str, timeout: float
     ) -> Page[Reservation]:
         request = pb.ListReservationsRequest(queue=queue, stream=stream, page_token=token)
-        response = await self._calls.unary(
-            self._calls.stub.ListReservations, request, pb.ListReservationsResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.ListReservations, request, timeout)
         return Page(
             items=[_reservation(each) for each in response.reservations],
             next_token=response.next_page_token,

@@ -37,18 +37,13 @@ class GrpcSchedules:
             group=message.group,
         )
         response = await self._calls.unary(
-            self._calls.stub.CreateSchedule,
-            pb.CreateScheduleRequest(schedule=schedule),
-            pb.CreateScheduleResponse,
-            timeout,
+            self._calls.stub.CreateSchedule, pb.CreateScheduleRequest(schedule=schedule), timeout
         )
         return _schedule(response.schedule)
 
     async def get(self, queue: str, name: str, *, timeout: float) -> Schedule:
         request = pb.GetScheduleRequest(queue=queue, name=name)
-        response = await self._calls.unary(
-            self._calls.stub.GetSchedule, request, pb.GetScheduleResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.GetSchedule, request, timeout)
         return _schedule(response.schedule)
 
     async def update(
@@ -82,16 +77,12 @@ class GrpcSchedules:
             "group": group,
         }
         request.update_mask.paths.extend(each for each, value in changes.items() if value is not None)
-        response = await self._calls.unary(
-            self._calls.stub.UpdateSchedule, request, pb.UpdateScheduleResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.UpdateSchedule, request, timeout)
         return _schedule(response.schedule)
 
     async def list_schedules(self, *, queue: str, token: str, timeout: float) -> Page[Schedule]:
         request = pb.ListSchedulesRequest(queue=queue, page_token=token)
-        response = await self._calls.unary(
-            self._calls.stub.ListSchedules, request, pb.ListSchedulesResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.ListSchedules, request, timeout)
         return Page(
             items=[_schedule(each) for each in response.schedules],
             next_token=response.next_page_token,
@@ -99,23 +90,17 @@ class GrpcSchedules:
 
     async def pause(self, queue: str, name: str, *, timeout: float) -> Schedule:
         request = pb.PauseScheduleRequest(queue=queue, name=name)
-        response = await self._calls.unary(
-            self._calls.stub.PauseSchedule, request, pb.PauseScheduleResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.PauseSchedule, request, timeout)
         return _schedule(response.schedule)
 
     async def resume(self, queue: str, name: str, *, timeout: float) -> Schedule:
         request = pb.ResumeScheduleRequest(queue=queue, name=name)
-        response = await self._calls.unary(
-            self._calls.stub.ResumeSchedule, request, pb.ResumeScheduleResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.ResumeSchedule, request, timeout)
         return _schedule(response.schedule)
 
     async def delete(self, queue: str, name: str, *, timeout: float) -> None:
         request = pb.DeleteScheduleRequest(queue=queue, name=name)
-        await self._calls.unary(
-            self._calls.stub.DeleteSchedule, request, pb.DeleteScheduleResponse, timeout
-        )
+        await self._calls.unary(self._calls.stub.DeleteSchedule, request, timeout)
 
 
 def _schedule(schedule: pb.Schedule) -> Schedule:

@@ -34,7 +34,7 @@ class GrpcStaging:
             messages=[convert.outgoing(message) for message in messages],
             time_to_live=convert.optional_duration(time_to_live),
         )
-        response = await self._calls.unary(self._calls.stub.Stage, request, pb.StageResponse, timeout)
+        response = await self._calls.unary(self._calls.stub.Stage, request, timeout)
         return StageResult(
             message_count=response.message_count,
             duplicate=response.duplicate,
@@ -60,9 +60,7 @@ class GrpcStaging:
             message_count=message_count,
             epoch_retention=convert.optional_duration(epoch_retention),
         )
-        response = await self._calls.unary(
-            self._calls.stub.Publish, request, pb.PublishResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.Publish, request, timeout)
         return PublishResult(
             message_count=response.message_count,
             duplicate=response.duplicate,
@@ -71,23 +69,17 @@ class GrpcStaging:
 
     async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
         request = pb.AbortStageRequest(stage=stage, queue=queue)
-        response = await self._calls.unary(
-            self._calls.stub.AbortStage, request, pb.AbortStageResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.AbortStage, request, timeout)
         return response.message_count
 
     async def get(self, stage: str, *, queue: str, timeout: float) -> StageInfo:
         request = pb.GetStageRequest(stage=stage, queue=queue)
-        response = await self._calls.unary(
-            self._calls.stub.GetStage, request, pb.GetStageResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.GetStage, request, timeout)
         return _info(response.stage)
 
     async def list_stages(self, *, queue: str, token: str, timeout: float) -> Page[StageInfo]:
         request = pb.ListStagesRequest(queue=queue, page_token=token)
-        response = await self._calls.unary(
-            self._calls.stub.ListStages, request, pb.ListStagesResponse, timeout
-        )
+        response = await self._calls.unary(self._calls.stub.ListStages, request, timeout)
         return Page(
             items=[_info(stage) for stage in response.stages], next_token=response.next_page_token
         )

@@ -21,14 +21,8 @@ class Stubs(
     """The stubs of all services in one: names of methods are unique among them."""
 
     def __init__(self, channel: Any) -> None:
-        for stub in (
-            QueueServiceStub,
-            StagingServiceStub,
-            ReservationServiceStub,
-            RedriveServiceStub,
-            ScheduleServiceStub,
-        ):
-            stub.__init__(self, channel)  # type: ignore[call-arg]  # generated: its stub has __new__
+        for stub in Stubs.__bases__:
+            stub.__init__(self, channel)  # type: ignore[misc]  # generated: its stub has __new__
         one_request: Any = _OneRequestChannel(channel)
         self.one_request: Any = QueueServiceStub(one_request)
         """The queue service's streams, each for a single request, which is the call's argument."""

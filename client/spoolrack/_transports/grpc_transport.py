@@ -38,7 +38,7 @@ from . import (
     StagingTransport,
 )
 from . import grpc_values as convert
-from .grpc_calls import ReportingFrames, open_calls
+from .grpc_calls import ReportingFrames, ReportingRequests, open_calls
 from .grpc_channels import Metadata
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
@@ -94,13 +94,13 @@ class GrpcTransport:
         stub, unary = self._stub, self._calls.unary
         self._sends: RequestStream[rpc.SendResponse] = RequestStream(
             stub.StreamSend,
-            lambda request, left: unary(stub.Send, request, rpc.SendResponse, left),
+            lambda request, left: unary(stub.Send, request, left),
             address,
             runtime,
         )
         self._deletes: RequestStream[rpc.DeleteResponse] = RequestStream(
             stub.StreamDelete,
-            lambda request, left: unary(stub.Delete, request, rpc.DeleteResponse, left),
+            lambda request, left: unary(stub.Delete, request, left),
             address,
             runtime,
         )
@@ -116,21 +116,17 @@ class GrpcTransport:
         self, name: str, settings: Mapping[str, object], labels: Mapping[str, str], *, timeout: float
     ) -> QueueInfo:
         request = rpc.CreateQueueRequest(queue=convert.queue(name, settings, labels))
-        response = await self._calls.unary(
-            self._stub.CreateQueue, request, rpc.CreateQueueResponse, timeout
-        )
+        response = await self._calls.unary(self._stub.CreateQueue, request, timeout)
         return convert.queue_info(response.queue)
 
     async def get_queue(self, name: str, *, timeout: float) -> QueueInfo:
         request = rpc.GetQueueRequest(name=name)
-        response = await self._calls.unary(self._stub.GetQueue, request, rpc.GetQueueResponse, timeout)
+        response = await self._calls.unary(self._stub.GetQueue, request, timeout)
         return replace(convert.queue_info(response.queue), shard=response.shard)
 
     async def list_queues(self, *, prefix: str, token: str, timeout: float) -> Page[QueueInfo]:
         request = rpc.ListQueuesRequest(page_token=token, prefix=prefix)
-        response = await self._calls.unary(
-            self._stub.ListQueues, request, rpc.ListQueuesResponse, timeout
-        )
+        response = await self._calls.unary(self._stub.ListQueues, request, timeout)
         return Page(
             items=[convert.queue_info(queue) for queue in response.queues],
             next_token=response.next_page_token,
@@ -149,14 +145,12 @@ class GrpcTransport:
             queue=convert.queue(name, changes, labels, if_version),
             update_mask=convert.mask(changes, labels),
         )
-        response = await self._calls.unary(
-            self._stub.UpdateQueue, request, rpc.UpdateQueueResponse, timeout
-        )
+        response = await self._calls.unary(self._stub.UpdateQueue, request, timeout)
         return convert.queue_info(response.queue)
 
     async def delete_queue(self, name: str, *, if_version: int, timeout: float) -> None:
         request = rpc.DeleteQueueRequest(name=name, version=if_version)
-        await self._calls.unary(self._stub.DeleteQueue, request, rpc.DeleteQueueResponse, timeout)
+        await self._calls.unary(self._stub.DeleteQueue, request, timeout)
 
     async def purge_queue(
         self,
@@ -169,9 +163,7 @@ class GrpcTransport:
         request = rpc.PurgeQueueRequest(name=name, states=convert.states(states))
         if sent_before is not None:
             request.sent_before.FromDatetime(sent_before)
-        response = await self._calls.unary(
-            self._stub.PurgeQueue, request, rpc.PurgeQueueResponse, timeout
-        )
+        response = await self._calls.unary(self._stub.PurgeQueue, request, timeout)
         return response.purged_count
 
     async def send(
@@ -199,7 +191,7 @@ class GrpcTransport:
             visibility_timeout=convert.optional_duration(visibility_timeout),
             wait=convert.duration(wait),
         )
-        response = await self._calls.unary(self._stub.Receive, request, rpc.ReceiveResponse, timeout)
+        response = await self._calls.unary(self._stub.Receive, request, timeout)
         return convert.leased(response)
 
     def stream(
@@ -219,20 +211,18 @@ class GrpcTransport:
             concurrency=concurrency,
         )
         # Deletes and lease changes have calls of their own: a handler may outlive the stream.
-        stub = self._stub
-        return GrpcDeliveries(
-            self._calls.reporting(
-                stub.StreamReceive,
-                stub.one_request.StreamReceive,
-                rpc.StreamReceiveRequest(start=start),
-                lambda numbers: rpc.StreamReceiveRequest(
-                    report=rpc.ReceiveReport(
-                        begun=numbers[0], max_in_flight=numbers[1], max_bytes_in_flight=numbers[2]
-                    )
-                ),
-                rpc.StreamReceiveRequest(stop=Empty()),
-            )
+        requests = ReportingRequests(
+            self._stub.StreamReceive,
+            self._stub.one_request.StreamReceive,
+            rpc.StreamReceiveRequest(start=start),
+            lambda numbers: rpc.StreamReceiveRequest(
+                report=rpc.ReceiveReport(
+                    begun=numbers[0], max_in_flight=numbers[1], max_bytes_in_flight=numbers[2]
+                )
+            ),
+            rpc.StreamReceiveRequest(stop=Empty()),
         )
+        return GrpcDeliveries(self._calls.reporting(requests))
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
@@ -248,9 +238,7 @@ class GrpcTransport:
         self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float
     ) -> list[LeaseResult]:
         request = rpc.ExtendLeasesRequest(queue=queue, extensions=map(convert.extension, extensions))
-        response = await self._calls.unary(
-            self._stub.ExtendLeases, request, rpc.ExtendLeasesResponse, timeout
-        )
+        response = await self._calls.unary(self._stub.ExtendLeases, request, timeout)
         return [convert.extension_result(result) for result in response.results]
 
     async def release(
@@ -259,7 +247,7 @@ class GrpcTransport:
         request = rpc.ReleaseRequest(
             queue=queue, releases=[convert.release(wanted) for wanted in releases]
         )
-        response = await self._calls.unary(self._stub.Release, request, rpc.ReleaseResponse, timeout)
+        response = await self._calls.unary(self._stub.Release, request, timeout)
         return [convert.lease_result(result) for result in response.results]
 
     async def reject(
@@ -272,14 +260,12 @@ class GrpcTransport:
                 for wanted in rejections
             ],
         )
-        response = await self._calls.unary(self._stub.Reject, request, rpc.RejectResponse, timeout)
+        response = await self._calls.unary(self._stub.Reject, request, timeout)
         return [convert.lease_result(result) for result in response.results]
 
     async def get_message(self, queue: str, id: str, *, timeout: float) -> Envelope:
         request = rpc.GetMessageRequest(queue=queue, id=id)
-        response = await self._calls.unary(
-            self._stub.GetMessage, request, rpc.GetMessageResponse, timeout
-        )
+        response = await self._calls.unary(self._stub.GetMessage, request, timeout)
         return convert.envelope(response.message)
 
     async def list_messages(
@@ -306,9 +292,7 @@ class GrpcTransport:
             request.sent_since.FromDatetime(wanted.sent_since)
         if wanted.sent_before is not None:
             request.sent_before.FromDatetime(wanted.sent_before)
-        response = await self._calls.unary(
-            self._stub.ListMessages, request, rpc.ListMessagesResponse, timeout
-        )
+        response = await self._calls.unary(self._stub.ListMessages, request, timeout)
         return Page(
             items=[convert.envelope(message) for message in response.messages],
             next_token=response.next_page_token,

@@ -14,10 +14,9 @@ import heapq
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any, Final, TypeVar
 
-from .._reservation_values import CommitResult, Reservation
 from .._runtime import Runtime
 from .._shards import check_together, shard_of, tag_of
 from .._stage_values import PublishResult, StageResult
@@ -300,6 +299,23 @@ class _ByQueue:
             queue, *arguments, **options
         )
 
+    async def by_id(
+        self,
+        operation: str,
+        *which: object,
+        missing: type[SpoolrackError],
+        queue: str,
+        **options: Any,
+    ) -> Any:
+        """Call the shard of a queue; without one all, and return the answer of the one that knows what
+        is asked for."""
+        if queue:
+            return await getattr(self.of(queue), operation)(*which, queue=queue, **options)
+        answers = await self._whole.together(
+            lambda shard: getattr(getattr(shard, self._part), operation)(*which, queue="", **options)
+        )
+        return _only(answers, missing)
+
     async def listed(
         self, operation: str, key: Callable[[Any], list[Any]], token: str, timeout: float, **which: str
     ) -> Page[Any]:
@@ -395,9 +411,9 @@ class _RoutedStaging(_ByQueue):
         return max(results, key=lambda result: (result.duplicate, result.last_epoch))
 
     async def abort(self, stage: str, *, queue: str, timeout: float) -> int:
-        queue_of_stage = self._queues.get(stage, "")
+        queue = queue or self._queues.get(stage, "")
         self._drop([stage])
-        if queue := queue or queue_of_stage:
+        if queue:
             dropped: int = await self.of(queue).abort(stage, queue=queue, timeout=timeout)
             return dropped
         answers = await self._whole.together(
@@ -407,22 +423,15 @@ class _RoutedStaging(_ByQueue):
         return sum(each for _, each in answers if isinstance(each, int))
 
     async def get(self, stage: str, *, queue: str, timeout: float) -> Any:
-        queue_of_stage = self._queues.get(stage, "")
-        if queue or queue_of_stage:
-            try:
-                return await self.of(queue or queue_of_stage).get(
-                    stage, queue=queue or queue_of_stage, timeout=timeout
-                )
-            except StageNotFound:
-                if not queue:
-                    self._drop([stage])
-                raise
-        return _only(
-            await self._whole.together(
-                lambda shard: shard.staging.get(stage, queue="", timeout=timeout)
-            ),
-            StageNotFound,
-        )
+        queue_of_stage = queue or self._queues.get(stage, "")
+        try:
+            return await self.by_id(
+                "get", stage, missing=StageNotFound, queue=queue_of_stage, timeout=timeout
+            )
+        except StageNotFound:
+            if not queue:
+                self._drop([stage])
+            raise
 
     async def list_stages(self, *, queue: str, token: str, timeout: float) -> Page[Any]:
         return await self.listed("list_stages", lambda stage: [stage.name], token, timeout, queue=queue)
@@ -448,34 +457,19 @@ class _RoutedReservations(_ByQueue):
         return None if known is None else known.reservations
 
     async def _call(
-        self, operation: str, stream: str, number: int, queue: str, timeout: float, **options: Any
+        self, operation: str, stream: str, number: int, *, queue: str, timeout: float, **options: Any
     ) -> Any:
         at = await self.at(queue, stream, timeout)
-        if at is not None:
+        if at is None:  # Committed or lost: the shard that it was on may tell.
+            call = partial(self.by_id, operation, missing=ReservationNotFound)
+        else:
             call = getattr(at, operation)
-            return await call(stream, number, queue=queue, timeout=timeout, **options)
-        # Committed or lost: the shard that it was on may tell.
-        answers = await self._whole.together(
-            lambda shard: getattr(shard.reservations, operation)(
-                stream, number, queue="", timeout=timeout, **options
-            )
-        )
-        return _only(answers, ReservationNotFound)
+        return await call(stream, number, queue=queue, timeout=timeout, **options)
 
-    async def extend(self, stream: str, number: int, **options: Any) -> Reservation:
-        extended: Reservation = await self._call("extend", stream, number, **options)
-        return extended
-
-    async def release(self, stream: str, number: int, **options: Any) -> None:
-        await self._call("release", stream, number, **options)
-
-    async def commit(self, stream: str, last: int, **options: Any) -> CommitResult:
-        committed: CommitResult = await self._call("commit", stream, last, **options)
-        return committed
-
-    async def get(self, stream: str, number: int, **options: Any) -> Reservation:
-        found: Reservation = await self._call("get", stream, number, **options)
-        return found
+    extend = partialmethod(_call, "extend")
+    release = partialmethod(_call, "release")
+    commit = partialmethod(_call, "commit")
+    get = partialmethod(_call, "get")
 
     def read(self, stream: str, number: int, *, queue: str, begin: int, end: int) -> Any:
         if queue:
@@ -525,19 +519,8 @@ class _RoutedRedrives(_ByQueue):
     def __init__(self, whole: ShardedTransport) -> None:
         super().__init__(whole, "redrives")
 
-    async def _call(self, operation: str, id: str, queue: str, timeout: float) -> Any:
-        if queue:
-            return await getattr(self.of(queue), operation)(id, queue=queue, timeout=timeout)
-        answers = await self._whole.together(
-            lambda shard: getattr(shard.redrives, operation)(id, queue="", timeout=timeout)
-        )
-        return _only(answers, RedriveNotFound)
-
-    async def get(self, id: str, *, queue: str, timeout: float) -> Any:
-        return await self._call("get", id, queue, timeout)
-
-    async def cancel(self, id: str, *, queue: str, timeout: float) -> Any:
-        return await self._call("cancel", id, queue, timeout)
+    get = partialmethod(_ByQueue.by_id, "get", missing=RedriveNotFound)
+    cancel = partialmethod(_ByQueue.by_id, "cancel", missing=RedriveNotFound)
 
     async def list_redrives(self, *, queue: str, token: str, timeout: float) -> Page[Any]:
         return await self.listed("list_redrives", lambda each: [each.id], token, timeout, queue=queue)

@@ -97,14 +97,19 @@ def _opened(
 
 def addresses_of(url: str) -> list[str]:
     """Return the URL of each shard: between commas, the scheme of the first is that of all. Raise
-    `InvalidUrl` for an address that is empty or there twice."""
+    `InvalidUrl` for an address that is empty, there twice, or has another scheme."""
     first, *others = url.split(",")
     scheme, separator, _ = first.rpartition("://")
     addresses = [first]
     for each in map(str.strip, others):
         addresses.append(each if "://" in each else f"{scheme}{separator}{each}")
     if others:
-        places = [server_of(each)[0] for each in addresses]
+        places, _, is_secure = zip(*map(server_of, addresses), strict=True)
+        if len({*is_secure}) > 1:
+            raise InvalidUrl(
+                f"{_shown(url)} mixes grpc:// and grpcs://: the scheme of all shards is the same, that "
+                "of the first."
+            )
         twice = next((place for place in places if places.count(place) > 1), None)
         if twice is not None:
             raise InvalidUrl(

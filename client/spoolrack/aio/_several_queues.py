@@ -11,10 +11,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from fnmatch import translate
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -22,6 +20,7 @@ from .. import _arguments as arguments
 from .._acks import Ack
 from .._message_base import MessageFacts
 from .._runtime import Signal, Started
+from .._shards import QueuePattern
 from .._stream import EnvelopeStream
 from .._values import Envelope, Seconds
 from ..errors import (
@@ -47,20 +46,6 @@ SHARE_EVERY: Final = 0.01
 """Seconds between two looks at what all queues hold."""
 LONGEST_LEASE: Final = 43_200.0
 Order = Literal["fair", "strict"]
-_PATTERN: Final = re.compile(r"[*?\[]")
-
-
-class QueuePattern:
-    """A glob pattern of names. Only one with `--` in it matches a name with `--`: `jobs-*` has no
-    dead-letter queues."""
-
-    def __init__(self, pattern: str) -> None:
-        self.prefix = _PATTERN.split(pattern, maxsplit=1)[0]
-        self._is_plain = "--" not in pattern
-        self._expression = re.compile(translate(pattern))
-
-    def matches(self, name: str) -> bool:
-        return not (self._is_plain and "--" in name) and self._expression.match(name) is not None
 
 
 @dataclass(eq=False, slots=True)
@@ -106,7 +91,9 @@ class SeveralQueues:
         ]
         if not self.names:
             raise InvalidRequest("queues can't be empty: name a queue, or a pattern.")
-        self.patterns = [QueuePattern(each) if _PATTERN.search(each) else None for each in self.names]
+        self.patterns = [
+            QueuePattern(each) if QueuePattern.SIGNS.search(each) else None for each in self.names
+        ]
         self.name = ", ".join(self.names)
         self.is_strict = order == "strict"
         self.handle_of = handle_of

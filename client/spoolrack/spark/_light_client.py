@@ -125,7 +125,7 @@ class LightClient:
 
     def once(self, method: str, request: Any, *, timeout: float = CALL_TIMEOUT) -> Any:
         """Make one attempt; raise `SpoolrackError`."""
-        return run(self._calls.unary(self._method(method), request, object, timeout))
+        return run(self._calls.unary(self._method(method), request, timeout))
 
     def repeated(self, what: str, attempt: Callable[[], Answer]) -> Answer:
         """Return the result of an idempotent `attempt`, which is repeated with backoff until it

@@ -7,15 +7,14 @@ is in one share, in whatever state.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from itertools import takewhile
+from os.path import commonprefix
 from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from .._shards import QueuePattern
 from ..errors import SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from ._light_client import LightClient, of_each
@@ -58,9 +57,8 @@ def counts_of(caller: LightClient, options: ReadOptions, *, must_exist: bool) ->
 
 def _matching(caller: LightClient, words: Sequence[str]) -> dict[str, Any]:
     """Return the counts of the queues of all shards that match one of the words."""
-    literal = [re.split(r"[*?]", word, maxsplit=1)[0] for word in words]
-    common = takewhile(lambda pair: pair[0] == pair[1], zip(min(literal), max(literal), strict=False))
-    prefix = "".join(one for one, _ in common)
+    patterns = [QueuePattern(word) for word in words]
+    prefix = commonprefix([each.prefix for each in patterns])  # noqa: RUF071  # names, no paths
     shards = caller.shards
 
     def of_shard(number: int) -> dict[str, Any]:
@@ -69,7 +67,7 @@ def _matching(caller: LightClient, words: Sequence[str]) -> dict[str, Any]:
             queue.name: queue.counts
             for page in shards[number].pages("ListQueues", request)
             for queue in page.queues
-            if any(fnmatchcase(queue.name, word) for word in words)
+            if any(pattern.matches(queue.name) for pattern in patterns)
         }
 
     found = of_each(range(len(shards)), of_shard)

@@ -6,7 +6,6 @@ number, or a text that is not UTF-8, is refused here, under the name of its opti
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -76,7 +75,7 @@ class Span(_Value):
 
     def read(self, value: Any) -> float:
         if isinstance(value, int | float):
-            seconds = _as_float(value)
+            seconds = value
         else:
             match = _SPAN.fullmatch(value.strip())
             if match is None:
@@ -88,7 +87,7 @@ class Span(_Value):
             raise ValueError(
                 f"{quoted(value)} is not from {span_text(self.least)} to {span_text(self.most)}"
             )
-        return seconds
+        return float(seconds)
 
 
 class Moment(_Value):
@@ -133,7 +132,7 @@ class Size(_Value):
 
     def read(self, value: Any) -> int:
         if isinstance(value, int | float):
-            size = _as_float(value)
+            size = value
         else:
             match = _SIZE.fullmatch(value.strip())
             if match is None:
@@ -144,14 +143,6 @@ class Size(_Value):
                 f"{quoted(value)} is not from {size_text(self.least)} to {size_text(self.most)}"
             )
         return int(size)
-
-
-def _as_float(value: float) -> float:
-    """Return the number, infinite where a float has no room for it."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
 
 
 class Text(_Value):

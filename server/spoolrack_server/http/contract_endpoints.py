@@ -17,9 +17,10 @@ from google.protobuf.message_factory import GetMessageClass
 from spoolrack.v1 import redrive_service_pb2 as redrive_rpc
 from spoolrack.v1 import reservation_service_pb2 as reservation_rpc
 from spoolrack.v1 import schedule_service_pb2 as schedule_rpc
+from spoolrack_store.model.errors import InvalidRequest
 from spoolrack_store.model.operations import Message
 
-from ..app.bounds import MAX_COUNT, place
+from ..app.bounds import MAX_COUNT
 from ..app.caller import Caller
 from ..wire import convert
 from ..wire.contract import METHODS
@@ -139,8 +140,9 @@ class ContractEndpoints:
         call = await self._context.call_in(request, redrive_rpc.ListRedrivesRequest, without=("last",))
         if last is None:
             return await self._answer(caller, "ListRedrives", call)
-        most = place(int(last) if last.isdecimal() else -1, "last", most=MAX_COUNT)
-        found = await self._app.redrives.last(caller, most, queue=call.queue)
+        if not (last.isascii() and last.isdecimal() and len(last) < 5 and int(last) <= MAX_COUNT):
+            raise InvalidRequest(what="last", value=last, rule=f"must be from 0 to {MAX_COUNT}")
+        found = await self._app.redrives.last(caller, int(last), queue=call.queue)
         shown = [_resource_json(caller, convert.redrive(each)) for each in found]
         return answer({"redrives": shown, "next_page_token": ""})
 

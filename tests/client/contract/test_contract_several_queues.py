@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import pytest
 import spoolrack
 from spoolrack import Client, Message, MessageStream
+from spoolrack._shards import QueuePattern
 from spoolrack.aio import _several_queues
-from spoolrack.aio._several_queues import QueuePattern, shares
+from spoolrack.aio._several_queues import shares
 from spoolrack.errors import InvalidRequest, QueueNotFound
 
 from tests.support.waiting import until
