@@ -290,6 +290,8 @@ def show(value: Any) -> str:
         return f"{type(value).__name__}({', '.join(told)})"
     if isinstance(value, list):
         return f"[{', '.join(map(show, value))}]"
+    if isinstance(value, frozenset):
+        return f"{{{', '.join(sorted(map(show, value)))}}}"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{show(key)}: {show(each)}' for key, each in value.items())}}}"
     return repr(value)
