@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -40,6 +41,12 @@ machine made such a one eight times as long."""
 # .ci/allowed-skips knows this reason.
 SLOW = pytest.mark.skip(reason="slow: make test-all runs it")
 
+
+# A busy machine takes seconds for an example: no property fails by time.
+settings.register_profile(
+    "any speed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any speed")
 
 # A shell starts what runs in its background deaf to Ctrl-C, and all that is started from there: the
 # programs of these tests must hear it.

@@ -16,7 +16,8 @@ from typing import Any, Final, TypeVar
 from .committer import Committer, Driver
 from .engine.engine import Engine
 from .engine.questions import Questions
-from .files.body_file import BodyFile, discard_body, link_body
+from .files.body_file import BodyFile as BodyFile
+from .files.body_file import discard_body, link_body
 from .files.changes import Poisoned, describe_holder, try_for
 from .files.disk import SyncFailed
 from .files.hosts_disk import disk_of, require_fencing
@@ -374,11 +375,6 @@ class Store:
     def failure(self) -> StoreError | None:
         """Why the store has failed, until a restart; None if it hasn't."""
         return self._committer.failure
-
-    @property
-    def quarantined(self) -> int:
-        """Number of messages and files put into quarantine since the start."""
-        return self._engine.moves.quarantined
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from a thread of the store, if the store fails."""

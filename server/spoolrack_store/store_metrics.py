@@ -55,6 +55,11 @@ class StoreMetrics:
         """The name under which this process writes."""
         return self._engine.moves.owner
 
+    @property
+    def quarantined_count(self) -> int:
+        """The number of messages and files put into quarantine since the start."""
+        return self._engine.moves.quarantined
+
     def space(self) -> Space | None:
         """Return the free space of the root's file system; None if that is unknown."""
         try:

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from spoolrack_server.access.security import Security
-from spoolrack_server.http.route import Route
+from spoolrack_server.http.route import Route, with_heads
 from spoolrack_server.http.routes import routes
 from spoolrack_server.process.server import Server
 from spoolrack_store.model.stage_requests import Stage
@@ -31,7 +31,7 @@ class _Any:
         return _Any()
 
 
-ROUTES: list[Route] = list(routes(_Any(), _Any(), _Any()))  # type: ignore[arg-type]
+ROUTES = list(with_heads(routes(_Any(), _Any(), _Any())))  # type: ignore[arg-type]
 
 
 def path_of(route: Route, queue: str) -> str:

@@ -24,6 +24,7 @@ from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._options import queue_address
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
+from spoolrack_server.cli.http_bodies import HttpBodies
 from spoolrack_server.process.server import Server
 
 from tests.support.access_rig import ClientFiles, Files, bearer, looks, reads_again, serving
@@ -261,6 +262,22 @@ async def test_a_broken_new_certificate_changes_nothing(
         assert after[0] == after[1] != before[0]
     (said,) = [line for line in capsys.readouterr().err.splitlines() if "level=error" in line]
     assert "the old one stays" in said
+
+
+async def test_the_command_line_shows_its_certificate_at_the_http_port_too(
+    tmp_path: Path, files: Files, ca: trustme.CA
+) -> None:
+    trusted = files.write_ca(ca)
+    security = Security(tls=dataclasses.replace(files.write_certificate(ca), client_ca=trusted))
+    shown = dataclasses.asdict(files.write_client(ca, "alice"))
+    async with (
+        serving(tmp_path / "root", security) as server,
+        spoolrack.aio.connect(url(server), ca=trusted, **shown) as client,
+    ):
+        id = await (await client.create_queue("films")).send(b"reel")
+        bodies, body = HttpBodies(server.http_url, {"ca": trusted, **shown}), io.BytesIO()
+        await in_thread(bodies.save, "films", id, body)
+        assert body.getvalue() == b"reel"
 
 
 async def test_a_new_client_ca_changes_the_accepted_clients(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoolrack import Client, Queue, aio
+from spoolrack import Client, Queue
 from spoolrack.errors import ReservationLost, StageNotFound
 from spoolrack.testing import running_server
 
@@ -97,30 +96,6 @@ def test_an_expired_reservation_of_a_killed_process_comes_back(
     assert again == ["a", "b"]
     with pytest.raises(ReservationLost):
         client.reservations.extend("s", 0)
-
-
-async def test_an_unanswered_reservation_is_undone(client: Client, jobs: Queue, url: str) -> None:
-    async with aio.connect(url) as tasks:
-        await tasks.queue("jobs").info()
-        for sequence_number in range(5):
-            reserve = tasks.queue("jobs").reserve(
-                "s", sequence_number, visibility_timeout=600, wait=3_600
-            )
-            asking = asyncio.create_task(reserve)
-            # The root is open, so that a reserve gets in one step to where it waits.
-            await asyncio.sleep(0)
-            # The event loop stands still meanwhile: the task doesn't hear of what it has got.
-            jobs.send(str(sequence_number))
-            # A later commit is answered: so is the reserve.
-            client.create_queue(f"later{sequence_number}")
-            assert len(list(client.reservations.list(stream="s"))) == 1
-            assert asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-            (message,) = jobs.receive(wait=STUCK)
-            assert (message.text, message.receive_count) == (str(sequence_number), 1)
-            message.delete()
-            assert list(client.reservations.list()) == []
 
 
 def test_a_reserve_that_waits_is_woken_by_another_process(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import spoolrack
-from spoolrack import Client, Queue
+from spoolrack import Queue
 from spoolrack.testing import running_server
 from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.local_disk import LocalDisk
@@ -34,20 +34,6 @@ def test_leases_of_a_killed_process_return_to_the_others(
 
     again = [message for _ in range(2) for message in jobs.receive(1, wait=STUCK)]
     assert [(message.text, message.receive_count) for message in again] == [("a", 2), ("b", 2)]
-
-
-def test_messages_of_a_killed_process_are_kept(
-    client: Client, jobs: Queue, url: str, actor: Callable[[], Actor]
-) -> None:
-    for number in range(5):
-        other = actor()
-        assert other.does(f"jobs.send('{number}') != ''") == "True"
-        other.kill()
-    client.close()
-
-    with spoolrack.connect(url) as later:
-        found = later.queue("jobs").receive(10)
-    assert [message.text for message in found] == list("01234")
 
 
 def test_a_message_is_deleted_released_and_extended_by_another_process(

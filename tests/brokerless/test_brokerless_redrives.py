@@ -35,17 +35,6 @@ def ids_in(client: Client, queue: str) -> list[str]:
     return [message.id for message in client.queue(queue).peek()]
 
 
-def test_a_redrive_goes_on_with_the_next_process_that_opens_the_root(url: str) -> None:
-    with spoolrack.connect(url) as client:
-        ids = die(client, 20)
-        redrive = client.queue("dead").redrive(max_messages_per_second=20)
-    with spoolrack.connect(url) as client:
-        found = ended(client, redrive.id)
-        assert (found.state, found.moved_count, found.failed_count) == (RedriveState.DONE, 20, 0)
-        assert ids_in(client, "jobs") == ids
-        assert ids_in(client, "dead") == []
-
-
 def test_work_of_a_killed_process_is_finished_by_another(
     client: Client, actor: Callable[[], Actor]
 ) -> None:
@@ -54,22 +43,6 @@ def test_work_of_a_killed_process_is_finished_by_another(
     id = eval(other.does("client.queue('dead').redrive(max_messages_per_second=30).id"))
     other.kill()
     assert ended(client, id).state is RedriveState.DONE
-    assert ids_in(client, "jobs") == ids
-    assert ids_in(client, "dead") == []
-
-
-def test_two_processes_that_drive_a_redrive_move_each_message_once(
-    client: Client, actor: Callable[[], Actor]
-) -> None:
-    ids = die(client, 100)
-    others = [actor(), actor()]
-    for other in others:
-        assert other.does("client.queue('dead').info().counts.ready_count") == "100"
-    redrive = client.queue("dead").redrive()
-    found = ended(client, redrive.id)
-    assert (found.moved_count, found.failed_count) == (100, 0)
-    for other in others:
-        assert other.does(f"client.redrives.get({redrive.id!r}).moved_count") == "100"
     assert ids_in(client, "jobs") == ids
     assert ids_in(client, "dead") == []
 

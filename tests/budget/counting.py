@@ -12,6 +12,7 @@ none of the disk's and are not counted.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -36,70 +37,6 @@ PARTS: Final = (
     *("strict", "ranked", "external", "linked", "kept", "fire", "pause", "snapshot"),
 )
 _SHARED: Final = f"send 1, {SHARING} that share a commit"
-ROWS: Final = {
-    NOTHING: 0,
-    "send 1": 1,
-    "send 1, right after another": 1,
-    _SHARED: SHARING,
-    "send 10": 10,
-    "send 100": 100,
-    "send 1000": 1_000,
-    "send 1 to a receive that waits": 1,
-    "send 10 to a receive that waits": 10,
-    "receive 1": 1,
-    "receive 10": 10,
-    "receive 100": 100,
-    "receive 1000": 1_000,
-    "receive 3 of 10": 3,
-    "receive 5 and 5 of 10, one timeout": 10,
-    "receive 5 and 5 of 10, two timeouts": 10,
-    "receive 1, sent before a start": 1,
-    "receive 10, sent before a start": 10,
-    "receive 100, sent before a start": 100,
-    "receive 1000, sent before a start": 1_000,
-    "delete 1": 1,
-    "delete 10": 10,
-    "delete 100": 100,
-    "delete 1000": 1_000,
-    "delete 1, leased as it was sent": 1,
-    "delete 10, leased as they were sent": 10,
-    "delete 3 of 10, leased without the others": 3,
-    "delete 3 of 10, leased with the others": 3,
-    "delete 1 by id, ready": 1,
-    "purge 100 in 10 files": 100,
-    "purge 30 that are leased, in 3 files": 30,
-    "extend 1": 1,
-    "extend 10": 10,
-    "release 1": 1,
-    "release 10": 10,
-    "release 1 with a delay": 1,
-    "release 10 with a delay": 10,
-    "reject 1": 1,
-    "reject 10": 10,
-    "send 1 to a strict group": 1,
-    "receive 1 of a strict group": 1,
-    "delete 1 of a strict group": 1,
-    "send 1 with a priority": 1,
-    "receive 1 with a priority": 1,
-    "send 1 in a file of its own": 1,
-    "receive 1 in a file of its own": 1,
-    "delete 1 in a file of its own": 1,
-    "send 1 by a link": 1,
-    "create a schedule": 1,
-    "send a tick of a schedule": 1,
-    "pause a queue": 1,
-    "resume a queue": 1,
-    "a snapshot of a queue of 10 files": 10,
-    "a snapshot of a queue of 100 files": 100,
-    "reaper: unlink 1": 1,
-    "reaper: unlink 10": 10,
-    "reaper: unlink 100": 100,
-    "reaper: unlink 1000": 1_000,
-    "reaper: unlink 2 in files of their own": 2,
-    "reaper: keep the first 2 of a day in the archive": 2,
-}
-"""All operations, as the table lists them, and how many messages share what each costs."""
-
 _REAPED: Final = {
     "remove/external:": "unlink 2 in files of their own",
     "bodies/": "unlink 2 in files of their own",
@@ -189,12 +126,26 @@ def counted(text: str) -> dict[str, Cost]:
 
 
 def measured_rows(costs: dict[str, Cost]) -> list[Row]:
-    """Return the rows of the budget; raises `KeyError` if an operation was not counted, or isn't
-    known."""
+    """Return the rows of the budget in the order of its table, which new ones follow; raise `KeyError`
+    if an operation of the table was not counted."""
     known = {name: cost for name, cost in costs.items() if not name.startswith("reaper, ")}
-    if unknown := sorted(set(known) ^ set(ROWS)):
-        raise KeyError(f"counted, or in the table, and not both: {unknown}")
-    return [Row(operation=name, messages=messages, cost=known[name]) for name, messages in ROWS.items()]
+    table = [row.operation for row in budget.rows_in(PAGE.read_text())]
+    if lacking := sorted(set(table) - set(known)):
+        raise KeyError(f"in the table, and not counted: {lacking}")
+    names = [*table, *(name for name in known if name not in table)]
+    return [Row(operation=name, messages=_messages_in(name), cost=known[name]) for name in names]
+
+
+def _messages_in(operation: str) -> int:
+    """Return how many messages share what an operation costs, as its name says."""
+    if operation == NOTHING:
+        return 0
+    if operation == _SHARED:
+        return SHARING
+    if both := re.search(r"(\d+) and (\d+)", operation):
+        return int(both[1]) + int(both[2])
+    first = re.search(r"\d+", operation)
+    return 1 if first is None else int(first[0])
 
 
 def _mark_in(call: Call) -> str | None:

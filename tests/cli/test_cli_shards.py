@@ -47,6 +47,24 @@ def test_the_queues_of_all_shards_are_listed(
     assert names_in(result.out) == sorted(OF.values())
 
 
+def test_an_archive_of_all_queues_has_those_of_each_shard_or_is_not_made(
+    shards: RunningShards, offline: Spoolrack, tmp_path: Path
+) -> None:
+    whole, partial = tmp_path / "whole", tmp_path / "partial"
+    assert offline("export", "--all", "--output", str(whole)).code == OK
+    lines = [json.loads(line) for line in whole.read_text().splitlines()]
+    assert [each["name"] for each in lines if each["type"] == "queue"] == sorted(OF.values())
+    shards.servers[1].stop()
+    assert offline("export", "--all", "--output", str(partial)).code == UNAVAILABLE
+    assert not partial.exists()
+
+
+@pytest.mark.parametrize("queues", [[], ["jobs", "--all"]])
+def test_an_export_is_of_named_queues_or_of_all(offline: Spoolrack, queues: list[str]) -> None:
+    result = offline("export", *queues)
+    assert (result.code, "Name the queues, or give --all." in result.err) == (USAGE, True)
+
+
 @pytest.mark.parametrize("command", [["queues", "list"], ["top", "--once"]])
 def test_a_shard_that_is_away_has_a_line_and_the_exit_code_says_so(
     shards: RunningShards, offline: Spoolrack, command: list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -279,6 +280,10 @@ def test_addresses_in_another_order_are_refused_by_each_call(shards: RunningShar
         for call in calls:
             with pytest.raises(WrongShard, match=r"this server is shard [01] of 3"):
                 call()
+        with pytest.raises(WrongShard, match=f"^Shard 0/3 at {re.escape(second)}: ") as raised:
+            client.create_queue(OF[0])
+        facts = raised.value.metadata
+        assert (facts["shard"], facts["this"], facts["address"]) == ("0", "1", second)
         client.create_queue(OF[2])
 
 
@@ -326,15 +331,31 @@ def test_a_stream_of_several_queues_goes_on_beside_a_shard_that_is_away(
             assert next(stream).text == "last"
 
 
-def test_queues_of_a_pattern_begin_before_a_shard_that_is_away_has_failed_their_list(
+def test_queues_of_a_pattern_wait_for_no_shard_that_is_away_or_silent(
     shards: RunningShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_several_queues, "LOOK_TIMEOUT", 600.0)
-    with spoolrack.connect(shards.url, timeout=600) as client:
-        client.create_queue(OF[0]).send("a")
-        shards.servers[1].stop()
-        with client.messages("*") as stream:
-            assert [message.text for message in stream.receive(wait=20)] == ["a"]
+    monkeypatch.setattr(routed_transport, "PATIENCE", 600.0)
+    shards.servers[1].stop()
+    with stopped_server() as silent:
+        url = f"{shards.servers[0].url},{shards.servers[1].url},{silent}"
+        with spoolrack.connect(url, timeout=600) as client:
+            client.create_queue(OF[0]).send("a")
+            with client.messages("*") as stream:
+                assert [message.text for message in stream.receive(wait=20)] == ["a"]
+
+
+def test_a_pattern_on_shards_in_another_order_is_refused(shards: RunningShards) -> None:
+    with shards.client() as client:
+        client.create_queue(OF[0])
+    first, *others = (server.url for server in shards.servers)
+    url = ",".join([first, *reversed(others)])
+    with (
+        spoolrack.connect(url) as client,
+        client.messages("*") as stream,
+        pytest.raises(WrongShard),
+    ):
+        stream.receive(wait=60)
 
 
 class Recorder:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -25,7 +27,7 @@ from spoolrack_store.model.shards import shard_of
 from tests.helm.chart_cases import CERT_MANAGER
 from tests.helm.chart_rig import Rendered, Values, rendered
 from tests.helm.helm_engine import Engine
-from tests.helm.machine import Machine, Pod, serving
+from tests.helm.machine import Machine, Pod, project, serving
 from tests.helm.test_chart_runs import secret_of, servers_of
 from tests.proof.proxies.real_proxy import why_not
 from tests.support.ports import free_port
@@ -65,17 +67,27 @@ def routing(
     if names:
         text = text.replace("parse-resolv-conf", f"nameserver cluster 127.0.0.1:{names.port}")
     text = re.sub(r"0\.0\.0\.0:(\d+)", lambda found: f"127.0.0.1:{ports[DOORS[int(found[1])]]}", text)
-    (folder / "haproxy.cfg").write_text(text.replace("/etc/haproxy-tls", str(folder)))
-    program = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/usr/local/sbin") or "haproxy"
+    (folder / "haproxy.cfg").write_text(text.replace("/etc/haproxy-tls", f"{folder}/haproxy-tls"))
+    (container,) = release.one("Deployment")["spec"]["template"]["spec"]["containers"]
+    command = [
+        word.replace("/etc/haproxy-tls", f"{folder}/haproxy-tls")
+        .replace("/etc/haproxy/", f"{folder}/")
+        .replace("sleep 10", "sleep 0.1")
+        for word in container["command"]
+    ]
     with open(folder / "haproxy.log", "ab") as log:
         process = subprocess.Popen(
-            [program, "-W", "-db", "-f", str(folder / "haproxy.cfg")], stdout=log, stderr=log
+            command,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env=os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"},
         )
     try:
         until(lambda: is_ready(ports["health"]))
         yield ports
     finally:
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
@@ -121,10 +133,8 @@ def test_programs_of_each_interface_reach_the_shard_of_their_queue_at_one_addres
             "demo-spoolrack-tls": secret,
             "sqs-keys": {"sqs-keys": (tmp_path / "keys").read_bytes()},
         }
-        (tmp_path / "tls.pem").write_bytes(secret["tls.crt"])
-        (tmp_path / "tls.pem.key").write_bytes(secret["tls.key"])
-        (tmp_path / "ca.crt").write_bytes(secret["ca.crt"])
-        client["ca"] = str(tmp_path / "ca.crt")
+        mount(secret, tmp_path)
+        client["ca"] = str(tmp_path / "haproxy-tls" / "ca.crt")
         context = ssl.create_default_context(cafile=client["ca"])
     servers = servers_of(machine)
     with serving(*servers), routing(release, servers, tmp_path) as ports:
@@ -156,6 +166,45 @@ def test_programs_of_each_interface_reach_the_shard_of_their_queue_at_one_addres
     for claim in release.claims:
         made = {each.name for each in (machine.claim(claim) / "root" / "queues").iterdir()}
         assert made == {each for each in QUEUES if shard_of(each, SHARDS) == int(claim[-1])}
+
+
+def mount(secret: dict[str, bytes], folder: Path) -> None:
+    """Put the secret where the router has it, as the kubelet does."""
+    tls = folder / "haproxy-tls"
+    tls.mkdir(exist_ok=True)
+    files = {"tls.pem": "tls.crt", "tls.pem.key": "tls.key", "ca.crt": "ca.crt"}
+    project(tls, {path: secret[key] for path, key in files.items()}, 0o440)
+
+
+def test_the_router_shows_a_changed_certificate_without_a_restart(
+    engine: Engine, tmp_path: Path
+) -> None:
+    if (reason := why_not("haproxy")) is not None:
+        pytest.skip(reason)
+    release = rendered(engine, CERT_MANAGER | {"shards": 2, "router": {"enabled": True}})
+    machine = Machine(tmp_path, release)
+    ca = trustme.CA()
+    names = release.one("Certificate")["spec"]["dnsNames"]
+    issued = [secret_of(ca.issue_cert(*names)) | {"ca.crt": ca.cert_pem.bytes()} for _ in range(2)]
+    first, second = (ssl.PEM_cert_to_DER_cert(each["tls.crt"].decode()) for each in issued)
+    machine.secrets["demo-spoolrack-tls"] = issued[0]
+    mount(issued[0], tmp_path)
+
+    def shown() -> bytes:
+        try:
+            return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(("127.0.0.1", ports["http"])))
+        except OSError:
+            return b""
+
+    with routing(release, servers_of(machine), tmp_path) as ports:
+        assert shown() == first
+        for _ in range(20):
+            # Again, because HAProxy may lose a signal that comes while it starts.
+            mount(issued[1], tmp_path)
+            if any(shown() == second for _ in range(500)):
+                break
+        else:
+            raise AssertionError("it never showed the new certificate")
 
 
 class _Names(threading.Thread):

@@ -6,7 +6,7 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from tests.support.http_rig import Http
+from tests.support.http_rig import DESCRIPTION, Http
 from tests.support.server_rig import Client
 
 JSON = {"Content-Type": "application/json"}
@@ -78,7 +78,7 @@ async def test_settings_can_be_given_as_json_and_are_shown_in_the_same_words(htt
     await http.create("q", **SETTINGS)
     found = (await http.ask("GET", "/q")).json
     assert found["name"] == "q"
-    assert found["settings"] == SETTINGS
+    assert found["settings"] == (await http.ask("GET", "/dead")).json["settings"] | SETTINGS
     assert found["counts"] == {
         "ready_count": 0,
         "leased_count": 0,
@@ -154,6 +154,19 @@ async def test_head_says_whether_a_queue_is_there(http: Http) -> None:
     await http.create()
     there, missing = await http.ask("HEAD", "/q"), await http.ask("HEAD", "/nope")
     assert (there.status, there.body, missing.status, missing.body) == (200, b"", 404, b"")
+
+
+async def test_every_get_that_leases_nothing_has_a_head(http: Http) -> None:
+    await http.create()
+    id = await http.send()
+    names = {"{queue}": "q", "{id}": id, "{name}": "s", "{stage}": "s", "{stream}": "s"}
+    for path, item in DESCRIPTION["paths"].items():
+        if "get" in item and path != "/{queue}/messages":
+            for name, value in {**names, "{sequence_number}": "0"}.items():
+                path = path.replace(name, value)
+            looked, head = await http.ask("GET", path), await http.ask("HEAD", path)
+            assert (path, head.status, head.body) == (path, looked.status, b"")
+            assert looked.status in (200, 404)
 
 
 async def test_a_wrong_method_is_told_the_right_ones(http: Http) -> None:

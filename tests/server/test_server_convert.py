@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -20,7 +22,7 @@ from spoolrack_store.model.errors import (
     InvalidSetting,
 )
 from spoolrack_store.model.operations import Blocking, Counts, Queue
-from spoolrack_store.model.settings import MAX_ATTRIBUTES, SCHEMA, QueueSettings
+from spoolrack_store.model.settings import MAX_ATTRIBUTES, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 
 ID = "0199a000-0000-7000-8000-000000000000"
@@ -68,60 +70,28 @@ def test_settings_that_are_absent_have_their_defaults() -> None:
 
 
 def test_every_setting_of_the_contract_is_one_of_the_store() -> None:
-    given = pb.QueueSettings(
-        visibility_timeout=Duration(seconds=1),
-        delivery_delay=Duration(seconds=2),
-        max_receives=3,
-        dead_letter_queue="dead",
-        retention=Duration(seconds=4),
-        max_messages=5,
-        max_bytes=6,
-        max_message_size=7,
-        lease_durability=pb.LEASE_DURABILITY_RELAXED,
-        deduplication_window=Duration(seconds=8),
-        messages_per_file=9,
-        group_order=pb.GROUP_ORDER_STRICT,
-        archive_retention=Duration(seconds=10),
-        expires=Duration(seconds=11),
-        priority_aging=Duration(seconds=14),
-        dead_letter_at=pb.DEAD_LETTER_MOMENT_RECEIVE,
-        backoff_initial=Duration(seconds=11),
-        backoff_factor=12,
-        backoff_maximum=Duration(seconds=13),
-        backoff_jitter=0,
-        backoff_at=pb.BACKOFF_MOMENT_LEASE_END,
-        sending=pb.FLOW_PAUSED,
-        receiving=pb.FLOW_PAUSED,
-    )
-    assert {field.name for field, _ in given.ListFields()} == set(SCHEMA)
-    assert {field.name for field in pb.QueueSettings.DESCRIPTOR.fields} == set(SCHEMA)
-    held = convert.settings(given)
-    assert held == QueueSettings(
-        visibility_timeout=Millis(1_000),
-        delivery_delay=Millis(2_000),
-        max_receives=3,
-        dead_letter_queue="dead",
-        retention=Millis(4_000),
-        max_messages=5,
-        max_bytes=6,
-        max_message_size=7,
-        lease_durability="relaxed",
-        deduplication_window=Millis(8_000),
-        messages_per_file=9,
-        group_order="strict",
-        archive_retention=Millis(10_000),
-        expires=Millis(11_000),
-        priority_aging=Millis(14_000),
-        dead_letter_at="receive",
-        backoff_initial=Millis(11_000),
-        backoff_factor=12,
-        backoff_maximum=Millis(13_000),
-        backoff_jitter=0,
-        backoff_at="lease_end",
-        sending="paused",
-        receiving="paused",
-    )
-    assert convert.queue(queue_with(held), Millis(0)).settings == given
+    fields = pb.QueueSettings.DESCRIPTOR.fields_by_name
+    assert set(fields) == set(SCHEMA)
+    of_contract: dict[str, Any] = {}
+    of_store: dict[str, Any] = {}
+    for number, (name, setting) in enumerate(SCHEMA.items(), start=1):
+        match setting.kind:
+            case SettingKind.SPAN:
+                of_contract[name], of_store[name] = Duration(seconds=number), Millis(number * 1_000)
+            case SettingKind.CHOICE:
+                of_store[name] = word = setting.choices[-1]
+                kind = fields[name].enum_type
+                assert kind is not None
+                (of_contract[name],) = (
+                    value.number for value in kind.values if value.name.endswith(f"_{word.upper()}")
+                )
+            case SettingKind.QUEUE:
+                of_contract[name] = of_store[name] = "dead"
+            case _:
+                of_contract[name] = of_store[name] = number
+    given, settings = pb.QueueSettings(**of_contract), QueueSettings(**of_store)
+    assert convert.settings(given) == settings
+    assert convert.queue(queue_with(settings), Millis(0)).settings == given
 
 
 def test_a_visibility_timeout_of_zero_is_refused_and_an_absent_one_is_not() -> None:

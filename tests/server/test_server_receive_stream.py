@@ -45,8 +45,8 @@ NOBODY: Any = Nobody()
 async def test_receives_wait_for_no_look_at_files(server: Server, client: Client) -> None:
     await client.create()
     assert server._app is not None
-    access, looked = server._app.access, threading.Event()
-    looks = [asyncio.ensure_future(access.read(looked.wait)) for _ in range(READERS)]
+    app, looked = server._app, threading.Event()
+    looks = [asyncio.ensure_future(app.in_thread(looked.wait)) for _ in range(READERS)]
     try:
         stream = client.stream(1)
         waiting = asyncio.ensure_future(client.receive(wait=LONG))

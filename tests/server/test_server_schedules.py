@@ -1,13 +1,14 @@
-"""The RPCs about schedules, and the ticks that a server sends."""
+"""The masks and pages of the RPCs about schedules, and the ticks that a server makes up for or not.
+
+`tests/client/contract/test_contract_schedules.py` tells what a schedule promises.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import schedule_service_pb2 as rpc
@@ -17,7 +18,7 @@ from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, Millis
 
-from tests.support.server_rig import MANY_LOOKS, Client, connected, refused
+from tests.support.server_rig import Client, connected, refused
 
 MINUTELY = "* * * * *"
 
@@ -54,37 +55,6 @@ async def ticks(client: Client) -> list[int]:
     return [int(datetime.fromisoformat(text).astimezone(UTC).timestamp()) for text in texts]
 
 
-async def test_a_tick_is_sent_when_it_has_come(
-    client: Client, clock: ManualClock, scheduler: Scheduler
-) -> None:
-    await client.create()
-    made = await create(client, attributes={"a": pb.Attribute(string_value="b")}, group="g")
-    begin = minute(clock)
-    assert made.next_tick_time.seconds == begin + 60
-    assert not made.HasField("last_tick_time")
-    assert (made.time_zone, made.paused) == ("UTC", False)
-    assert await scheduler.fire_due() == 0
-    clock.advance(MINUTE)
-    assert await scheduler.fire_due() in (0, 1)  # The server's own may have been faster.
-    (message,) = await client.receive(10)
-    assert (message.body, message.group) == (b"go", "g")
-    assert message.attributes["a"].string_value == "b"
-    assert message.attributes["spoolrack-schedule"].string_value == "s"
-    (found,) = (await listed(client)).schedules
-    assert (found.last_tick_time.seconds, found.next_tick_time.seconds) == (begin + 60, begin + 120)
-
-
-async def test_a_server_looks_by_itself(client: Client, clock: ManualClock) -> None:
-    await client.create()
-    await create(client)
-    clock.advance(MINUTE)
-    for _ in range(MANY_LOOKS):
-        if (await client.counts()).ready_count:
-            break
-        await asyncio.sleep(0.002)
-    assert len(await ticks(client)) == 1
-
-
 async def test_of_the_ticks_that_were_missed_the_last_is_sent(
     tmp_path: Path, clock: ManualClock
 ) -> None:
@@ -117,29 +87,6 @@ async def test_a_clock_that_is_put_back_repeats_no_tick(
         clock.advance(MINUTE)
         await scheduler.fire_due()
     assert await ticks(client) == [begin + 7_200, begin + 7_260]
-
-
-async def test_ticks_of_a_pause_are_not_made_up_for(
-    client: Client, clock: ManualClock, scheduler: Scheduler
-) -> None:
-    await client.create()
-    await create(client)
-    named = {"queue": "q", "name": "s"}
-    for _ in range(2):
-        paused = (await client.stub.PauseSchedule(rpc.PauseScheduleRequest(**named))).schedule
-        assert paused.paused
-        assert not paused.HasField("next_tick_time")
-    clock.advance(Millis(HOUR))
-    await scheduler.fire_due()
-    begin = minute(clock)
-    for _ in range(2):
-        resumed = (await client.stub.ResumeSchedule(rpc.ResumeScheduleRequest(**named))).schedule
-        assert resumed.next_tick_time.seconds == begin + 60
-    await scheduler.fire_due()
-    assert await ticks(client) == []
-    clock.advance(MINUTE)
-    await scheduler.fire_due()
-    assert await ticks(client) == [begin + 60]
 
 
 async def update(client: Client, *paths: str, **changed: Any) -> rpc.Schedule:
@@ -184,9 +131,6 @@ async def test_a_change_that_is_none_is_refused_and_changes_nothing(client: Clie
         no = await refused(update(client, *paths, **changed))
         assert no.reason == "INVALID_REQUEST", (paths, changed)
     assert await got(client) == made
-    missing = rpc.UpdateScheduleRequest(schedule=rpc.Schedule(queue="q", name="none", body=b"x"))
-    for call in (client.stub.UpdateSchedule(missing), got(client, "none")):
-        assert (await refused(call)).reason == "SCHEDULE_NOT_FOUND"
 
 
 async def test_a_full_queue_holds_up_its_own_schedule_only(
@@ -204,22 +148,6 @@ async def test_a_full_queue_holds_up_its_own_schedule_only(
     await client.delete(there.receipt)
     await scheduler.fire_due()
     assert len(await ticks(client)) == 1
-
-
-async def test_a_schedule_that_is_none_is_refused(client: Client) -> None:
-    await client.create()
-    for more, reason in (
-        ({"cron": "x"}, "INVALID_REQUEST"),
-        ({"time_zone": "Mars/Base"}, "INVALID_REQUEST"),
-        ({"name": "a/b"}, "INVALID_REQUEST"),
-        ({"queue": "none"}, "QUEUE_NOT_FOUND"),
-        ({"group": "g" * 129}, "INVALID_MESSAGE"),
-    ):
-        assert (await refused(create(client, **more))).reason == reason, more
-    await create(client)
-    no = await refused(create(client, cron="0 * * * *"))
-    assert (no.code, no.reason) == (grpc.StatusCode.ALREADY_EXISTS, "SCHEDULE_EXISTS")
-    assert (await create(client, cron=" * *  * * *", time_zone="UTC")).name == "s"
 
 
 async def test_schedules_are_listed_page_by_page(client: Client) -> None:

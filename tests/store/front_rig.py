@@ -65,13 +65,13 @@ class CallersDriver:
     def stop(self) -> None:
         self.run()
 
-    def run(self) -> None:
-        """Commit as long as there is something to do."""
-        for _ in range(200):
+    def run(self, most: int | None = None) -> None:
+        """Commit as long as there is something to do, or so often."""
+        for _ in range(1_000 if most is None else most):
             if not self.committer.poll_work()[0]:
                 return
             run_whole(self.committer)
-        raise AssertionError("the store doesn't come to rest")
+        assert most is not None, "the store doesn't come to rest"
 
 
 @dataclass

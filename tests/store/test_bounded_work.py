@@ -16,7 +16,6 @@ from spoolrack_store.engine.sender import MOST_FILES
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis
 from spoolrack_store.model.operations import (
     UNFINISHED,
-    Delete,
     DeleteQueue,
     Purge,
     Receive,
@@ -31,6 +30,7 @@ from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.transitions import State
 
 from tests.support.dead_letter_rig import DYING, LEASE, QUEUES, Rig
+from tests.support.engines import begun
 from tests.support.steps import slices_of, steps_of
 
 MANY = 650
@@ -124,20 +124,6 @@ def test_leases_that_end_at_once_die_in_slices(whole_files: bool) -> None:
     rig.after(LEASE)
     moved = slices_of(lambda: len(rig.ids("dead")), rig.ask, MANY)
     assert max(moved) == (MANY if whole_files else SHARE)
-    _rest(rig)
-    assert rig.ids("dead") == ids
-    assert rig.engine.index.queue("q").total == 0
-
-
-def test_a_crash_between_two_slices_loses_and_doubles_nothing() -> None:
-    rig = Rig({**QUEUES, "q": replace(DYING, messages_per_file=1)})
-    ids = rig.send(*_bodies(MANY))
-    rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
-    rig.after(LEASE)
-    for _ in range(4):
-        rig.ask()
-    assert 0 < len(rig.ids("dead")) < MANY
-    rig = rig.restart()
     _rest(rig)
     assert rig.ids("dead") == ids
     assert rig.engine.index.queue("q").total == 0
@@ -290,30 +276,6 @@ def test_a_publication_of_many_chunks_moves_in_slices_and_is_counted_as_a_whole(
     assert len(found) > 4
 
 
-def test_a_crash_between_two_slices_of_a_publication_loses_none() -> None:
-    rig = _published()
-    rig.ask()
-    assert 0 < rig.engine.index.queue("third").total < CHUNKS
-    rig = rig.restart()
-    _rest(rig)
-    assert rig.engine.index.queue("third").total == CHUNKS
-
-
-def _steps_of_deletion(queues: int) -> int:
-    rig = Rig({f"q-{number}": QueueSettings() for number in range(queues)})
-    rig.ask()
-
-    def delete() -> None:
-        rig.ask(DeleteQueue(name="q-7"))
-        _rest(rig)
-
-    return steps_of(delete)
-
-
-def test_the_deletion_of_a_queue_costs_the_same_however_many_there_are() -> None:
-    assert _steps_of_deletion(200) <= _steps_of_deletion(20) + 50
-
-
 def test_a_queue_that_was_changed_often_and_deleted_stays_deleted() -> None:
     rig = Rig()
     other = rig.join("p2")
@@ -449,17 +411,6 @@ def test_stages_that_expire_together_are_dropped_in_slices() -> None:
     assert left[-1] == 0
 
 
-def test_a_death_between_two_slices_of_expired_stages_drops_the_rest() -> None:
-    rig = _stages(2 * SHARE)
-    rig.after(30 * DAY)
-    for _ in range(3):
-        rig.ask()
-    rig = rig.restart()
-    _rest(rig)
-    assert rig.disk.scan("staged") == []
-    assert rig.engine.index.queue("q").total == 0
-
-
 def test_epochs_whose_memory_is_over_are_forgotten_in_slices() -> None:
     rig = _epochs(SHARE + 20)
     rig.after(400 * DAY)
@@ -487,10 +438,7 @@ def _orphans(count: int) -> tuple[Rig, int]:
     rig = Rig({"q": QueueSettings(messages_per_file=1)})
     other = rig.join("p2")
     for left in range(count, 0, -MOST_FILES):
-        work = other.engine.apply([Send(queue="q", bodies=[b"x"] * min(left, MOST_FILES))])
-        assert work is not None
-        assert work.commit is not None
-        work.commit.sync()
+        begun(other.engine, Send(queue="q", bodies=[b"x"] * min(left, MOST_FILES)))
     rig.living.discard("p2")
     rig.ask(tick=True)
     return rig, count
@@ -549,16 +497,3 @@ def test_a_retention_ends_in_each_of_more_queues_than_one_tick_looks_at(
         _rest(rig)
         left.append(sum(rig.engine.index.queue(queue).total for queue in queues))
     assert left == [4, 1, 0]
-
-
-def test_the_keys_of_deleted_messages_cost_no_look_at_all_queues_for_each() -> None:
-    def steps(count: int) -> int:
-        queues = {f"q-{number}": QueueSettings() for number in range(count)}
-        rig = Rig({"q": QueueSettings(messages_per_file=1), **queues})
-        ids = {place: f"id{place}" for place in range(20)}
-        rig.ask(Send(queue="q", bodies=[b"x"] * 20, deduplication_ids=ids))
-        found = rig.ask(Receive(queue="q", max_messages=20))
-        rig.ask(Delete(queue="q", receipts=[each for one in found for each in one.receipts]))
-        return steps_of(rig.ask)
-
-    assert steps(WAITING) <= steps(FEW) + 10 * (WAITING - FEW)

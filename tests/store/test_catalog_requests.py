@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -17,8 +16,6 @@ from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.engine_rig import EngineRig
-
-DEFAULTS = QueueSettings()
 
 
 class Rig(EngineRig):
@@ -159,24 +156,6 @@ def test_damaged_settings_go_to_quarantine_and_older_ones_count(
     assert rig.names(f"quarantine/{place}") == ["q.2.json", "q.2.json.why"]
     assert "'config/q.2.json' is moved to quarantine" in caplog.text
     assert b"config/q.2.json" in rig.disk.read(f"quarantine/{place}/q.2.json.why")
-
-
-@pytest.mark.parametrize("damaged", [False, True])
-def test_a_queue_whose_settings_are_lost_has_the_defaults(
-    rig: Rig, damaged: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    rig.create(max_messages=5)
-    rig.send(b"a")
-    rig.do()
-    rig.disk.unlink("config/q.1.json")
-    if damaged:
-        rig.disk.create("config/q.1.json", [b"{"], sync=True)
-    with caplog.at_level(logging.ERROR):
-        rig.restart()
-    assert rig.engine.catalog.records["q"].settings == DEFAULTS
-    assert rig.engine.catalog.reset == {"q"}
-    assert "the settings of the queue q are lost or damaged" in caplog.text
-    assert rig.receive() == [b"a"]
 
 
 def test_a_message_that_comes_back_again_and_again_is_named(rig: Rig) -> None:

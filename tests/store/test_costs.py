@@ -36,7 +36,7 @@ from spoolrack_store.store_metrics import StoreMetrics
 from spoolrack_store.thread_driver import ThreadDriver
 
 from tests.support.dead_letter_rig import Rig
-from tests.support.engines import commit
+from tests.support.engines import applied, commit
 from tests.support.root_rig import NOW, Bytes, Still, lay_out, opened, settle
 from tests.support.set_rig import HOLD, SetRig
 from tests.support.steps import slices_of, steps_of
@@ -193,10 +193,10 @@ def test_a_full_queue_is_counted_once_a_commit() -> None:
     def steps(sends: int) -> int:
         rig = Rig({"q": QueueSettings(max_messages=10_000)})
         rig.ask()
-        work = rig.engine.apply(
-            [Send(queue="q", bodies=[b"x"], delays={0: Millis(at + 1)}) for at in range(100)]
+        applied(
+            rig.engine,
+            *[Send(queue="q", bodies=[b"x"], delays={0: Millis(at + 1)}) for at in range(100)],
         )
-        assert work is not None  # Its files stay in `new/`: it isn't synced.
         return steps_of(lambda: rig.engine.apply([Send(queue="q", bodies=[b"x"] * sends)]))
 
     assert steps(200) - steps(100) <= 100 * 60

@@ -12,7 +12,6 @@ from spoolrack_store.model.operations import (
     DeleteQueue,
     Purge,
     RejectMessages,
-    Send,
     messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -171,13 +170,3 @@ def test_each_archive_lists_what_has_left_its_queue() -> None:
         found[queue] = parse(f"queues/{queue}/{text}").members
     assert found == {"q": 0b111, "dead": 0b001}
     assert names(rig, "remove") == []
-
-
-def test_a_key_stays_taken_by_a_dead_letter(rig: Rig) -> None:
-    sent = rig.ask(Send(queue="q", bodies=[b"a"], deduplication_ids={0: "order"}))
-    rig.settle()
-    rig.fail_all()
-    assert rig.ids("dead") == sent.results
-    again = rig.ask(Send(queue="q", bodies=[b"a"], deduplication_ids={0: "order"}))
-    assert again.results == sent.results
-    assert again.duplicates == {0}

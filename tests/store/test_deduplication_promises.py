@@ -21,7 +21,7 @@ from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.engine_rig import EngineRig
-from tests.support.engines import commit
+from tests.support.engines import applied, commit
 from tests.support.linked_disk import RefusingDisk, reap
 from tests.support.memory_disk import fails
 from tests.support.steps import steps_of
@@ -123,8 +123,7 @@ def test_an_id_in_a_segment_that_a_dead_process_did_not_sync_outlives_a_power_cu
     first = rig.send("a")
     rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
     while not rig.names("keys"):
-        work = rig.engine.apply([])
-        assert work is not None
+        work = applied(rig.engine)
         if not rig.names("keys"):
             assert work.commit is not None
             work.commit.sync()
@@ -191,15 +190,13 @@ def test_a_duplicate_is_not_answered_before_the_first_is_durable(can_sync_all: b
 def test_another_process_refuses_what_was_leased_as_it_was_written(is_synced: bool) -> None:
     rig = Rig()
     other = rig.join()
-    work = rig.engine.apply(
-        [sending("a", "b", "c"), Receive(queue="q", max_messages=1, visibility=Millis(1_000))]
+    work = applied(
+        rig.engine, sending("a", "b", "c"), Receive(queue="q", max_messages=1, visibility=Millis(1_000))
     )
-    assert work is not None
     if is_synced and work.commit is not None:
         work.commit.sync()
         rig.engine.finish(work)
-    again = other.apply([sending("c", "b", "a")])
-    assert again is not None
+    again = applied(other, sending("c", "b", "a"))
     assert again.outcomes[0].results == work.outcomes[0].results[::-1]
 
 
@@ -218,8 +215,7 @@ def test_a_process_that_joins_knows_what_was_stored_before(end: str) -> None:
         rig.settle()
         assert rig.names("remove") == []
     other = rig.join()
-    again = other.apply([sending("c", "b", "a", "d")])
-    assert again is not None
+    again = applied(other, sending("c", "b", "a", "d"))
     assert again.outcomes[0].results[:3] == first.results[::-1]
     assert again.outcomes[0].duplicates == {0, 1, 2}
     assert rig.send("d").duplicates == {0}
@@ -233,12 +229,10 @@ def test_a_key_written_by_a_dead_process_is_refused_and_its_message_delivered(
     rig = Rig()
     dying = rig.join()
     asked = rig.join() if third else rig.engine
-    work = dying.apply([sending(*ids)])
-    assert work is not None
+    work = applied(dying, sending(*ids))
     rig.living.remove("p2")
     rig.settle()
-    again = asked.apply([sending(*ids)])
-    assert again is not None
+    again = applied(asked, sending(*ids))
     assert again.outcomes[0].results == work.outcomes[0].results
     rig.settle()
     (found,) = rig.commit(Receive(queue="q", max_messages=9))

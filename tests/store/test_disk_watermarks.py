@@ -11,12 +11,12 @@ from spoolrack_store.files.disk import Space
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import DiskFull
-from spoolrack_store.model.operations import Delete, Receive, Send, messages_of
+from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MIB
 from spoolrack_store.model.stage_requests import Stage
 
 from tests.support.engines import commit, start
-from tests.support.root_rig import SETTINGS, Bytes, Still, lay_out, settle
+from tests.support.root_rig import SETTINGS, Bytes, Still, lay_out
 
 ROOMY = Space(bytes=100 * MIB, files=10_000)
 LOW = [Space(bytes=50 * MIB - 1, files=10_000), Space(bytes=100 * MIB, files=999)]
@@ -56,23 +56,6 @@ def test_sends_and_chunks_stop_at_a_watermark_and_go_on_by_themselves(
     disk.room = ROOMY
     (sent,) = commit(engine, Send(queue="q", bodies=[b"yes"]))
     assert isinstance(sent.results[0], str)
-
-
-@pytest.mark.parametrize("low", LOW, ids=["bytes", "files"])
-def test_receives_and_deletes_go_on_below_a_watermark(
-    engine: Engine, disk: RoomDisk, low: Space
-) -> None:
-    commit(engine, Send(queue="q", bodies=[b"a"]))
-    settle(engine)
-    disk.room = low
-    (found,) = commit(engine, Receive(queue="q"))
-    (message,) = messages_of(found)
-    assert commit(engine, Delete(queue="q", receipts=[str(message.receipt)])) == [[None]]
-
-
-def test_a_file_system_without_a_limit_of_files_has_no_watermark_of_them() -> None:
-    watermark = DiskWatermark(bytes=0, files=1_000)
-    assert not Space(bytes=100 * MIB, files=None).is_below(watermark)
 
 
 def test_a_watermark_is_never_below_the_room_that_deletes_need() -> None:

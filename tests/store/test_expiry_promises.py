@@ -19,7 +19,7 @@ from spoolrack_store.model.stage_requests import Stage
 
 from tests.store.front_rig import opened
 from tests.store.trouble_rig import Rig, TwoProcesses
-from tests.support.engines import commit
+from tests.support.engines import begun, commit
 
 EXPIRES = Millis(40 * SECOND)
 STEP = 10 * SECOND
@@ -187,10 +187,7 @@ def test_a_receive_that_waits_in_one_process_keeps_the_queue_for_all() -> None:
 def test_a_message_that_another_process_has_not_published_keeps_the_queue() -> None:
     both = TwoProcesses(expires=EXPIRES)
     pass_both(both, EXPIRES)
-    work = both.first.apply([Send(queue="q", bodies=[b"a"])])
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
+    work = begun(both.first, Send(queue="q", bodies=[b"a"]))
     both.first.finish(work)
     for _ in range(20):
         both.clock.now += STEP

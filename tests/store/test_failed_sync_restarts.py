@@ -9,6 +9,7 @@ from spoolrack_store.model.operations import Send
 from spoolrack_store.model.stage_requests import Publish, Stage
 
 from tests.store.trouble_rig import Rig
+from tests.support.engines import applied
 from tests.support.linked_disk import made
 from tests.support.power_disk import Model
 
@@ -21,8 +22,7 @@ def _rig() -> Rig:
 
 def _fail_to_sync(rig: Rig, *requests: Any) -> None:
     """Let the sync of a commit fail, and start anew: its writes are in memory only, and stay so."""
-    work = rig.engine.apply(requests)
-    assert work is not None
+    applied(rig.engine, *requests)
     rig.disk.disk.give_up(None)
     rig.start()
     rig.commit()

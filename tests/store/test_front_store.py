@@ -24,19 +24,8 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.operations import Receive, Send
 from spoolrack_store.store import Store
 
-from tests.store.front_rig import GIVE_UP, FailingDisk, FrontRig, bodies_of, opened
+from tests.store.front_rig import GIVE_UP, FailingDisk, bodies_of, opened
 from tests.support.listing import messages_in
-
-
-def test_a_receive_that_has_waited_for_its_time_gets_nothing(tmp_path: Path) -> None:
-    clock = ManualClock()
-    with opened(tmp_path, clock) as rig:
-        future = rig.wait_for(wait=500)
-        clock.advance(499)
-        rig.in_turn()
-        assert not future.done()
-        clock.advance(1)
-        assert future.result(GIVE_UP) == []
 
 
 def test_a_message_sent_to_an_idle_store_is_published_at_once(tmp_path: Path) -> None:
@@ -215,31 +204,6 @@ def test_a_fault_of_ours_answers_all_that_wait_and_is_logged_with_its_traceback(
     (logged,) = (each for each in caplog.records if each.message == "the store has a fault and stops")
     assert logged.exc_info is not None
     assert logged.exc_info[0] is TypeError
-
-
-def test_commits_of_two_processes_lose_and_double_nothing(tmp_path: Path) -> None:
-    clock = SystemClock()
-    with opened(tmp_path, clock) as rig, opened(tmp_path, clock) as other:
-        got: list[bytes] = []
-
-        def work(mine: FrontRig, name: bytes) -> None:
-            for number in range(30):
-                mine.send(name + b"%d" % number)
-                deliveries = mine.receive(3)
-                mine.delete(*deliveries)
-                got.extend(bodies_of(deliveries))
-
-        threads = [
-            threading.Thread(target=work, args=(rig, b"a")),
-            threading.Thread(target=work, args=(other, b"b")),
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(GIVE_UP)
-        while left := rig.receive(10):
-            got.extend(bodies_of(left))
-        assert sorted(got) == sorted(b"%s%d" % (name, n) for name in (b"a", b"b") for n in range(30))
 
 
 HOLDER = """

@@ -59,13 +59,6 @@ def bodies(messages: Sequence[Message]) -> list[str]:
     return [message.body.decode() for message in messages]
 
 
-def test_a_large_group_does_not_delay_a_small_one(engine: Engine) -> None:
-    send(engine, ["large"] * 500)
-    send(engine, ["large"] * 500)
-    send(engine, ["small"])
-    assert bodies(receive(engine) + receive(engine)) == ["large0", "small0"]
-
-
 def test_a_receive_takes_from_all_groups_alike(engine: Engine) -> None:
     send(engine, "aaaabbbbcc")
     found = bodies(receive(engine, 6))
@@ -95,11 +88,6 @@ def test_receives_get_all_that_is_asked_for_and_ready_in_groups_of_unequal_lengt
         receipts = [message.receipt or "" for each in found for message in each]
         commit(engine, Delete(queue=queue, receipts=receipts))
         left -= expected
-
-
-def test_messages_without_a_group_keep_their_order_beside_groups(engine: Engine) -> None:
-    send(engine, ["", "a", "", "a", ""])
-    assert [body for body in bodies(receive(engine, 5)) if body[0] != "a"] == ["0", "2", "4"]
 
 
 def strict(engine: Engine, count: int = 1) -> list[Message]:
@@ -184,20 +172,6 @@ def rank(engine: Engine, priorities: Sequence[int], queue: str = "q", **more: An
     settle(engine)
 
 
-def test_messages_sent_before_the_first_priority_keep_their_order_behind_it(engine: Engine) -> None:
-    rank(engine, [0, 0, 0])
-    rank(engine, [1])
-    assert bodies(receive(engine, 4)) == ["1-0", "0-0", "0-1", "0-2"]
-
-
-def test_a_released_message_takes_the_place_of_its_priority(engine: Engine) -> None:
-    rank(engine, [4, 4, 8])
-    first = receive(engine, 2)
-    receipts = [message.receipt or "" for message in first]
-    commit(engine, ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(0)))
-    assert bodies(receive(engine, 3)) == ["8-2", "4-0", "4-1"]
-
-
 def test_an_aging_that_is_changed_counts_for_what_is_there(tmp_path: Path) -> None:
     lay_out(tmp_path / "root")
     clock = Still(NOW)
@@ -213,8 +187,3 @@ def test_an_aging_that_is_changed_counts_for_what_is_there(tmp_path: Path) -> No
 def test_groups_take_turns_and_priorities_order_each(engine: Engine) -> None:
     rank(engine, [0, 9, 0, 9], groups={0: "a", 1: "a", 2: "b", 3: "b"})
     assert bodies(receive(engine, 2)) == ["9-1", "9-3"]
-
-
-def test_a_strict_group_has_the_order_of_its_sends_whatever_the_priorities(engine: Engine) -> None:
-    rank(engine, [0, 9], "strict", groups={0: "a", 1: "a"})
-    assert bodies(receive(engine, 2, "strict")) == ["0-0", "9-1"]

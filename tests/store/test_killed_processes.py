@@ -12,45 +12,16 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from spoolrack_store.model.operations import CreateQueue, Delete, Receive, Send
+from spoolrack_store.model.operations import CreateQueue, Delete, Receive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP, bodies_of, receipts_of
-from tests.store.working_rig import Worker, ended, started
+from tests.store.working_rig import Worker
 
 pytestmark = pytest.mark.timeout(300)
 KILLS = int(os.environ.get("SPOOLRACK_KILLS", "10"))
 PROCESSES = 3
-ECHO = """
-import sys
-from spoolrack_store.model.operations import Delete, Receive, Send
-from spoolrack_store.store import Store
-with Store.open(sys.argv[1]) as store:
-    print("open", flush=True)
-    for _ in range(int(sys.argv[2])):
-        (got,) = store.submit(Receive(queue="there", wait=None)).result()
-        store.submit(Delete(queue="there", receipts=got.receipts)).result()
-        store.submit(Send(queue="back", bodies=got.bodies)).result()
-"""
-
-
-def test_messages_pass_from_one_process_to_another_and_back(tmp_path: Path) -> None:
-    with Store.open(tmp_path) as store:
-        for queue in ("there", "back"):
-            store.submit(CreateQueue(name=queue, settings=QueueSettings())).result(GIVE_UP)
-        echo = started("-c", ECHO, str(tmp_path), "50")
-        try:
-            assert echo.stdout is not None
-            assert echo.stdout.readline() == "open\n"
-            for number in range(50):
-                store.submit(Send(queue="there", bodies=[b"%d" % number])).result(GIVE_UP)
-                back = store.submit(Receive(queue="back", wait=None)).result(GIVE_UP)
-                assert bodies_of(back) == [b"%d" % number]
-                store.submit(Delete(queue="back", receipts=receipts_of(back))).result(GIVE_UP)
-            assert echo.wait(GIVE_UP) == 0
-        finally:
-            ended(echo)
 
 
 def test_processes_that_are_killed_lose_nothing_and_bring_nothing_back(tmp_path: Path) -> None:

@@ -91,15 +91,6 @@ def test_a_lease_of_a_paused_queue_expires_and_is_counted_as_ready(tmp_path: Pat
     assert receive(engine) == []
 
 
-def test_a_pause_outlives_a_restart(engine: Engine, tmp_path: Path) -> None:
-    set_flow(engine, receiving="paused", sending="paused")
-    assert engine.close()
-    again = opened(tmp_path / "root")
-    (refused,) = commit(again, Send(queue="q", bodies=[b"no"]))
-    assert isinstance(refused, SendingPaused)
-    assert again.ready("q") == 0
-
-
 def test_a_receive_that_waits_is_answered_when_receiving_is_resumed(tmp_path: Path) -> None:
     with Store.open(tmp_path / "root") as store, Store.open(tmp_path / "root") as other:
         paused = QueueSettings(receiving="paused")

@@ -151,16 +151,6 @@ def test_a_published_stage_and_a_committed_set_are_counted_right_after_their_ans
     assert stopped.counts() == (0, 0, 0)
 
 
-def test_a_look_counts_what_other_processes_have_done(tmp_path: Path) -> None:
-    one, other = Stopped(tmp_path / "root"), Stopped(tmp_path / "root")
-    with one.store, other.store:
-        one.ask(CreateQueue(name="q", settings=QueueSettings()))
-        assert other.counts() == (0, 0, 0)
-        one.ask(Send(queue="q", bodies=[b"x"]))
-        one.driver.run()
-        assert other.counts() == one.counts() == (1, 0, 0)
-
-
 def _steps_of_a_publication(queues: int, messages: int) -> int:
     names = {f"q-{number}": QueueSettings(messages_per_file=1) for number in range(queues)}
     rig = Rig(names)

@@ -87,19 +87,6 @@ def test_a_list_passes_over_as_many_messages_as_it_is_told_and_ends_where_it_is_
             assert page.last == ""
 
 
-def test_a_message_that_changes_state_after_listing_is_listed_in_the_new_state(rig: FrontRig) -> None:
-    ids = rig.send(b"1", b"2", b"3")
-    assert all_of(rig, 10, State.LEASED) == []
-    got = rig.receive(2)
-    assert [each.id for each in all_of(rig, 10, State.LEASED)] == ids[:2]
-    rig.ask(Delete(queue="q", receipts=got[0].receipts[:1]))
-    assert [each.id for each in all_of(rig, 10, State.LEASED)] == ids[1:2]
-    rig.manual_clock.advance(31_000)
-    rig.in_turn()
-    assert all_of(rig, 10, State.LEASED) == []
-    assert [each.id for each in all_of(rig, 10, State.READY)] == ids[1:]
-
-
 def test_a_page_costs_by_what_it_shows(rig: FrontRig, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [id for number in range(300) for id in rig.send(b"%d" % number)]
     for _ in range(100):
@@ -218,15 +205,6 @@ def test_a_filtered_page_reads_a_bounded_number_of_messages(
         first = reader.store.page("q", MessageFilter(attributes={"n": "0"}), max_body_bytes=0)
         assert (first.messages, first.last) == ([], ids[2])
         assert pages_of(reader, MessageFilter()) == ids
-
-
-def test_of_a_body_no_more_is_shown_than_was_asked_for(rig: FrontRig) -> None:
-    rig.ask(Send(queue="q", bodies=[b"body", b"x"], attributes={0: {"a": "b"}}))
-    for most, body in ((0, b""), (2, b"bo"), (9, b"body"), (None, b"body")):
-        for forgotten in (False, True):
-            with opened(rig.path) if forgotten else nullcontext(rig) as reader:
-                first, _ = messages_in(reader.store, "q", max_body_bytes=most)
-                assert (first.body, first.size, first.attributes) == (body, 4, {"a": "b"})
 
 
 def test_without_bodies_no_file_is_read_that_says_nothing_but_its_body(tmp_path: Path) -> None:

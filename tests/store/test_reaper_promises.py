@@ -13,6 +13,7 @@ from spoolrack_store.model.operations import Delete, Purge, Receive, Send
 from tests.store.front_rig import opened
 from tests.support.cuts import Cut, Keep
 from tests.support.dead_letter_rig import Rig
+from tests.support.engines import begun
 from tests.support.linked_disk import LinkedDisk, reap
 from tests.support.set_rig import SetRig
 
@@ -103,18 +104,14 @@ def _with_deletes_elsewhere(receives: tuple[int, ...]) -> tuple[Rig, Rig]:
     """Let one process send three messages and lease some in one commit, and another delete those."""
     one = Rig()
     other = one.join("p2")
-    work = one.engine.apply(
-        [
-            Send(queue="third", bodies=BODIES),
-            *(
-                Receive(queue="third", max_messages=most, visibility=Millis(most * 10_000))
-                for most in receives
-            ),
-        ]
+    work = begun(
+        one.engine,
+        Send(queue="third", bodies=BODIES),
+        *(
+            Receive(queue="third", max_messages=most, visibility=Millis(most * 10_000))
+            for most in receives
+        ),
     )
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
     _, *delivered = one.engine.finish(work) or ()
     receipts = [receipt for (delivery,) in delivered for receipt in delivery.receipts]
     assert other.ask(Delete(queue="third", receipts=receipts)) == [None] * sum(receives)

@@ -30,6 +30,7 @@ from spoolrack_store.model.sealed import seal
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.dead_letter_rig import DYING, QUEUES, Rig, is_done
+from tests.support.engines import applied
 from tests.support.linked_disk import reap
 
 UNKNOWN = "018bcfe5-6800-7000-8000-000000000000"
@@ -564,11 +565,9 @@ def test_a_redrive_with_two_names_goes_on_under_the_later(rig: Rig) -> None:
 def test_the_last_moves_are_durable_before_a_redrive_says_that_it_is_done(rig: Rig) -> None:
     rig.bury(b"a")
     redrive = rig.start()
-    work = rig.engine.apply([])
-    assert work is not None
+    work = applied(rig.engine)
     assert rig.ids("dead") == []
-    later = rig.engine.apply([])
-    assert later is not None
+    later = applied(rig.engine)
     assert rig.shown(redrive).state is RedriveState.RUNNING
     for each in (work, later):
         if each.commit is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import signal
@@ -26,6 +25,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests.store.front_rig import GIVE_UP
+from tests.support import engines
 from tests.support.engines import commit
 
 WHILE_HOLDING_LOCK = """
@@ -52,18 +52,7 @@ sys.stdin.read()
 
 
 def opened(path: str | os.PathLike[str]) -> tuple[Root, Engine]:
-    make_root(path)
-    root = open_root(LocalDisk(path), os.fspath(path), Random(), this_process())
-    engine = Engine(
-        root.disk,
-        root.memory,
-        clock=SystemClock(),
-        random=Random(),
-        owner=root.owner,
-        is_living=root.is_living,
-    )
-    assert engine.open()
-    return root, engine
+    return engines.opened(path, SystemClock())
 
 
 def refused(path: Path, place: RunningProcess | None = None) -> str:
@@ -140,16 +129,6 @@ def test_a_root_that_several_open_first_at_the_same_time_is_one_root(tmp_path: P
     assert list((tmp_path / "root/owners").iterdir()) == []
 
 
-def test_a_queue_that_one_process_makes_another_one_knows(tmp_path: Path) -> None:
-    _, one = opened(tmp_path)
-    _, other = opened(tmp_path)
-    commit(one, CreateQueue(name="q", settings=QueueSettings()))
-    commit(other, Send(queue="q", bodies=[b"hello"]))
-    commit(other)
-    (got,) = commit(one, Receive(queue="q", max_messages=1, max_bytes=100))
-    assert [delivery.bodies for delivery in got] == [[b"hello"]]  # type: ignore[attr-defined]
-
-
 SETTINGS = QueueSettings(visibility_timeout=Millis(7_000))
 
 
@@ -158,15 +137,15 @@ SETTINGS = QueueSettings(visibility_timeout=Millis(7_000))
 def test_settings_that_are_removed_by_hand_are_written_again_at_the_next_tick(
     tmp_path: Path, what: str, processes: int
 ) -> None:
-    engines = [opened(tmp_path)[1] for _ in range(processes)]
-    commit(engines[0], CreateQueue(name="q", settings=SETTINGS))
-    for engine in engines * 3:
+    opened_engines = [opened(tmp_path)[1] for _ in range(processes)]
+    commit(opened_engines[0], CreateQueue(name="q", settings=SETTINGS))
+    for engine in opened_engines * 3:
         commit(engine, tick=True)
     shutil.rmtree(tmp_path / what) if what == "config" else (tmp_path / what).unlink()
-    for engine in engines:
+    for engine in opened_engines:
         commit(engine, tick=True)
-    commit(engines[-1])
-    for engine in [*engines, opened(tmp_path)[1]]:
+    commit(opened_engines[-1])
+    for engine in [*opened_engines, opened(tmp_path)[1]]:
         assert [each.settings for each in engine.catalog.records.values()] == [SETTINGS]
     assert [each.name for each in (tmp_path / "config").iterdir()] == ["q.1.json"]
 
@@ -226,18 +205,6 @@ def test_a_process_killed_with_the_lock_holds_up_no_other(tmp_path: Path, forks:
         (got,) = commit(engine, Receive(queue="q", max_messages=1, max_bytes=100))
         assert [delivery.bodies for delivery in got] == [[b"from the other"]]  # type: ignore[attr-defined]
     assert root.is_living(root.owner)
-
-
-def test_a_folder_on_a_file_system_without_hard_links_does_not_become_a_root(tmp_path: Path) -> None:
-    class Linkless(LocalDisk):
-        def link(self, source: str, target: str) -> None:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), source)
-
-    for _ in range(2):
-        with pytest.raises(RootUnusable, match="no hard links"):
-            open_root(Linkless(tmp_path), os.fspath(tmp_path), Random(), this_process())
-    assert not (tmp_path / "FORMAT").exists()
-    assert os.listdir(tmp_path / "new") == []
 
 
 def test_the_log_of_another_version_is_not_overwritten_while_its_process_lives(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from spoolrack_store.model.errors import (
     ScheduleNotFound,
     StoreError,
 )
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive, UpdateQueue
+from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
 from spoolrack_store.model.schedule import MAX_BODY, MAX_SCHEDULES
 from spoolrack_store.model.schedule_requests import (
     CreateSchedule,
@@ -26,10 +26,9 @@ from spoolrack_store.model.schedule_requests import (
     QueuedSchedule,
     UpdateSchedule,
 )
-from spoolrack_store.model.settings import QueueSettings, Record, decode, encode
+from spoolrack_store.model.settings import Record, decode, encode
 
 from tests.store.stage_rig import START, Rig
-from tests.support.steps import steps_of
 
 TICK = START // 1_000 + 60
 NIGHTLY = CreateSchedule(
@@ -80,22 +79,6 @@ def test_a_change_replaces_what_it_names_and_a_changed_time_has_no_tick_before_i
     for refused, error in ((wrong, InvalidRequest), (missing, ScheduleNotFound)):
         with pytest.raises(error):
             rig.ask(refused)
-
-
-def test_the_message_of_a_tick_says_what_sent_it(rig: Rig) -> None:
-    fire(rig, create(rig))
-    rig.settle()
-    ((delivery,),) = (rig.ask(Receive(queue="q")),)
-    assert delivery.bodies == [b"go"]
-    assert delivery.groups == {0: "g"}
-    assert delivery.attributes == {
-        0: {
-            "text": "a",
-            "bytes": b"\xff",
-            "spoolrack-schedule": "nightly",
-            "spoolrack-tick": "2023-11-14T22:14:20Z",
-        }
-    }
 
 
 def test_a_tick_is_sent_once_and_an_earlier_one_never(rig: Rig) -> None:
@@ -176,22 +159,6 @@ def test_schedules_are_listed_by_queue_and_name(rig: Rig) -> None:
     assert [each.name for each in rig.engine.schedules.listed("", ("q", "a"), 1)] == ["b"]
     with pytest.raises(QueueNotFound):
         listed(rig, "none")
-
-
-def _steps_of_a_page(queues: int) -> int:
-    """Return the cost of a page of schedules, if each queue has one."""
-    rig = Rig()
-    for number in range(queues):
-        rig.ask(CreateQueue(name=f"q{number:03}", settings=QueueSettings()))
-        create(rig, queue=f"q{number:03}")
-    page = [("q005", "nightly"), ("q006", "nightly"), ("q007", "nightly")]
-    found = rig.engine.schedules.listed("", ("q004", "nightly"), 3)
-    assert [(each.queue, each.name) for each in found] == page
-    return steps_of(lambda: rig.engine.schedules.listed("", ("q004", "nightly"), 3))
-
-
-def test_a_page_of_schedules_costs_the_same_however_many_queues_have_some() -> None:
-    assert _steps_of_a_page(100) == _steps_of_a_page(10)
 
 
 def test_settings_and_labels_of_a_queue_leave_its_schedules_alone(rig: Rig) -> None:

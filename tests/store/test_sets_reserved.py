@@ -14,7 +14,6 @@ from spoolrack_store.model.errors import (
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
-    ReservationUnread,
     StoreError,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
@@ -25,7 +24,6 @@ from spoolrack_store.model.reservation_requests import (
     ExtendReservation,
     MarkRead,
     Release,
-    Reserve,
     UndoReservation,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -89,25 +87,6 @@ def test_a_confirmation_lengthens_the_hold_of_all_of_it_with_one_rename(rig: Set
     assert (rig.ids_in(), rig.receive()) == (ids, [])
     rig.advance(1)
     assert rig.receive() == [(id, 2) for id in ids]
-
-
-def test_a_hold_that_is_over_gives_the_messages_back_and_is_told_as_lost(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve()
-
-    rig.advance(HOLD)
-
-    for request in (
-        ExtendReservation(stream="s", sequence_number=0),
-        MarkRead(stream="s", sequence_number=0),
-        Reserve(queue="q", stream="s", sequence_number=0),
-    ):
-        with pytest.raises(ReservationLost):
-            rig.ask(request)
-    with pytest.raises(ReservationLost):
-        rig.read()
-    assert rig.receive() == [(id, 2) for id in ids]
-    assert rig.engine.reservations.count() == (0, 1)
 
 
 def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig: SetRig) -> None:
@@ -334,20 +313,6 @@ def test_an_old_reservation_is_forgotten(rig: SetRig) -> None:
     assert rig.names("reserved") == []
     with pytest.raises(ReservationNotFound):
         rig.ask(ExtendReservation(stream="s", sequence_number=1))
-
-
-def test_a_set_that_was_never_read_is_not_deleted_where_that_is_asked(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve(0, max_messages=1)
-    rig.reserve(1)
-    rig.ask(MarkRead(stream="s", sequence_number=0))
-
-    with pytest.raises(ReservationUnread):
-        commit(rig, 1, only_read=True)
-
-    assert (rig.ids_in(0), rig.ids_in(1)) == (ids[:1], ids[1:])
-    rig.ask(MarkRead(stream="s", sequence_number=1))
-    assert commit(rig, 1, only_read=True).messages == 2
 
 
 def test_a_page_holds_two_mebibytes(rig: SetRig) -> None:

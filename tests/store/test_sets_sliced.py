@@ -87,16 +87,6 @@ def test_a_set_in_slices_keeps_its_bounds(rig: SetRig) -> None:
     assert rig.ids_in(1) == ids[5:7]
 
 
-def test_a_start_undoes_a_set_of_which_only_some_slices_were_leased(rig: SetRig) -> None:
-    ids = lone(rig, 5)
-    assert rig.ask(reserve_all()) is UNFINISHED
-
-    rig.restart()
-
-    assert rig.names("reserved") == []
-    assert rig.receive() == [(id, 1) for id in ids]
-
-
 def test_a_process_that_joins_leaves_the_slices_of_a_living_one_alone(rig: SetRig) -> None:
     ids = lone(rig, 5)
     assert rig.ask(reserve_all()) is UNFINISHED
@@ -109,20 +99,6 @@ def test_a_process_that_joins_leaves_the_slices_of_a_living_one_alone(rig: SetRi
     made = rig.ask(reserve_all())
     assert (made.messages, rig.ids_in()) == (5, ids)
     assert rig.receive(engine=other) == []
-
-
-def test_a_process_undoes_the_slices_of_one_that_has_died(rig: SetRig) -> None:
-    ids = lone(rig, 5)
-    other = rig.join()
-    rig.settle(engine=other)
-    assert [rig.ask(reserve_all()), rig.ask(reserve_all())] == [UNFINISHED] * 2
-    rig.tick(other)
-    assert rig.receive(engine=other) == [(ids[4], 1)]
-
-    rig.living.remove("p1")
-    rig.settle(engine=other)
-
-    assert rig.receive(engine=other) == [(id, 1) for id in ids[:4]]
 
 
 def test_a_set_that_another_process_has_made_meanwhile_is_the_answer(rig: SetRig) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from spoolrack_store.files import hosts_disk
 from spoolrack_store.files.changes import Change, ChangeKind, Changes
 from spoolrack_store.files.disk import SyncFailed, explained
 from spoolrack_store.files.hosts_disk import HostsDisk, disk_of, require_fencing
-from spoolrack_store.files.local_disk import LocalDisk, RunningProcess, this_process
-from spoolrack_store.files.root import Root, make_root, open_root
+from spoolrack_store.files.local_disk import LocalDisk, RunningProcess
+from spoolrack_store.files.root import Root
 from spoolrack_store.fsck.commands import check
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import RootUnusable
@@ -26,6 +25,7 @@ from spoolrack_store.read_only_root import open_read_only
 from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
 
+from tests.support import engines
 from tests.support.engine_story import Clock
 from tests.support.engines import commit
 from tests.support.root_rig import Bytes
@@ -48,18 +48,7 @@ class HostClock(Clock):
 
 
 def opened(path: Path, clock: Any, process: RunningProcess | None = None) -> tuple[Root, Engine]:
-    make_root(path)
-    root = open_root(HostsDisk(path), os.fspath(path), Random(), process or this_process())
-    engine = Engine(
-        root.disk,
-        root.memory,
-        clock=clock,
-        random=Random(),
-        owner=root.owner,
-        is_living=root.is_living,
-    )
-    assert engine.open()
-    return root, engine
+    return engines.opened(path, clock, process, HostsDisk)
 
 
 def test_processes_of_two_hosts_share_a_root_that_was_made_for_several(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from spoolrack_store.model.errors import DiskError, DiskFull
 from spoolrack_store.model.stage_requests import Abort
 
 from tests.store.stage_rig import Rig, chunk, publication
+from tests.support.engines import applied
 
 
 @pytest.fixture
@@ -107,8 +108,7 @@ def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there
     rig.stage("s", 0, b"a")
     rig.ask(Abort(stage="s"))
     for _ in range(4):
-        work = rig.engine.apply([])
-        assert work is not None
+        work = applied(rig.engine)
         if not rig.names("staged"):
             break
         if work.commit is not None:

@@ -11,6 +11,7 @@ from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import Receive, Send
 
 from tests.store.trouble_rig import Rig
+from tests.support.engines import begun
 
 LEASE = 30_000
 
@@ -89,10 +90,7 @@ def test_a_message_that_cannot_be_leased_at_once_is_sent_all_the_same(rig: Rig) 
 
 def test_flow_control_counts_no_lease_that_is_not_handed_out_as_the_lock_fails(rig: Rig) -> None:
     credits = Credits(8, lambda: None)
-    work = rig.engine.apply([sending(b"a"), receiving(credits)])
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
+    work = begun(rig.engine, sending(b"a"), receiving(credits))
     rig.disk.fail(errno.EIO, "lock", times=1)
     (stored, found) = rig.engine.finish(work) or []
     assert found == []

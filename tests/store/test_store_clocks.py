@@ -9,6 +9,7 @@ from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
 from tests.store.trouble_rig import Rig
 from tests.support.engine_story import Clock
+from tests.support.engines import begun
 
 HIDDEN = ("leased", "leased batch", "delayed", "delayed batch")
 
@@ -63,17 +64,6 @@ def test_a_step_of_the_wall_clock_ends_and_prolongs_nothing_that_a_running_serve
 
 
 @pytest.mark.parametrize("hidden", HIDDEN)
-def test_a_hidden_message_stays_hidden_over_a_restart_until_its_time(rig: Rig, hidden: str) -> None:
-    ids = hide(rig, hidden, 20_000)
-    rig.advance(5_000)
-    rig.start()
-    rig.advance(14_999)
-    assert rig.receive() == {}
-    rig.advance(1)
-    assert list(rig.receive()) == ids
-
-
-@pytest.mark.parametrize("hidden", HIDDEN)
 def test_a_wall_clock_that_was_set_back_lengthens_what_is_hidden_by_no_more_than_that(
     rig: Rig, clock: SteppedClock, hidden: str
 ) -> None:
@@ -104,10 +94,7 @@ def test_a_lease_that_a_dead_process_had_in_new_is_no_longer_than_the_maximum(
 ) -> None:
     rig.commit()
     send = Send(queue="q", bodies=[b"a"])
-    work = rig.engine.apply([send, Receive(queue="q", visibility=Millis(20_000))])
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
+    work = begun(rig.engine, send, Receive(queue="q", visibility=Millis(20_000)))
     assert [path.startswith("new/") for path in rig.paths("new", "delay")] == [True]
     clock.step = -2 * MAX_DELAY
     rig.start()

@@ -47,6 +47,7 @@ from spoolrack_store.model.transitions import State
 
 from tests.store.store_model import StoreModel
 from tests.support.engine_story import Clock
+from tests.support.engines import applied
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
 from tests.support.recount import drifts, names_in
@@ -143,8 +144,7 @@ class EngineOnDisk:
         for _ in range(SETTLED_AFTER):
             if not self.engine.wants_commit:
                 return
-            work = self.engine.apply([])
-            assert work is not None
+            work = applied(self.engine)
             self.complete(work)
         raise AssertionError("it never settles")
 
@@ -382,8 +382,7 @@ class StoreStory(RuleBasedStateMachine):
         requests, self.requests = self.requests, []
         model = self.model
         model.begin(self.rig.clock.wall(), self.rig.clock.monotonic())
-        work = self.rig.engine.apply(requests, tick=tick)
-        assert work is not None
+        work = applied(self.rig.engine, *requests, tick=tick)
         outcomes = work.outcomes
         told: list[object] = [None] * len(requests)
 

@@ -37,6 +37,7 @@ from spoolrack_store.model.reservation_requests import (
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.dead_letter_rig import Rig
+from tests.support.engines import applied, begun
 from tests.support.linked_disk import reap
 
 LEASE = 1_000
@@ -88,11 +89,7 @@ def die(rig: Rig, one: Rig) -> None:
 
 def begin(rig: Rig, *requests: Any) -> Work:
     """Make a commit durable, without its answers: it publishes nothing."""
-    work = rig.engine.apply(requests)
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
-    return work
+    return begun(rig.engine, *requests)
 
 
 # Leases.
@@ -147,10 +144,9 @@ def test_prefetched_messages_of_a_dead_process_come_back_a_second_later_and_coun
 def test_a_lease_that_a_dead_process_has_made_as_it_sent_goes_on(
     one: Rig, other: Rig, count: int, is_synced: bool
 ) -> None:
-    work = other.engine.apply(
-        [Send(queue="q", bodies=[b"a"] * count), Receive(queue="q", max_messages=9)]
+    work = applied(
+        other.engine, Send(queue="q", bodies=[b"a"] * count), Receive(queue="q", max_messages=9)
     )
-    assert work is not None
     assert work.commit is not None
     if is_synced:
         work.commit.sync()
@@ -347,8 +343,7 @@ def test_a_purge_takes_a_message_whose_repetition_was_answered_and_whose_sender_
 ) -> None:
     third = one.join("p3")
     sending = Send(queue="q", bodies=[b"a"], deduplication_ids={0: "id"})
-    work = other.engine.apply([sending])
-    assert work is not None
+    work = applied(other.engine, sending)
     repeated = third.ask(sending)
     assert repeated.duplicates == {0}
     assert one.ask(Purge(queue="q")) == 1

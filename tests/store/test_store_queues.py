@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 import pytest
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueBeingDeleted, QueueNotFound
 from spoolrack_store.model.operations import (
-    Delete,
     DeleteQueue,
     Purge,
-    Receive,
     Send,
     SendResults,
     UpdateQueue,
@@ -23,6 +18,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Publish, Stage
 
 from tests.store.trouble_rig import Rig
+from tests.support.engines import begun
 
 LEASE = 30_000
 
@@ -167,7 +163,7 @@ def test_a_set_of_a_queue_that_is_deleted_leaves_nothing_to_the_next_queue(rig: 
 # Settings that are lost.
 
 
-@pytest.mark.parametrize("state", ["ready", "leased", "delayed", "batch", "leased batch"])
+@pytest.mark.parametrize("state", ["ready", "leased", "delayed", "batch", "leased batch", "damaged"])
 def test_a_queue_whose_settings_are_lost_is_served_with_the_defaults(
     rig: Rig, state: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,9 +174,11 @@ def test_a_queue_whose_settings_are_lost_is_served_with_the_defaults(
     if "leased" in state:
         assert len(rig.receive()) == len(bodies)
     lose_settings(rig)
+    if state == "damaged":
+        rig.disk.create("config/q.1.json", [b"{"], sync=True)
     rig.start()
     record = rig.engine.catalog.records["q"]
-    assert record.settings == QueueSettings()
+    assert (record.settings, rig.engine.catalog.reset) == (QueueSettings(), {"q"})
     assert record.salt, "or the deduplication ids of all such queues have the same keys"
     assert "the settings of the queue q are lost" in caplog.text
     assert "spoolrack queues set q" in caplog.text
@@ -216,10 +214,7 @@ def test_a_process_that_reads_all_settings_again_writes_lost_ones_as_it_knew_the
 
 
 def test_a_send_alone_makes_no_queue(rig: Rig) -> None:
-    work = rig.engine.apply([Send(queue="q", bodies=[b"a"])])
-    assert work is not None
-    assert work.commit is not None
-    work.commit.sync()
+    begun(rig.engine, Send(queue="q", bodies=[b"a"]))
     lose_settings(rig)
     rig.start()
     settle(rig)
@@ -241,39 +236,3 @@ def test_a_file_that_is_no_message_makes_no_queue(rig: Rig) -> None:
     rig.start()
     settle(rig)
     assert rig.engine.catalog.records == {}
-
-
-# Costs of operations.
-
-
-def calls_with(backlog: int, size: int) -> list[Counter[str]]:
-    """Return what receives, deletes and a send ask of the disk while so many messages wait."""
-    rig = Rig(cache_bytes=1 << 20)
-    ids: list[Any] = []
-    for _ in range(backlog // size):
-        ids += rig.send(*[b"x"] * size)
-    rig.commit()
-    counts: list[Counter[str]] = []
-
-    def asked(request: Any) -> Any:
-        rig.disk.called.clear()
-        answer = rig.ask(request)
-        for _ in range(3):
-            rig.commit()
-        counts.append(Counter(name for name, _ in rig.disk.called))
-        return answer
-
-    (one,) = asked(Receive(queue="q"))
-    several = asked(Receive(queue="q", max_messages=5))
-    asked(Delete(queue="q", receipts=one.receipts))
-    asked(Delete(queue="q", ids=ids[-1:]))
-    asked(Send(queue="q", bodies=[b"y"]))
-    assert [id for each in several for id in each.ids] == ids[1:6]
-    return counts
-
-
-@pytest.mark.parametrize("size", [1, 10])
-def test_no_operation_asks_more_of_the_disk_with_a_hundred_times_the_backlog(size: int) -> None:
-    few = calls_with(20, size)
-    assert all(not each["scan"] for each in few), "a folder was listed"
-    assert calls_with(2_000, size) == few

@@ -68,20 +68,6 @@ def received(rig: Rig, most: int = 10) -> tuple[list[str], list[str]]:
 # One receipt, named twice.
 
 
-def test_to_release_and_extend_a_lease_in_one_commit_releases_it(rig: Rig) -> None:
-    (id,) = rig.send(b"a")
-    _, receipts = received(rig)
-    release, extend = (
-        ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(visibility))
-        for visibility in (0, 9_000)
-    )
-    first, second = rig.commit(release, extend)
-    assert first == [0]
-    assert isinstance(second[0], StaleReceipt)
-    assert states(rig, id) == ["ready"]
-    rig.check()
-
-
 @pytest.mark.parametrize("visibility", [0, 50_000])
 def test_a_change_that_the_disk_refuses_for_one_file_answers_for_each_message(
     rig: Rig, visibility: int
@@ -144,20 +130,6 @@ def test_a_stale_receipt_touches_no_message_that_was_leased_again(
     rig.start()
     assert isinstance(rig.delete(stale[0])[0], StaleReceipt)
     assert rig.delete(*good) == [None] * len(good)
-
-
-def test_a_receipt_deletes_no_dead_letter(rig: Rig) -> None:
-    rig.add("dead")
-    rig.add("dying", max_receives=1, dead_letter_queue="dead")
-    (id,) = rig.send(b"a", queue="dying")
-    ((receipt, _),) = rig.receive(queue="dying").values()
-    rig.advance(LEASE)
-    for _ in range(2):
-        rig.commit()
-    for _ in range(4):
-        (result,) = rig.ask(Delete(queue="dying", receipts=[receipt]))
-        assert isinstance(result, StaleReceipt)
-    assert list(rig.receive(queue="dead")) == [id]
 
 
 def test_a_delete_by_id_does_not_find_what_a_purge_has_deleted(rig: Rig) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
-from spoolrack_store.model.errors import OutcomeUnknown, QueueNotFound, StoreFailed
+from spoolrack_store.model.errors import QueueNotFound
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delete,
@@ -143,24 +143,6 @@ def test_a_release_wakes_a_receive_that_waits(tmp_path: Path) -> None:
         assert bodies_of(future.result(GIVE_UP)) == [b"a"]
 
 
-def test_a_receive_that_comes_later_does_not_overtake_one_that_waits(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        first, second = rig.wait_for(), rig.wait_for()
-        rig.send(b"a")
-        assert bodies_of(first.result(GIVE_UP)) == [b"a"]
-        assert rig.receive() == []
-        rig.send(b"b")
-        assert bodies_of(second.result(GIVE_UP)) == [b"b"]
-
-
-def test_a_receive_that_is_cancelled_leaves_what_is_sent_to_the_next_one(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
-        gone, waiting = rig.wait_for(), rig.wait_for()
-        assert gone.cancel()
-        rig.send(b"a")
-        assert bodies_of(waiting.result(GIVE_UP)) == [b"a"]
-
-
 def test_a_receive_waits_until_the_bytes_in_flight_are_fewer_than_allowed(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         credits = Credits(9, lambda: None, max_bytes=10)
@@ -236,23 +218,6 @@ def test_a_receive_that_has_waited_leaves_no_garbage_to_collect(tmp_path: Path) 
 
 
 # Failures, starts and ends.
-
-
-def test_all_that_shared_a_failed_sync_get_an_unknown_outcome_and_a_restart_recovers(
-    tmp_path: Path,
-) -> None:
-    with opened(tmp_path) as rig:
-        rig.send(b"a")
-        rig.in_turn()
-        rig.disk.fails = True
-        futures = [rig.store.submit(Send(queue="q", bodies=[b"b"])) for _ in range(5)]
-        for future in futures:
-            assert isinstance(future.exception(GIVE_UP), OutcomeUnknown | StoreFailed)
-        assert isinstance(futures[0].exception(GIVE_UP), OutcomeUnknown)
-        with pytest.raises(StoreFailed, match="until it is started again"):
-            rig.receive()
-    with opened(tmp_path) as rig:
-        assert bodies_of(rig.receive(9))[0] == b"a"
 
 
 def test_to_open_and_close_leaks_no_handle(tmp_path: Path) -> None:

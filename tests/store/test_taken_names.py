@@ -32,6 +32,7 @@ from spoolrack_store.model.sealed import seal, unseal
 from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage
 
 from tests.store.stage_rig import START, Rig, chunk
+from tests.support.engines import applied
 from tests.support.set_rig import SetRig
 
 Q: Callable[[str], bool] = "q".__eq__
@@ -379,15 +380,13 @@ def test_a_set_that_is_being_leased_for_one_queue_is_no_answer_for_another(
     monkeypatch.setattr(sets.engine.moves.effort, "files", 1)
     ids = [id for body in (b"1", b"2", b"3") for id in sets.send(body)]
     sets.send(b"theirs", queue="other")
-    work = sets.engine.apply([Reserve(queue="q", stream="s", sequence_number=0)])
-    assert work is not None
+    work = applied(sets.engine, Reserve(queue="q", stream="s", sequence_number=0))
     assert work.outcomes[0] is reserver.UNFINISHED
     for allowed in (None, OTHER, BOTH):
         with pytest.raises(NameTaken):
             sets.reserve(queue="other", allowed=allowed)
     while sets.engine.reservations.is_in_slices:
-        work = sets.engine.apply([Reserve(queue="q", stream="s", sequence_number=0, allowed=Q)])
-        assert work is not None
+        work = applied(sets.engine, Reserve(queue="q", stream="s", sequence_number=0, allowed=Q))
     sets.settle()
     assert sets.ids_in() == ids
 

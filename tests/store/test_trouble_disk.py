@@ -15,6 +15,7 @@ from spoolrack_store.model.transitions import State
 
 from tests.store.trouble_rig import Rig
 from tests.support.cuts import Cut, Keep
+from tests.support.engines import applied
 from tests.support.memory_disk import File
 
 MOVES = ("link", "rename_new")
@@ -298,14 +299,12 @@ def test_a_lease_that_was_moved_away_is_over_and_its_message_is_gone(rig: Rig) -
 def test_of_a_batch_one_of_whose_names_was_moved_away_the_others_decide(rig: Rig) -> None:
     ids = rig.send(b"a", b"b", b"c")
     rig.commit()
-    work = rig.engine.apply([Receive(queue="q", max_messages=1, visibility=Millis(30_000))])
-    assert work is not None
+    work = applied(rig.engine, Receive(queue="q", max_messages=1, visibility=Millis(30_000)))
     (receipt,) = work.outcomes[0][0].receipts
     (path,) = rig.paths("delay")
     rig.disk.unlink(path)
     # The older name lists the message, too: it is ready, as a start would have it.
-    work = rig.engine.apply([Delete(queue="q", receipts=[receipt])])
-    assert work is not None
+    work = applied(rig.engine, Delete(queue="q", receipts=[receipt]))
     assert isinstance(work.outcomes[0][0], StaleReceipt)
     rig.commit()
     assert list(rig.receive()) == ids
@@ -384,8 +383,7 @@ def test_a_file_that_can_have_no_more_links_is_copied(rig: Rig) -> None:
     ids = rig.send(b"a", b"b", b"c")
     rig.commit()
     rig.disk.fail(errno.EMLINK, "link")
-    work = rig.engine.apply([Receive(queue="q", max_messages=1, visibility=Millis(30_000))])
-    assert work is not None
+    work = applied(rig.engine, Receive(queue="q", max_messages=1, visibility=Millis(30_000)))
     assert work.outcomes[0][0].ids == ids[:1]
     assert rig.paths("new") == []
     work.commit.sync()

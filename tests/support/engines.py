@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.files.layout import CONFIG
+from spoolrack_store.files.local_disk import LocalDisk, RunningProcess, this_process
+from spoolrack_store.files.root import Root, make_root, open_root
 from spoolrack_store.model.settings import QueueSettings, Record, encode, settings_path
 
 
@@ -31,10 +34,39 @@ def start(
     return engine
 
 
-def commit(engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
-    """Return the answers of a commit of `requests` that is synced at once."""
+def opened(
+    path: str | os.PathLike[str],
+    clock: Any,
+    process: RunningProcess | None = None,
+    made: type[LocalDisk] = LocalDisk,
+) -> tuple[Root, Engine]:
+    """Return the root in a folder, which is made where none is, and an engine that has opened it."""
+    make_root(path)
+    root = open_root(made(path), os.fspath(path), Random(), process or this_process())
+    engine = start(
+        root.disk, root.memory, clock=clock, owner=root.owner, random=Random(), is_living=root.is_living
+    )
+    return root, engine
+
+
+def applied(engine: Engine, *requests: Any, tick: bool = False) -> Work:
+    """Return a commit of `requests` that is neither synced nor finished."""
     work = engine.apply(requests, tick=tick)
     assert work is not None, "no process holds the lock"
+    return work
+
+
+def begun(engine: Engine, *requests: Any) -> Work:
+    """Return a commit of `requests` that is synced, and not finished: no answer has left."""
+    work = applied(engine, *requests)
+    if work.commit is not None:
+        work.commit.sync()
+    return work
+
+
+def commit(engine: Engine, *requests: Any, tick: bool = False) -> list[Any]:
+    """Return the answers of a commit of `requests` that is synced at once."""
+    work = applied(engine, *requests, tick=tick)
     if work.commit is not None:
         work.commit.sync()
     outcomes = engine.finish(work)

@@ -2,7 +2,8 @@
 
 A port that the system gives (bind(2) to port 0) is anyone's once it is closed: a connection or another
 test may have it before the program does. These lie below the system's own range (ip(7),
-`ip_local_port_range`), and each worker of pytest has a thousand for itself.
+`ip_local_port_range`), and each worker of pytest has a thousand for itself. It begins with any of them:
+another run at the same time rarely asks for the same.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import os
 import socket
 from itertools import count
+from random import randrange
 from typing import Final
 
 _FIRST: Final = 20_000
 _OF_A_WORKER: Final = 1_000
 _WORKERS: Final = 12
 _worker: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
-_turns: Final = count()
+_turns: Final = count(randrange(_OF_A_WORKER))
 
 
 def free_port() -> int:

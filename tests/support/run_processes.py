@@ -9,28 +9,22 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from random import randrange
 from typing import IO, Final
 
 from tests import CHECKOUT
 from tests.support.forked import ForkedProgram
+from tests.support.ports import free_port
 
 SILENCE: Final = 120.0
 """Seconds without a word from any process, after which a run is stuck: only a defect takes so long."""
 STARTS: Final = 10
-_TRIES: Final = 100
-"""So many ports are tried, of which nearly all are free."""
-_LOWEST_PORT: Final = 10_000
-_WORKERS: Final = 16
 _LAST_WORDS: Final = 40
 
 
@@ -191,8 +185,8 @@ class Served:
         self._options = options
         self.member: Member
         self._crew = crew
-        self.port = _port_of_its_own()
-        self.http_port = _port_of_its_own() if http else None
+        self.port = free_port()
+        self.http_port = free_port() if http else None
         self.restart()
 
     @property
@@ -248,27 +242,3 @@ class Served:
             assert code == os.EX_UNAVAILABLE, f"{code}: " + "\n".join(member.last_words)
         why = "\n".join(self.member.last_words)
         raise AssertionError(f"{self.address} is not to be had: {why}")
-
-
-def _ports() -> Iterator[int]:
-    """Yield ports, one after the other, that no other worker of the tests uses, below those that the
-    kernel hands out (ip(7)): no program gets by chance the port of a server that is dead for a
-    moment."""
-    handed_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    own = range(_LOWEST_PORT + worker % _WORKERS, int(handed_out[0]), _WORKERS)
-    first = randrange(len(own))
-    return cycle([*own[first:], *own[:first]])
-
-
-_PORTS: Final = _ports()
-
-
-def _port_of_its_own() -> int:
-    """Return a port of this machine that is free, and that no other server here is given for a long
-    time."""
-    for port in islice(_PORTS, _TRIES):
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError(f"none of {_TRIES} ports is free")

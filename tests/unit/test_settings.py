@@ -8,7 +8,6 @@ from dataclasses import asdict, fields
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from spoolrack_store.model import settings as module
 from spoolrack_store.model.clock import DAY, HOUR, Millis, span_text
 from spoolrack_store.model.errors import DamagedSettings, InvalidSetting
 from spoolrack_store.model.settings import (
@@ -239,12 +238,6 @@ def test_a_file_without_a_plausible_birth_is_damage(value: object) -> None:
             decode(json.dumps({**more, "created_at": value}).encode(), "file")
         with pytest.raises(DamagedSettings, match="created_at"):
             decode(json.dumps(more).encode(), "file")
-
-
-def test_the_bounds_are_what_the_contract_says() -> None:
-    assert module.MAX_VISIBILITY == 12 * HOUR
-    assert module.MAX_MESSAGE_SIZE == 1024**4
-    assert module.MAX_ATTRIBUTES_SIZE == 64 * 1024
 
 
 @pytest.mark.parametrize(

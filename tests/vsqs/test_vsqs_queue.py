@@ -198,15 +198,6 @@ def test_a_message_is_read_by_one_of_many_consumers(opened: Opener) -> None:
 # Deletion.
 
 
-def test_a_message_that_another_process_received_can_be_deleted(opened: Opener, folder: Path) -> None:
-    one, other = opened(), opened()
-    id = one.publish(b"foo")
-    assert one.receive()[0] == id
-    other.delete(id)
-    assert files(folder) == {}
-    one.delete(id)
-
-
 def test_a_message_that_was_put_back_meanwhile_can_be_deleted(
     opened: Opener, folder: Path, micros: Micros
 ) -> None:
@@ -229,14 +220,6 @@ def test_a_deletion_of_what_is_not_there_touches_nothing(queue: Queue, folder: P
 
 
 # Waiting.
-
-
-def test_a_publish_wakes_a_waiting_receive(opened: Opener) -> None:
-    consumer, publisher = opened(), opened()
-    waiting = Beside(consumer.receive)
-    assert not waiting.is_done(0.05)
-    id = publisher.publish(b"foo")
-    assert waiting.result() == (id, b"foo")
 
 
 def test_many_threads_wait_at_one_queue(queue: Queue) -> None:

@@ -22,7 +22,6 @@ from spoolrack.errors import (
     DiskError,
     DiskFull,
     InvalidUrl,
-    MessageNotFound,
     QueueFull,
     QueueNotFound,
     StaleReceipt,
@@ -153,17 +152,6 @@ def test_after_an_extension_the_receipt_proves_it_in_this_process_only(jobs: Que
     assert list(jobs.peek()) == []
 
 
-@pytest.mark.parametrize("state", ["ready", "leased"])
-def test_a_message_is_deleted_by_its_id_in_every_state(jobs: Queue, state: str) -> None:
-    id = jobs.send("foo")
-    if state == "leased":
-        jobs.receive()
-    assert jobs.get(id).state == state
-    jobs.delete_by_id(id)
-    with pytest.raises(MessageNotFound):
-        jobs.get(id)
-
-
 def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, micros: Micros) -> None:
     jobs.send("foo")
     jobs.receive(visibility_timeout=5)
@@ -178,13 +166,6 @@ def test_a_lease_that_is_over_is_shown_as_ready(jobs: Queue, client: Client, mic
     )
     (message,) = jobs.peek(MessageState.READY)
     assert message.lease_expires_at is None
-
-
-@pytest.mark.parametrize("body", [b"", b"\x00\xff\n", bytes(range(256)) * 40_000])
-def test_bodies_come_as_they_were_sent(jobs: Queue, body: bytes) -> None:
-    jobs.send(body)
-    (message,) = jobs.receive()
-    assert (message.body, message.size) == (body, len(body))
 
 
 def test_a_capacity_refuses_until_there_is_room(url: str, jobs: Queue) -> None:

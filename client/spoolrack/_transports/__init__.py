@@ -247,6 +247,10 @@ class ClientTransport(Protocol):
     def target(self) -> str:
         """The URL of the server or folder."""
 
+    @property
+    def all(self) -> Sequence[ClientTransport]:
+        """The transports of all shards; of a server or a folder it is the only one."""
+
     def home(self, queue: str) -> str:
         """Return the name of what a queue lies on: one batch can't go to two."""
 

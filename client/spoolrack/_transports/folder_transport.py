@@ -48,6 +48,7 @@ from .._values import (
 )
 from ..errors import ClientClosed
 from . import (
+    ClientTransport,
     FileTransport,
     RedriveTransport,
     ReservationTransport,
@@ -135,6 +136,10 @@ class FolderTransport:
     @property
     def target(self) -> str:
         return self._calls.target
+
+    @property
+    def all(self) -> Sequence[ClientTransport]:
+        return (self,)
 
     def home(self, queue: str) -> str:
         return self.target

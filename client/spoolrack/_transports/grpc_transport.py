@@ -31,6 +31,7 @@ from .._values import (
 from ..errors import ClientClosed
 from ..v1 import queue_service_pb2 as rpc
 from . import (
+    ClientTransport,
     FileTransport,
     RedriveTransport,
     ReservationTransport,
@@ -108,6 +109,10 @@ class GrpcTransport:
     @property
     def target(self) -> str:
         return f"grpc{'s' if self._credentials.is_secure else ''}://{self._address}"
+
+    @property
+    def all(self) -> Sequence[ClientTransport]:
+        return (self,)
 
     def home(self, queue: str) -> str:
         return self.target

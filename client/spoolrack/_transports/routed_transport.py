@@ -2,8 +2,8 @@
 
 A call with a queue goes to the transport of that queue. A call by an id goes to the queue that it
 names; without one, to the only shard that knows the id. Lists of all shards are merged in order. What
-can fail: a shard. Calls on other shards don't wait for it, and its errors name it and how long it has
-been away.
+can fail: a shard. Calls on other shards don't wait for it. Its errors name it and how long it has been
+away; so do those that are about the server and not about a queue.
 """
 
 from __future__ import annotations
@@ -23,15 +23,23 @@ from .._stage_values import PublishResult, StageResult
 from .._values import Envelope, Page
 from ..errors import (
     ClientClosed,
+    DiskError,
+    DiskFull,
+    InternalError,
     InvalidQueueName,
     InvalidRequest,
+    MemoryLimit,
+    PermissionDenied,
     RedriveNotFound,
     ReservationNotFound,
     SpoolrackError,
     StageNotFound,
+    StoreFailed,
     Timeout,
+    Unauthenticated,
     Unreachable,
     Unsupported,
+    WrongShard,
 )
 
 T = TypeVar("T")
@@ -40,6 +48,17 @@ PATIENCE: Final = 5.0
 """Seconds that a list waits for a shard before it goes on with the others."""
 KNOWN_STAGES: Final = 10_000
 """Stages whose queue a client remembers: as many as one publication has."""
+_OF_THE_SERVER: Final = (
+    Unauthenticated,
+    PermissionDenied,
+    WrongShard,
+    DiskFull,
+    DiskError,
+    MemoryLimit,
+    StoreFailed,
+    InternalError,
+)
+"""Errors that an operator mends at one server, and whose text names none."""
 _TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 
@@ -270,19 +289,25 @@ class _ShardTransport(_ShardOperations):
             now = self._runtime.monotonic()
             self._away_since = now if self._away_since is None or connected() else self._away_since
             away = f"{now - self._away_since:.0f}"
-            named = copy.copy(error)
-            named.args = (
-                f"{self._name[:1].upper()}{self._name[1:]} has been away for {away} s: {error}",
-            )
-            named.metadata = {**error.metadata, **self._facts, "away_seconds": away}
-            raise named from None
+            facts = {**error.metadata, **self._facts, "away_seconds": away}
+            raise self._named(error, f" has been away for {away} s", facts) from None
         except ClientClosed:
             raise
-        except SpoolrackError:
+        except SpoolrackError as error:
             self._away_since = None  # It has answered.
-            raise
+            if not isinstance(error, _OF_THE_SERVER):
+                raise
+            # The shard of `WrongShard` is the right one.
+            raise self._named(error, "", {**self._facts, **error.metadata}) from None
         self._away_since = None
         return result
+
+    def _named(self, error: SpoolrackError, state: str, facts: dict[str, str]) -> SpoolrackError:
+        """Return the error with the shard's name before its text, and these metadata."""
+        named = copy.copy(error)
+        named.args = (f"{self._name[:1].upper()}{self._name[1:]}{state}: {error}",)
+        named.metadata = facts
+        return named
 
 
 class _ByQueue:

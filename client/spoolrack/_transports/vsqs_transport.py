@@ -24,6 +24,7 @@ from .._values import (
 from ..errors import ClientClosed, Unsupported
 from ..vsqs._folder_index import Content
 from . import (
+    ClientTransport,
     FileTransport,
     RedriveTransport,
     ReservationTransport,
@@ -109,6 +110,10 @@ class VsqsTransport:
     @property
     def target(self) -> str:
         return self._calls.target
+
+    @property
+    def all(self) -> Sequence[ClientTransport]:
+        return (self,)
 
     def home(self, queue: str) -> str:
         return self.target

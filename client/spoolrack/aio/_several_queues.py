@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal
@@ -160,7 +160,12 @@ class SeveralStreams:
         self._closing: Signal = self._runtime.signal()
         self._failure: SpoolrackError | None = None
         self._is_started = False
-        self._watcher: Started | None = None
+        self._watchers: list[Started] = []
+        """One for each shard."""
+        self._ranks_by_shard: list[set[tuple[int, str]]] = []
+        """The queues of patterns that were listed last."""
+        self._failed_looks = 0
+        """Shards whose first list has failed."""
         self._shared = -SHARE_EVERY
         """When credits were shared last."""
         self.acks = _AcksOfOwners(self)
@@ -297,23 +302,24 @@ class SeveralStreams:
             self._context.check()
             self._is_started = True
             self._context.open.add(self)
-        names = [
-            (number, name)
-            for number, name in enumerate(self._queues.names)
-            if self._queues.patterns[number] is None
-        ]
-        self._set_members(names)
-        if any(self._queues.patterns):
-            self._watcher = self._runtime.start(self._watch(names), "spoolrack-patterns")
+        shards = self._context.transport.all if any(self._queues.patterns) else ()
+        self._ranks_by_shard = [set() for _ in shards]
+        self._set_members()
+        for shard, transport in enumerate(shards):
+            self._watchers.append(
+                self._runtime.start(self._watch(shard, transport), "spoolrack-patterns")
+            )
 
-    def _set_members(self, ranks: Iterable[tuple[int, str]]) -> None:
-        """Have these queues and no others; a name counts where it is first."""
-        rank_by_name: dict[str, tuple[int, str]] = {}
-        for rank in sorted(ranks):
-            rank_by_name.setdefault(rank[1], rank)
+    def _set_members(self) -> None:
+        """Have the queues that are named or listed, and no others; a name counts where it is first."""
         with self._lock:
             if self._closing.is_set():
                 return
+            named = enumerate(self._queues.names)
+            ranks = {rank for rank in named if self._queues.patterns[rank[0]] is None}
+            rank_by_name: dict[str, tuple[int, str]] = {}
+            for rank in sorted(ranks.union(*self._ranks_by_shard)):
+                rank_by_name.setdefault(rank[1], rank)
             member_by_rank = {member.rank: member for member in self._members}
             members = [
                 member_by_rank.get(rank) or self._member(rank) for rank in sorted(rank_by_name.values())
@@ -358,49 +364,50 @@ class SeveralStreams:
             self._members = [again if each is member else each for each in self._members]
         again.stream.start()
 
-    async def _watch(self, fixed_ranks: Sequence[tuple[int, str]]) -> None:
-        """Look for queues that match, until the stream is closed."""
+    async def _watch(self, shard: int, transport: Any) -> None:
+        """Look for queues of a shard that match, until the stream is closed."""
         is_first, was_whole = True, True
         while not self._closing.is_set():
-            ranks = {*fixed_ranks}
             try:
-                await self._look(ranks)
+                self._ranks_by_shard[shard] = await self._look(shard, transport)
             except SpoolrackError as error:
-                if is_first and len(ranks) == len(fixed_ranks) and not isinstance(error, ClientClosed):
+                if is_first and self._ends_with(error):
                     self._failure = error
                     self._wake()
                     return
                 if was_whole:
                     log.warning("queues that match %s may be missing: %s", self._queues.name, error)
                 was_whole = False
-                # Those that weren't listed may be there all the same.
-                ranks |= {member.rank for member in self._members}
             except Exception:
                 log.exception("queues that match %s are looked for no more", self._queues.name)
                 raise
             else:
                 was_whole = True
-            self._set_members(ranks)
+            self._set_members()
             self._wake()
             is_first = False
             await self._closing.wait(LOOK_EVERY)
 
-    async def _look(self, ranks: set[tuple[int, str]]) -> None:
-        """Add the queues that match. New ones begin at once: a shard that is away may hold up the rest
-        of the list."""
-        list_queues = self._context.transport.list_queues
-        known_ranks = {member.rank for member in self._members}
+    def _ends_with(self, error: SpoolrackError) -> bool:
+        """Return whether the failure of a shard's first list is that of the stream: not if the shard is
+        away, and another one isn't."""
+        if isinstance(error, ClientClosed):
+            return False
+        with self._lock:
+            self._failed_looks += 1
+            is_any_left = self._failed_looks < len(self._ranks_by_shard)
+        return not (is_any_left and isinstance(error, Timeout | Unreachable))
+
+    async def _look(self, shard: int, transport: Any) -> set[tuple[int, str]]:
+        """Return the queues of a shard that match."""
+        ranks: set[tuple[int, str]] = set()
         for number, pattern in enumerate(self._queues.patterns):
             if pattern is None:
                 continue
-            fetch = partial(list_queues, prefix=pattern.prefix)
+            fetch = partial(transport.list_queues, prefix=pattern.prefix)
             async for page in pages(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
-                found = {(number, queue.name) for queue in page.items if pattern.matches(queue.name)}
-                ranks |= found
-                if not found <= known_ranks:
-                    known_ranks |= found
-                    self._set_members(known_ranks)
-                    self._wake()
+                ranks |= {(number, queue.name) for queue in page.items if pattern.matches(queue.name)}
+        return ranks
 
     def _wake(self) -> None:
         """Wake all waiting callers. From any thread."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.operations import Queue
 from spoolrack_store.store import Store
 
 from ..system.logs import Log
+from .bounded_receives import BoundedReceives
 from .leases import Leases
+from .memory import Budget
 from .messages import Messages
 from .queues import Queues
 from .redrives import Redrives
@@ -18,6 +21,8 @@ from .schedules import Schedules
 from .sends import Sends
 from .stages import Stages
 from .store_access import ConcurrencyLimit, StoreAccess
+
+T = TypeVar("T")
 
 
 class Application:
@@ -35,17 +40,30 @@ class Application:
         with_consumers: Callable[[Queue], Awaitable[Queue]] | None = None,
     ) -> None:
         """`with_consumers` adds the consumers of a queue's oldest leases that other processes know."""
-        self.access = StoreAccess(store, workers)
-        self.leases = Leases(self.access, log)
-        self.queues = Queues(self.access, with_consumers)
-        self.messages = Messages(self.access)
-        self.sends = Sends(self.access)
-        self.stages = Stages(self.access)
-        self.reservations = Reservations(self.access, self.leases)
-        self.redrives = Redrives(self.access)
-        self.schedules = Schedules(self.access, clock)
+        self._access = StoreAccess(store, workers)
+        self.root_id = store.root_id
+        self.shard = store.shard
+        """Which shard the root is; None: it is none."""
+        self.owner = store.metrics.owner
+        """The name under which this process writes."""
+        self.leases = Leases(self._access, log)
+        self.queues = Queues(self._access, with_consumers)
+        self.messages = Messages(self._access)
+        self.sends = Sends(self._access)
+        self.stages = Stages(self._access)
+        self.reservations = Reservations(self._access, self.leases)
+        self.redrives = Redrives(self._access)
+        self.schedules = Schedules(self._access, clock)
+
+    def bounded_receives(self, responses: Budget) -> BoundedReceives:
+        """Return the receives of a front whose responses are bounded by `responses`."""
+        return BoundedReceives(responses, self._access, self.leases)
+
+    async def in_thread(self, work: Callable[..., T], *of: Any) -> T:
+        """Return the result of a work that takes too long for the event loop."""
+        return await self._access.read(work, *of)
 
     async def close(self) -> None:
         """Return once all releases are done. No call may be running any more."""
         await self.leases.close()
-        self.access.close()
+        self._access.close()

@@ -6,10 +6,12 @@ Within softlayer/mq's limit, a send waits for its turn.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import Send, SendResults
+from spoolrack_store.store import BodyFile
 
 from .caller import Caller, Permission, on_some_queue
 from .store_access import StoreAccess, Submitted
@@ -36,6 +38,11 @@ class Sends:
         if not refusals:
             return Submitted((future,), future.result)
         return Submitted((future,), lambda: _with_refused(future.result(), refusals))
+
+    async def begin_body(self, expected: int | None) -> BodyFile:
+        """Return a new file for a body of `expected` bytes (None: unknown) that is sent in pieces, as
+        `Store.begin_body` does, for a caller whose permission was checked."""
+        return await self._access.read(partial(self._access.store.begin_body, expected=expected))
 
 
 def _with_refused(stored: SendResults, refusals: Mapping[int, StoreError]) -> SendResults:

@@ -36,7 +36,8 @@ Write = Callable[[bytes], None]
 
 
 @click.command()
-@argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@argument("queues", nargs=-1, metavar="QUEUE...")
+@option("--all", "is_all", is_flag=True, help="Copy all queues, with shards those of all.")
 @option(
     "--output",
     "-o",
@@ -47,17 +48,25 @@ Write = Callable[[bytes], None]
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither counts nor progress.")
 @follows_queues
-def command(connection: Connection, queues: tuple[str, ...], output: str, quiet: bool) -> int:
+def command(
+    connection: Connection, queues: tuple[str, ...], is_all: bool, output: str, quiet: bool
+) -> int:
     """Copy QUEUEs, their settings, schedules and all of their messages, into an archive.
 
     Leased messages are exported as ready, because a lease can't be exported. Delayed messages keep the
     time at which they are ready. The messages stay in their queues. Messages that are sent or deleted
     meanwhile may be in the archive or not.
     """
-    names = list(dict.fromkeys(queues))
-    states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}
+    if bool(queues) is is_all:
+        raise click.UsageError("Name the queues, or give --all.")
     with connection.patient_client() as client:
-        found = [client.queue(name).info() for name in names]
+        found = list(
+            client.list_queues()
+            if is_all
+            else (client.queue(name).info() for name in dict.fromkeys(queues))
+        )
+        names = [each.name for each in found]
+        states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}
         length = sum(info.counts.byte_count for info in found)
         with _open_output(output) as write, progress_bar("Exporting", length, quiet) as advance:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -42,8 +42,9 @@ class HttpBodies:
             )
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        ca = credentials.get("ca")
-        self._tls = ssl.create_default_context(cafile=ca) if ca else True
+        self._tls = ssl.create_default_context(cafile=credentials.get("ca"))
+        if certificate := credentials.get("certificate"):
+            self._tls.load_cert_chain(certificate, credentials.get("key"))
 
     def send(
         self, queue: str, path: str, message: Outgoing, advance: Advance, *, wait: float = 0.0

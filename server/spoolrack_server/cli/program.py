@@ -52,7 +52,10 @@ _COMMANDS: Final = (
     "replay",
     "tokens",
 )
-"""Each is in the module of its name, loaded when it is asked for: a check of folders needs no gRPC."""
+"""Each is the `command` of the module of its name, unless `_SHARED` says another, and loaded when it is
+asked for: a check of folders needs no gRPC."""
+_SHARED: Final = {"reject": ("release", "reject"), "reaper": ("mover", "reaper")}
+"""Of a command without a module of its own: the module, and the function there."""
 
 
 class _StderrLine(logging.Formatter):
@@ -71,8 +74,11 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        found: click.Command = importlib.import_module(f".{name}_command", __package__).command
-        found.name = name  # Its function is called `command` in each module.
+        module, function = _SHARED.get(name, (name, "command"))
+        found: click.Command = getattr(
+            importlib.import_module(f".{module}_command", __package__), function
+        )
+        found.name = name  # Its function is mostly called `command`.
         return found
 
     def resolve_command(

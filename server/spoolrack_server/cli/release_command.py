@@ -1,4 +1,4 @@
-"""`spoolrack release`: ends leases, so that messages are ready again."""
+"""`spoolrack release` and `reject`: end leases, so that messages are ready again, or dead letters."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(
     """
     if backoff and delay:
         raise click.UsageError("--backoff and --delay both say how long: use one of them.")
-    return end_leases(
+    return _end_leases(
         connection,
         queue,
         messages,
@@ -59,7 +59,31 @@ def command(
     )
 
 
-def end_leases(
+@click.command()
+@argument("queue")
+@argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
+@option("--reason", metavar="TEXT", help="Reason, kept in the dead-letter record.")
+@option("--quiet", "-q", is_flag=True, help="Don't print the number of rejected messages.")
+@connects_to_queues
+def reject(
+    connection: Connection, queue: str, messages: tuple[str, ...], reason: str | None, quiet: bool
+) -> int:
+    """Move leased messages of QUEUE to its dead-letter queue, however often they were received.
+
+    Messages are named as for `release`. Exits with 1 if one of them isn't leased any more; the
+    others are rejected all the same.
+    """
+    return _end_leases(
+        connection,
+        queue,
+        messages,
+        lambda queue, receipts: queue.reject_many(receipts, reason or ""),
+        verb="rejected",
+        quiet=quiet,
+    )
+
+
+def _end_leases(
     connection: Connection,
     queue: str,
     messages: Sequence[str],

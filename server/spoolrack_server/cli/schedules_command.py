@@ -21,12 +21,8 @@ def command() -> None:
 
 @command.command()
 @argument("queue")
-@argument(
-    "name",
-)
-@argument(
-    "cron",
-)
+@argument("name")
+@argument("cron")
 @argument("body", default="", type=Text(may_be_empty=True))
 @option(
     "--time-zone",
@@ -73,9 +69,7 @@ def create(
 
 @command.command()
 @argument("queue")
-@argument(
-    "name",
-)
+@argument("name")
 @option("--cron", metavar="CRON", help="Five fields, as in crontab(5).")
 @option("--time-zone", metavar="ZONE", help="The time zone of CRON.")
 @option("--body", metavar="BODY", type=Text(may_be_empty=True), help="The body of the messages.")
@@ -150,9 +144,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 @command.command()
 @argument("queue")
-@argument(
-    "name",
-)
+@argument("name")
 @connects_to_queues
 def pause(connection: Connection, queue: str, name: str) -> None:
     """Pause a schedule: no tick is sent until it is resumed."""
@@ -162,9 +154,7 @@ def pause(connection: Connection, queue: str, name: str) -> None:
 
 @command.command()
 @argument("queue")
-@argument(
-    "name",
-)
+@argument("name")
 @connects_to_queues
 def resume(connection: Connection, queue: str, name: str) -> None:
     """Resume a schedule. Ticks that passed meanwhile are skipped."""
@@ -174,9 +164,7 @@ def resume(connection: Connection, queue: str, name: str) -> None:
 
 @command.command()
 @argument("queue")
-@argument(
-    "name",
-)
+@argument("name")
 @connects_to_queues
 def delete(connection: Connection, queue: str, name: str) -> None:
     """Delete a schedule. Sent messages stay."""

@@ -57,14 +57,13 @@ def dashboard_routes() -> Sequence[Route]:
     """Return the routes of the page and its files, which hold no data: it asks HTTP like a program."""
     assets = Assets()
     return [
-        Route(method, path, endpoint, is_page=True, is_open=True)
+        Route("GET", path, endpoint, is_page=True, is_open=True)
         for path, endpoint in (
             ("/", assets.root),
             ("/-/dashboard", assets.page),
             ("/-/dashboard/", assets.redirect),
             ("/-/dashboard/{asset:.+}", assets.asset),
         )
-        for method in ("GET", "HEAD")
     ]
 
 

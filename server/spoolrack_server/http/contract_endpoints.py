@@ -130,7 +130,7 @@ class ContractEndpoints:
         page = await anext(self._calls.reserved_pages(request[CALLER], call), None)
         if page is None:
             return answer({"messages": [], "next_index": None})
-        shown = await self._app.access.read(partial(_messages, page.messages))
+        shown = await self._app.in_thread(partial(_messages, page.messages))
         return answer({"messages": shown, "next_index": page.following})
 
     # Redrives.

@@ -37,7 +37,7 @@ from .http_errors import (
 from .http_listener import HttpListener, expect_nothing
 from .request_bodies import HttpLimits
 from .request_checks import RequestChecks, require_own_shard
-from .route import Endpoint, Route, pattern
+from .route import Endpoint, Route, pattern, with_heads
 from .routes import routes
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)
@@ -76,7 +76,7 @@ class Gateway:
     def _application(self, served: Sequence[Route]) -> web.Application:
         application = web.Application(middlewares=[self._edge])
         application.on_response_prepare.append(_name_request)
-        for route in served:
+        for route in with_heads(served):
             application.router.add_route(
                 route.method, pattern(route.path), route.endpoint, expect_handler=expect_nothing
             )
@@ -135,7 +135,7 @@ class Gateway:
             route = self._checks.route_of(request)
             if self._listener.is_refusing and not (route is not None and route.is_page):
                 raise Draining
-            require_own_shard(request, self._app.access.store.shard)
+            require_own_shard(request, self._app.shard)
             response = await endpoint(request)
         except ConnectionError as error:
             raise asyncio.CancelledError from error

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
@@ -38,6 +37,7 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
 from ..app.bounds import MAX_WAIT, message_id, place
+from ..app.caller import Caller
 from ..app.leases import receipts_of
 from ..app.trace_context import context_in, inherit_context
 from ..wire import convert, lease_changes
@@ -68,7 +68,7 @@ class MessageEndpoints:
     def __init__(self, context: HttpContext) -> None:
         self._context = context
         self._app = context.app
-        self._access = context.app.access
+        self._messages = context.app.messages
 
     async def send(self, request: web.Request) -> web.StreamResponse:
         queue = queue_of(request)
@@ -157,17 +157,17 @@ class MessageEndpoints:
                 break
         else:
             return bytes(buffer), None
-        begin = partial(self._access.store.begin_body, expected=expected)
-        file = await self._access.read(begin)
-        stack.push_async_callback(self._access.read, file.discard)
+        file = await self._app.sends.begin_body(expected)
+        in_thread = self._app.in_thread
+        stack.push_async_callback(in_thread, file.discard)
         async for piece in pieces:
             buffer += piece
             if len(buffer) >= BLOCK:
-                await self._access.read(file.write, bytes(buffer))
+                await in_thread(file.write, bytes(buffer))
                 share.free(len(buffer))
                 buffer.clear()
-        await self._access.read(file.write, bytes(buffer))
-        return b"", await self._access.read(file.finish)
+        await in_thread(file.write, bytes(buffer))
+        return b"", await in_thread(file.finish)
 
     async def receive(self, request: web.Request) -> web.StreamResponse:
         call = parsed(request.query, rpc.ReceiveRequest)
@@ -194,7 +194,7 @@ class MessageEndpoints:
         message = messages.pop()
         response_headers = headers.message_headers(message)
         if message.size > request_bodies.BLOCK:
-            opened = await self._open(message)
+            opened = await self._open(request[CALLER], message)
             if opened is not None:
                 del message
                 try:
@@ -202,14 +202,14 @@ class MessageEndpoints:
                         request, web.StreamResponse(headers=response_headers), opened
                     )
                 finally:
-                    self._access.close_message(opened)
+                    self._messages.close(opened)
         response = web.Response(body=message.body, headers=response_headers)
         await request_bodies.write(request, response, self._context.http_limits)
         return response
 
-    async def _open(self, message: Message) -> OpenMessage | None:
+    async def _open(self, caller: Caller, message: Message) -> OpenMessage | None:
         try:
-            return await self._access.open(message.queue, message.id)
+            return await self._messages.open(caller, message.queue, message.id)
         except StoreError:
             if len(message.body) < message.size:
                 raise
@@ -217,7 +217,7 @@ class MessageEndpoints:
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         queue, id = queue_of(request), id_of(request)
-        opened = await self._app.messages.open(request[CALLER], queue, id)
+        opened = await self._messages.open(request[CALLER], queue, id)
         try:
             response_headers = headers.message_headers(opened.message)
             response_headers |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
@@ -229,7 +229,7 @@ class MessageEndpoints:
             response = web.StreamResponse(status=206, headers=response_headers)
             return await self._send(request, response, opened, *part)
         finally:
-            self._access.close_message(opened)
+            self._messages.close(opened)
 
     async def _send(
         self,
@@ -251,7 +251,7 @@ class MessageEndpoints:
             request, rpc.ListMessagesRequest, without=headers.ATTRIBUTE_FILTERS
         )
         wanted = convert.message_filter(call)
-        page = await self._app.messages.list(
+        page = await self._messages.list(
             request[CALLER],
             call.queue,
             replace(wanted, attributes=headers.attribute_filter(request.query)),
@@ -260,20 +260,20 @@ class MessageEndpoints:
         bodies: Sequence[bytes | None] = [None] * len(page.items)
         if call.max_body_bytes:
             most = place(call.max_body_bytes, "max_body_bytes", most=MOST_SHOWN)
-            bodies = await self._app.messages.beginnings(page.items, most)
+            bodies = await self._messages.beginnings(page.items, most)
         # A thousand messages: not in the event loop.
-        shown = await self._access.read(lambda: list(map(_message_json, page.items, bodies)))
+        shown = await self._app.in_thread(lambda: list(map(_message_json, page.items, bodies)))
         return answer({"messages": shown, "next_page_token": page.next_token})
 
     async def show(self, request: web.Request) -> web.StreamResponse:
         """Return a message as JSON, with the beginning of its body."""
         call = await self._context.call_in(request, rpc.ListMessagesRequest, without=("id",))
         most = place(call.max_body_bytes, "max_body_bytes", most=MOST_SHOWN) or MOST_SHOWN
-        opened = await self._app.messages.open(request[CALLER], call.queue, id_of(request))
+        opened = await self._messages.open(request[CALLER], call.queue, id_of(request))
         try:
-            body = await self._access.read(_beginning, opened, most)
+            body = await self._app.in_thread(_beginning, opened, most)
         finally:
-            self._access.close_message(opened)
+            self._messages.close(opened)
         return answer(_message_json(opened.message, body))
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
@@ -285,7 +285,7 @@ class MessageEndpoints:
             delete = Delete(queue=queue, receipts=[receipt], last_receives=last_receives)
             (error,) = await self._app.leases.delete(request[CALLER], delete).answered()
         elif last is None:
-            (error,) = await self._app.messages.delete(request[CALLER], queue, [id])
+            (error,) = await self._messages.delete(request[CALLER], queue, [id])
         else:
             raise InvalidRequest(
                 what="the parameter allow_expired", value="true", rule="goes with If-Match: RECEIPT"

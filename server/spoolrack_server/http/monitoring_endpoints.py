@@ -56,7 +56,7 @@ class MonitoringEndpoints:
 
     def _shard(self) -> dict[str, str]:
         """Return which shard the server is, if it is one."""
-        shard = self._context.app.access.store.shard
+        shard = self._context.app.shard
         return {} if shard is None else {"shard": str(shard)}
 
     async def _refusals(self) -> dict[str, list[str]]:
@@ -98,17 +98,7 @@ class MonitoringEndpoints:
         )
 
     async def resources(self, request: web.Request) -> web.StreamResponse:
-        access = self._context.app.access
-        owners = await access.read(access.store.metrics.owners)
-        return answer(
-            {
-                **await self._observer.resources(),
-                "owners": [
-                    {"name": each.name, "about": each.about, "is_me": each.is_me} for each in owners
-                ],
-                "quarantined": access.store.quarantined,
-            }
-        )
+        return answer(await self._observer.resources())
 
     async def history(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["queue"]

@@ -57,12 +57,12 @@ class QueueEndpoints:
         targets = await self._queues.dead_letter_queues()
         # A thousand queues: not in the event loop.
         render = partial(self._list_json, caller, page.items, targets, fields)
-        queues = await self._app.access.read(render)
+        queues = await self._app.in_thread(render)
         return answer(
             {
                 "queues": queues,
                 "next_page_token": page.next_token,
-                "root_id": self._app.access.store.root_id,
+                "root_id": self._app.root_id,
             }
         )
 
@@ -82,7 +82,7 @@ class QueueEndpoints:
                 "entered_count": queue.traffic.entered,
                 "left_count": queue.traffic.left,
                 "time": self._context.clock.monotonic() / 1_000,
-                "process": self._app.access.store.metrics.owner,
+                "process": self._app.owner,
             },
             "is_dead_letter_queue": is_target,
             "permissions": [each.value for each in caller.permissions(queue.name)],

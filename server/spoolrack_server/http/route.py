@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
@@ -49,6 +49,14 @@ class Route:
     def changes(self) -> bool:
         """Whether the route changes anything."""
         return self.leases or self.method not in ("GET", "HEAD")
+
+
+def with_heads(routes: Iterable[Route]) -> Iterator[Route]:
+    """Yield the routes, and a HEAD for each GET, except a receive: a HEAD would hide a message."""
+    for route in routes:
+        yield route
+        if route.method == "GET" and not route.leases:
+            yield replace(route, method="HEAD")
 
 
 def pattern(path: str) -> str:

@@ -37,14 +37,10 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
     # A page is served, too, while the server drains and after a failure, when an operator needs it.
     return (
         Route("GET", "/-/health", monitoring.health, is_page=True, is_open=True),
-        Route("HEAD", "/-/health", monitoring.health, is_page=True, is_open=True),
         Route("GET", "/-/health/live", monitoring.live, is_page=True, is_open=True),
-        Route("HEAD", "/-/health/live", monitoring.live, is_page=True, is_open=True),
         Route("GET", "/-/health/ready", monitoring.ready, is_page=True, is_open=True),
-        Route("HEAD", "/-/health/ready", monitoring.ready, is_page=True, is_open=True),
         Route("GET", "/-/metrics", monitoring.metrics, monitor, is_page=True),
         Route("GET", "/-/openapi.json", monitoring.openapi, is_page=True),
-        Route("HEAD", "/-/openapi.json", monitoring.openapi, is_page=True),
         # Queues.
         Route(
             "GET",
@@ -55,11 +51,10 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             parameters=("prefix", "contains", "fields", *PAGE),
         ),
         Route("GET", "/{queue}", queues.get, Queues.get, is_page=True),
-        Route("HEAD", "/{queue}", queues.get, Queues.get, is_page=True),
         Route("PUT", "/{queue}", queues.put, Queues.update),
         Route("PATCH", "/{queue}", queues.patch, Queues.update),
         Route("DELETE", "/{queue}", queues.delete, Queues.delete),
-        # Messages. No HEAD of a receive: one that shows no message would hide one.
+        # Messages.
         Route(
             "GET",
             "/{queue}/messages",
@@ -77,7 +72,6 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             parameters=("sent_before", "states"),
         ),
         Route("GET", "/{queue}/messages/{id}", messages.get, Messages.open),
-        Route("HEAD", "/{queue}/messages/{id}", messages.get, Messages.open),
         Route(
             "DELETE",
             "/{queue}/messages/{id}",

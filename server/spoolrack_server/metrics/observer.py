@@ -11,6 +11,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 from spoolrack_store.model.clock import Clock, Millis
@@ -191,19 +192,21 @@ class Observer:
         return {"pid": os.getpid(), "resident": resident, "uptime": self.uptime}
 
     async def resources(self) -> dict[str, Any]:
-        """Return the disk of the root and the memory of each process."""
+        """Return the disk of the root, the processes that write there, and the memory of each process
+        of this server."""
         others = await self._process.others(PROCESS)
         processes = {**others, self._process.number: self.process()}
-        space = None if self._store_metrics is None else await self._beside(self._store_metrics.space)
+        store_metrics = self._store_metrics
+        assert store_metrics is not None
+        space = await self._beside(store_metrics.space)
         disk = None
         if space is not None:
             files = None if space.files is None else {"free": space.files, "total": space.all_files}
-            refuses = self._store_metrics is not None and self._store_metrics.refuses_sends(space)
             disk = {
                 "free": space.bytes,
                 "total": space.all_bytes,
                 "files": files,
-                "refuses_sends": refuses,
+                "refuses_sends": store_metrics.refuses_sends(space),
             }
         return {
             "root": self._root,
@@ -211,6 +214,8 @@ class Observer:
             "processes": [{"number": n, **(each or {})} for n, each in sorted(processes.items())],
             "memory_limit": memory_limit(),
             "machine_memory": machine_memory(),
+            "owners": [asdict(owner) for owner in await self._beside(store_metrics.owners)],
+            "quarantined": store_metrics.quarantined_count,
         }
 
     async def refusals(self) -> list[str]:

@@ -9,7 +9,6 @@ from google.protobuf.message import Message
 from spoolrack_store.model.clock import Clock
 
 from ..app.application import Application
-from ..app.bounded_receives import BoundedReceives
 from ..app.memory import Budget
 from ..app.queues import Queues
 from ..metrics.instrumentation import Instrumentation
@@ -59,7 +58,7 @@ class Services:
         instrumentation: Instrumentation | None = None,
     ) -> None:
         """`responses` bounds the bytes of messages in unsent responses."""
-        receives = BoundedReceives(responses, app.access, app.leases)
+        receives = app.bounded_receives(responses)
         self._responses = responses
         self._streams = Streams(instrumentation)
         requests = MessageRequests(app)

@@ -167,7 +167,7 @@ class SqsEndpoint:
             claim = self._authenticator.claim(request)
             body = await self._read(request, claim, share)
             if len(body) > INLINE:
-                call = await self._context.app.access.read(_verified, request, claim, body)
+                call = await self._context.app.in_thread(_verified, request, claim, body)
             else:
                 call = _verified(request, claim, body)
             if request.transport is not None:
@@ -210,7 +210,7 @@ class SqsEndpoint:
         try:
             if self._listener.is_refusing:
                 raise Draining
-            require_own_shard(request, self._context.app.access.store.shard)
+            require_own_shard(request, self._context.app.shard)
             caller = self._caller(request, call)
             if call.operation == RECEIVE:
                 self._recheck(request, call)

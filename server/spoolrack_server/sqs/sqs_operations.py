@@ -114,7 +114,7 @@ class SqsOperations:
     """The handlers of the operations. Lives in one event loop."""
 
     def __init__(self, app: Application, memory: MemoryLimiter, clock: Clock) -> None:
-        self._access = app.access
+        self._messages = app.messages
         self._leases = app.leases
         self._sends = app.sends
         self._queues = app.queues
@@ -466,7 +466,7 @@ class SqsOperations:
         for receipt in attempt.receipts:
             id = receipt.partition(":")[2].partition("~")[0]
             try:
-                found = await self._access.read(self._access.store.message, request.queue, id)
+                found = await self._messages.get(caller, request.queue, id)
             except MessageNotFound:
                 continue  # Deleted since the change.
             repeated.append(replace(found, receipt=receipt))
@@ -562,7 +562,7 @@ class SqsOperations:
         the current lease; not of a FIFO queue."""
         for _ in range(OLDER_TRIES):
             try:
-                message = await self._access.read(self._access.store.message, queue, handle.id)
+                message = await self._messages.get(caller, queue, handle.id)
             except MessageNotFound:
                 return sqs_errors.invalid_value(
                     f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message "

@@ -140,9 +140,8 @@ class ContractCalls:
     def __init__(self, app: Application, clock: Clock) -> None:
         self._app = app
         self._clock = clock
-        store = app.access.store
-        self._root_id = store.root_id
-        self._shard = "" if store.shard is None else str(store.shard)
+        self._root_id = app.root_id
+        self._shard = "" if app.shard is None else str(app.shard)
 
     def find(self, name: str) -> ContractCall | None:
         """Return a call by its name; None: it is a front's own."""

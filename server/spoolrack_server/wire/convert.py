@@ -73,25 +73,20 @@ _STATES_BACK: Final = {number: state for state, number in STATES.items()}
 _DEFAULTS: Final = QueueSettings()
 
 
-def _choices(setting: str) -> dict[str, int]:
-    """Return the numbers of a setting's choices in its enum: the one of "strict" is `..._STRICT`."""
-    kind = cast(EnumDescriptor, pb.QueueSettings.DESCRIPTOR.fields_by_name[setting].enum_type)
+def words_of(kind: EnumDescriptor) -> dict[int, str]:
+    """Return the words of an enum by their numbers: `GROUP_ORDER_STRICT` is "strict"."""
     prefix = kind.values_by_number[0].name.removesuffix("UNSPECIFIED")
-    return {
-        name.removeprefix(prefix).lower(): value.number
-        for name, value in kind.values_by_name.items()
-        if value.number
-    }
+    return {value.number: value.name.removeprefix(prefix).lower() for value in kind.values}
 
 
-_CHOICES: Final = {
-    setting.name: _choices(setting.name)
-    for setting in SCHEMA.values()
-    if setting.kind is SettingKind.CHOICE
-}
 _CHOICES_BACK: Final = {
-    setting: {number: choice for choice, number in choices.items()}
-    for setting, choices in _CHOICES.items()
+    field.name: words_of(field.enum_type)
+    for field in pb.QueueSettings.DESCRIPTOR.fields
+    if field.enum_type is not None
+}
+_CHOICES: Final = {
+    setting: {choice: number for number, choice in words.items()}
+    for setting, words in _CHOICES_BACK.items()
 }
 
 

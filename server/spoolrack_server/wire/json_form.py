@@ -26,6 +26,8 @@ from spoolrack.v1.queue_pb2 import Attribute
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest
 
+from . import convert
+
 Request = TypeVar("Request", bound=Message)
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
@@ -97,9 +99,7 @@ def _fields(kind: Any) -> Sequence[tuple[str, bool, Callable[[Any], Any] | None]
 
 def _renderer(field: Any) -> Callable[[Any], Any] | None:
     if field.enum_type is not None:
-        names = {value.number: value.name for value in field.enum_type.values}
-        prefix = names[0].removesuffix("UNSPECIFIED")
-        return {n: name.removeprefix(prefix).lower() for n, name in names.items()}.__getitem__
+        return convert.words_of(field.enum_type).__getitem__
     if field.message_type is None:
         value = str if field.name in _TOO_LARGE else None
         return partial(_values, value) if field.is_repeated else value
@@ -198,9 +198,7 @@ def _reader(field: Any) -> tuple[Callable[[Any], Any], str]:
 
 def _reader_of_one(field: Any) -> tuple[Callable[[Any], Any], str]:
     if field.enum_type is not None:
-        names = {value.number: value.name for value in field.enum_type.values}
-        prefix = names.pop(0).removesuffix("UNSPECIFIED")
-        words = {name.removeprefix(prefix).lower(): number for number, name in names.items()}
+        words = {word: number for number, word in convert.words_of(field.enum_type).items() if number}
         return words.__getitem__, f"must be of {', '.join(words)}"
     if field.message_type is not None:
         if field.message_type.full_name == "google.protobuf.Timestamp":
@@ -253,12 +251,11 @@ def _duration(value: Any) -> Duration:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
     millis = span_in(value) if isinstance(value, str) else _rounded_up(Decimal(str(value)))
-    return Duration(seconds=millis // 1_000, nanos=millis % 1_000 * 1_000_000)
+    return convert.duration(millis)
 
 
 def _timestamp(value: Any) -> Timestamp:
-    moment = moment_in(_text(value))
-    return Timestamp(seconds=moment // 1_000, nanos=moment % 1_000 * 1_000_000)
+    return convert.timestamp(moment_in(_text(value)))
 
 
 def _text_attributes(values: Any) -> dict[str, Attribute]:

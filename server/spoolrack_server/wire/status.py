@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.any_pb2 import Any
-from google.protobuf.duration_pb2 import Duration
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
+
+from .convert import duration
 
 DOMAIN: Final = "spoolrack"
 DETAILS_KEY: Final = "grpc-status-details-bin"
@@ -106,7 +107,7 @@ class Failure:
         details = [info]
         if self.retry_after is not None:
             retry = Any()
-            retry.Pack(RetryInfo(retry_delay=_duration(self.retry_after)))
+            retry.Pack(RetryInfo(retry_delay=duration(self.retry_after)))
             details.append(retry)
         return Status(code=self.number, message=self.message, details=details)
 
@@ -152,7 +153,3 @@ def _text(text: str, longest: int) -> str:
         return raw.decode()
     ellipsis = "…"
     return raw[: longest - len(ellipsis.encode())].decode(errors="ignore") + ellipsis
-
-
-def _duration(millis: Millis) -> Duration:
-    return Duration(seconds=millis // 1_000, nanos=millis % 1_000 * 1_000_000)

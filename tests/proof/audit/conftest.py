@@ -9,6 +9,4 @@ from tests.proof.audit.trace_text import TraceText
 
 @pytest.fixture
 def trace() -> TraceText:
-    trace = TraceText()
-    trace.queue()
-    return trace
+    return TraceText().queue()

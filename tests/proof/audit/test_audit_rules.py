@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.proof.audit.trace_text import (
     ROOT,
     SENT,
     TOKEN,
+    WHOLE,
     TraceText,
     entry_of,
     new,
@@ -24,180 +26,101 @@ from tests.proof.audit.trace_text import (
     text,
 )
 
-
-def test_a_publication_before_the_body_is_synced_is_found(trace: TraceText) -> None:
-    trace.make(SENT, synced=False)
-    trace.sync("new")
-    trace.rename(SENT, READY)
-
-    assert "isn't durable yet" in finding(trace)
-
-
-def test_a_publication_of_a_torn_file_is_found(trace: TraceText) -> None:
-    trace.make(new(BATCH), b"x" * 17)
-    trace.sync("new")
-    trace.rename(new(BATCH), f"queues/q/{BATCH},v2")
-
-    assert "only 17 of 18 bytes" in finding(trace)
-
-
-def test_a_move_that_replaces_a_message_is_found(trace: TraceText) -> None:
-    trace.send(1)
-    trace.send(2)
-    trace.sync_all()
-    trace.rename(READY, f"queues/q/{entry_of(2)},v2")
-
-    assert "replaces" in finding(trace)
-
-
-def test_a_name_that_goes_before_its_successor_is_durable_is_found(trace: TraceText) -> None:
-    """Each message of a batch is leased by a link of its own: the name that listed both is stale."""
-    ready = trace.send_batch()
-    for index in (0, 1):
-        trace.link(ready, f"delay/q:{BATCH},v3,i{index},r1{DUE}~{TOKEN}")
-    trace.unlink(ready)
-
-    assert "the name of its messages isn't durable" in finding(trace)
-
-
-def test_a_stale_name_that_goes_when_its_successors_are_durable_is_well(trace: TraceText) -> None:
-    ready = trace.send_batch()
-    for index in (0, 1):
-        trace.link(ready, f"delay/q:{BATCH},v3,i{index},r1{DUE}~{TOKEN}")
-    trace.sync("delay")
-    trace.unlink(ready)
-
-    assert report(trace).findings == []
-
-
-def test_a_name_that_holds_a_message_yet_must_stay(trace: TraceText) -> None:
-    ready = trace.send_batch()
-    trace.link(ready, f"delay/q:{BATCH},v3,i0,r1{DUE}~{TOKEN}")
-    trace.sync("delay")
-    trace.unlink(ready)
-
-    assert "it holds messages" in finding(trace)
-
-
-def test_an_unlink_before_the_delete_is_durable_is_found(trace: TraceText) -> None:
-    trace.send(1)
-    trace.lease()
-    trace.rename(LEASED, REMOVED)
-    trace.sync("delay")
-    trace.unlink(REMOVED)
-
-    assert "has not durably been deleted" in finding(trace)
-
-
-def test_a_queue_that_is_emptied_before_its_end_is_durable_is_found(trace: TraceText) -> None:
-    trace.send(1)
-    trace.sync_all()
-    trace.make("config/q.2.json", b'{"deleted": true}')
-    trace.rename(READY, f"remove/q:{ENTRY},v3")
-
-    assert "isn't durably deleted" in finding(trace)
-
-
-def test_a_tombstone_that_goes_before_its_queue_is_found(trace: TraceText) -> None:
-    trace.send(1)
-    trace.make("config/q.2.json", b'{"deleted": true}')
-    trace.sync_all()
-    trace.rename(READY, f"remove/q:{ENTRY},v3")
-    trace.unlink("config/q.2.json")
-
-    assert "isn't all that is left" in finding(trace)
+PARTS: Final = [f"delay/q:{BATCH},v3,i{index},r1{DUE}~{TOKEN}" for index in (0, 1)]
+"""Names of the batch's messages when each is leased by a link of its own: the name before is stale."""
+SECOND: Final = "config/q.2.json"
+TOMBSTONE: Final = b'{"deleted": true}'
+TOO_EARLY: Final[dict[str, tuple[Callable[[TraceText], object], str]]] = {
+    "a publication before the body is synced": (
+        lambda t: t.make(SENT, synced=False).sync("new").rename(SENT, READY),
+        "isn't durable yet",
+    ),
+    "a publication of a torn file": (
+        lambda t: t.make(new(BATCH), b"x" * 17).sync("new").rename(new(BATCH), WHOLE),
+        "only 17 of 18 bytes",
+    ),
+    "a move that replaces a message": (
+        lambda t: t.send(1).send(2).sync_all().rename(READY, f"queues/q/{entry_of(2)},v2"),
+        "replaces",
+    ),
+    "a name that goes before its successor is durable": (
+        lambda t: t.send_batch().link(WHOLE, PARTS[0]).link(WHOLE, PARTS[1]).unlink(WHOLE),
+        "the name of its messages isn't durable",
+    ),
+    "a name that holds a message yet": (
+        lambda t: t.send_batch().link(WHOLE, PARTS[0]).sync("delay").unlink(WHOLE),
+        "it holds messages",
+    ),
+    "an unlink before the delete is durable": (
+        lambda t: t.send(1).lease().rename(LEASED, REMOVED).sync("delay").unlink(REMOVED),
+        "has not durably been deleted",
+    ),
+    "a queue that is emptied before its end is durable": (
+        lambda t: t.send(1).sync_all().make(SECOND, TOMBSTONE).rename(READY, f"remove/q:{ENTRY},v3"),
+        "isn't durably deleted",
+    ),
+    "a tombstone that goes before its queue": (
+        lambda t: (
+            t.send(1)
+            .make(SECOND, TOMBSTONE)
+            .sync_all()
+            .rename(READY, f"remove/q:{ENTRY},v3")
+            .unlink(SECOND)
+        ),
+        "isn't all that is left",
+    ),
+    "settings that go before the newer are durable": (
+        lambda t: t.make(SECOND, b"{}").unlink("config/q.1.json"),
+        "the newer isn't durable",
+    ),
+    "a body that is written twice over": (
+        lambda t: t.make(SENT, synced=False).write(SENT, b"body").sync(SENT, "new").rename(SENT, READY),
+        "8 bytes were written to it in place of 4",
+    ),
+    "a body that is unlinked twice": (
+        lambda t: (
+            t.send(1)
+            .lease()
+            .rename(LEASED, REMOVED)
+            .sync("delay", "remove")
+            .unlink(REMOVED)
+            .unlink(REMOVED, result=-2)
+        ),
+        "a second time",
+    ),
+}
+TOUCHED_AGAIN: Final[dict[str, Callable[[TraceText], object]]] = {
+    "opened": lambda t: t.open(READY, "O_WRONLY|O_CLOEXEC"),
+    "truncated": lambda t: t.call("ftruncate", f"{opened(READY)}, 0"),
+    "truncated by its name": lambda t: t.call("truncate", f"{text(f'{ROOT}/{READY}')}, 0"),
+    "written on": lambda t: t.write(READY, b"more"),
+    "written in place": lambda t: t.call("pwrite64", f"{opened(READY)}, {text('b')}, 1, 0", 1),
+    "made anew": lambda t: t.open(SENT, "O_WRONLY|O_CREAT|O_EXCL"),
+    "made elsewhere": lambda t: t.open(f"queues/q/{entry_of(2)},v2", "O_WRONLY|O_CREAT|O_EXCL"),
+    "made without asking": lambda t: t.open(new(entry_of(2)), "O_WRONLY|O_CREAT"),
+    "moved out": lambda t: t.call("rename", f"{text(f'{ROOT}/{READY}')}, {text('/elsewhere')}"),
+    "unlinked unseen": lambda t: t.unlink(READY),
+}
 
 
-def test_settings_that_go_before_the_newer_are_durable_are_found(trace: TraceText) -> None:
-    trace.make("config/q.2.json", b"{}")
-    trace.unlink("config/q.1.json")
+@pytest.mark.parametrize("step", TOO_EARLY)
+def test_a_step_that_is_taken_too_early_or_twice_is_found(trace: TraceText, step: str) -> None:
+    take, told = TOO_EARLY[step]
+    take(trace)
 
-    assert "the newer isn't durable" in finding(trace)
-
-
-# One body, written once and unlinked once.
+    assert told in finding(trace)
 
 
-def open_again(trace: TraceText) -> None:
-    trace.open(READY, "O_WRONLY|O_CLOEXEC")
-
-
-def truncate(trace: TraceText) -> None:
-    trace.call("ftruncate", f"{opened(READY)}, 0")
-
-
-def truncate_by_name(trace: TraceText) -> None:
-    trace.call("truncate", f"{text(f'{ROOT}/{READY}')}, 0")
-
-
-def write_on(trace: TraceText) -> None:
-    trace.write(READY, b"more")
-
-
-def write_in_place(trace: TraceText) -> None:
-    trace.call("pwrite64", f"{opened(READY)}, {text('b')}, 1, 0", 1)
-
-
-def make_anew(trace: TraceText) -> None:
-    trace.open(SENT, "O_WRONLY|O_CREAT|O_EXCL")
-
-
-def make_elsewhere(trace: TraceText) -> None:
-    trace.open(f"queues/q/{entry_of(2)},v2", "O_WRONLY|O_CREAT|O_EXCL")
-
-
-def make_without_asking(trace: TraceText) -> None:
-    trace.open(new(entry_of(2)), "O_WRONLY|O_CREAT")
-
-
-def move_out(trace: TraceText) -> None:
-    trace.call("rename", f"{text(f'{ROOT}/{READY}')}, {text('/elsewhere')}")
-
-
-def unlink_unseen(trace: TraceText) -> None:
-    trace.unlink(READY)
-
-
-@pytest.mark.parametrize(
-    "sin",
-    [
-        open_again,
-        truncate,
-        truncate_by_name,
-        write_on,
-        write_in_place,
-        make_anew,
-        make_elsewhere,
-        make_without_asking,
-        move_out,
-        unlink_unseen,
-    ],
-)
-def test_a_body_that_is_touched_again_is_found(
-    trace: TraceText, sin: Callable[[TraceText], None]
-) -> None:
+@pytest.mark.parametrize("sin", TOUCHED_AGAIN)
+def test_a_body_that_is_touched_again_is_found(trace: TraceText, sin: str) -> None:
     trace.send(1)
     trace.sync_all()
-    sin(trace)
+    TOUCHED_AGAIN[sin](trace)
 
     assert finding(trace)
 
 
-def test_a_body_that_is_written_twice_over_is_found(trace: TraceText) -> None:
-    trace.make(SENT, synced=False)
-    trace.write(SENT, b"body")
-    trace.sync(SENT, "new")
-    trace.rename(SENT, READY)
+def test_a_stale_name_that_goes_when_its_successors_are_durable_is_well(trace: TraceText) -> None:
+    trace.send_batch().link(WHOLE, PARTS[0]).link(WHOLE, PARTS[1]).sync("delay").unlink(WHOLE)
 
-    assert "8 bytes were written to it in place of 4" in finding(trace)
-
-
-def test_a_body_that_is_unlinked_twice_is_found(trace: TraceText) -> None:
-    trace.send(1)
-    trace.lease()
-    trace.rename(LEASED, REMOVED)
-    trace.sync("delay", "remove")
-    trace.unlink(REMOVED)
-    trace.unlink(REMOVED, result=-2)
-
-    assert "a second time" in finding(trace)
+    assert report(trace).findings == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Final
+from typing import Final, Self
 
 from tests.proof.audit.http2_frames import PREFACE, frame, message
 
@@ -37,10 +37,12 @@ REMOVED: Final = f"remove/q:{ENTRY},v4,r1"
 """Where the message 1 lies in each of its states."""
 BATCH: Final = f"{id_of(0x9000)},n2,s8,c00000000,m10"
 """Two messages in one file."""
+WHOLE: Final = f"queues/q/{BATCH},v2"
+"""Where they lie when they are sent."""
 
 
 class TraceText:
-    """A trace that begins with a root whose folders are durable."""
+    """A trace that begins with a root whose folders are durable. Each call returns it."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -51,101 +53,94 @@ class TraceText:
 
     # Calls.
 
-    def call(self, name: str, arguments: str, result: int = 0, *, thread: int = 1) -> None:
+    def call(self, name: str, arguments: str, result: int = 0, *, thread: int = 1) -> Self:
         self.lines.append(f"{thread} {name}({arguments}) = {_result(result)}")
+        return self
 
-    def begins(self, name: str, arguments: str, *, thread: int) -> None:
+    def begins(self, name: str, arguments: str, *, thread: int) -> Self:
         self.lines.append(f"{thread} {name}({arguments} <unfinished ...>")
+        return self
 
-    def ends(self, name: str, *, thread: int, result: int = 0) -> None:
+    def ends(self, name: str, *, thread: int, result: int = 0) -> Self:
         self.lines.append(f"{thread} <... {name} resumed>) = {_result(result)}")
+        return self
 
     # Files.
 
-    def make_folder(self, path: str) -> None:
-        self.call("mkdirat", f"{root()}, {text(path)}, 0700")
+    def make_folder(self, path: str) -> Self:
+        return self.call("mkdirat", f"{root()}, {text(path)}, 0700")
 
-    def open(self, path: str, flags: str) -> None:
-        self.call("openat", f"{root()}, {text(path)}, {flags}, 0600", 7)
+    def open(self, path: str, flags: str) -> Self:
+        return self.call("openat", f"{root()}, {text(path)}, {flags}, 0600", 7)
 
-    def write(self, path: str, body: bytes) -> None:
-        self.call("write", f"{opened(path)}, {text(body)}, {len(body)}", len(body))
+    def write(self, path: str, body: bytes) -> Self:
+        return self.call("write", f"{opened(path)}, {text(body)}, {len(body)}", len(body))
 
-    def make(self, path: str, body: bytes = b"body", *, synced: bool = True) -> None:
+    def make(self, path: str, body: bytes = b"body", *, synced: bool = True) -> Self:
         """Make a file; with `synced` its content is durable, and its name isn't."""
         self.open(path, "O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC")
         self.write(path, body)
         if synced:
             self.sync(path)
+        return self
 
-    def rename(self, source: str, target: str) -> None:
-        self.call("renameat", move(source, target))
+    def rename(self, source: str, target: str) -> Self:
+        return self.call("renameat", move(source, target))
 
-    def link(self, source: str, target: str) -> None:
-        self.call("linkat", f"{move(source, target)}, 0")
+    def link(self, source: str, target: str) -> Self:
+        return self.call("linkat", f"{move(source, target)}, 0")
 
-    def unlink(self, path: str, result: int = 0) -> None:
-        self.call("unlinkat", f"{root()}, {text(path)}, 0", result)
+    def unlink(self, path: str, result: int = 0) -> Self:
+        return self.call("unlinkat", f"{root()}, {text(path)}, 0", result)
 
-    def sync(self, *paths: str, result: int = 0) -> None:
+    def sync(self, *paths: str, result: int = 0) -> Self:
         for path in paths:
             self.call("fsync", opened(path), result)
+        return self
 
-    def sync_all(self) -> None:
-        self.call("syncfs", root())
+    def sync_all(self) -> Self:
+        return self.call("syncfs", root())
 
     # Messages on the wire.
 
-    def ask(self, stream: int, words: str = "", *, client: int = 1, more: bool = False) -> None:
-        """Send a request; the last of its stream, but with `more`."""
+    def ask(self, stream: int, words: str = "", *, client: int = 1) -> Self:
+        """Send the only request of a stream."""
         said = b"" if client in self._greeted else PREFACE
         self._greeted.add(client)
-        said += frame(1, stream) + message(stream, words.encode(), ends=not more)
-        self.call("recvmsg", f"{socket(client)}, {vector(said)}, 0", len(said), thread=2)
+        said += frame(1, stream) + message(stream, words.encode(), ends=True)
+        return self.call("recvmsg", f"{socket(client)}, {vector(said)}, 0", len(said), thread=2)
 
-    def answer(self, stream: int, words: str = "", *, client: int = 1) -> None:
+    def answer(self, stream: int, words: str = "", *, client: int = 1) -> Self:
         said = frame(1, stream) + message(stream, words.encode()) + frame(1, stream, flags=1)
-        self.say(said, client=client)
+        return self.say(said, client=client)
 
-    def say(self, said: bytes, *, client: int = 1, taken: int | None = None) -> None:
+    def say(self, said: bytes, *, client: int = 1, taken: int | None = None) -> Self:
         taken = len(said) if taken is None else taken
         arguments = f"{socket(client)}, {vector(said)}, MSG_NOSIGNAL"
-        self.call("sendmsg", arguments, taken, thread=2)
+        return self.call("sendmsg", arguments, taken, thread=2)
 
     # Calls of a correct server.
 
-    def send(self, number: int, *, stream: int = 1) -> str:
-        """Return a message is sent, answered and published; where it lies then."""
+    def send(self, number: int) -> Self:
+        """Send a message, answer, and publish it."""
         entry = entry_of(number)
-        self.ask(stream, "q body")
-        self.make(new(entry))
-        self.sync("new")
-        self.rename(new(entry), f"queues/q/{entry},v2")
-        self.answer(stream, id_of(number))
-        return f"queues/q/{entry},v2"
+        self.ask(1, "q body").make(new(entry)).sync("new")
+        return self.rename(new(entry), f"queues/q/{entry},v2").answer(1, id_of(number))
 
-    def send_batch(self, *, stream: int = 1) -> str:
-        """Return the same with the two messages of BATCH, settled; where they lie."""
-        self.ask(stream, "q bodies")
-        self.make(new(BATCH), b"x" * 18)
-        self.sync("new")
-        self.rename(new(BATCH), f"queues/q/{BATCH},v2")
-        self.answer(stream, f"{id_of(0x9000)} {id_of(0x9001)}")
-        self.sync("new", "queues/q")
-        return f"queues/q/{BATCH},v2"
+    def send_batch(self) -> Self:
+        """Send the two messages of BATCH, answer, publish them, and sync that."""
+        self.ask(1, "q bodies").make(new(BATCH), b"x" * 18).sync("new").rename(new(BATCH), WHOLE)
+        return self.answer(1, f"{id_of(0x9000)} {id_of(0x9001)}").sync("new", "queues/q")
 
-    def lease(self, *, stream: int = 3, settled: bool = True) -> None:
+    def lease(self, *, settled: bool = True) -> Self:
         """Lease the message 1; with `settled` durably, and with an answer."""
-        self.ask(stream, "q")
-        self.rename(READY, LEASED)
+        self.ask(3, "q").rename(READY, LEASED)
         if settled:
-            self.sync("new", "queues/q", "delay")
-            self.answer(stream, f"{id_of(1)} {receipt_of(1)}")
+            self.sync("new", "queues/q", "delay").answer(3, f"{id_of(1)} {receipt_of(1)}")
+        return self
 
-    def queue(self, name: str = "q", settings: bytes = b"{}") -> None:
-        self.make_folder(f"queues/{name}")
-        self.make(f"config/{name}.1.json", settings)
-        self.sync("queues", "config")
+    def queue(self) -> Self:
+        return self.make_folder("queues/q").make("config/q.1.json", b"{}").sync("queues", "config")
 
 
 def text(content: str | bytes) -> str:

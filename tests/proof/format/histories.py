@@ -9,7 +9,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from spoolrack_store.committer import Committer
 from spoolrack_store.files.local_disk import LocalDisk, TouchWatch
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
@@ -34,7 +33,8 @@ from spoolrack_store.model.operations import (
 from spoolrack_store.model.redrive_requests import StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
-from spoolrack_store.thread_driver import run_whole
+
+from tests.store.front_rig import CallersDriver
 
 SETTINGS: Final = {
     "plain": QueueSettings(),
@@ -93,36 +93,13 @@ class FastDisk(LocalDisk):
         self.facts("FORMAT")
 
 
-class ByHand:
-    """Commits run as the test calls for them."""
-
-    committer: Committer
-
-    def start(self, committer: Committer) -> None:
-        self.committer = committer
-
-    def wake(self) -> None:
-        """Do nothing: the test runs the commits."""
-
-    def stop(self) -> None:
-        """Do what a thread would go on with."""
-        self.run()
-
-    def run(self, most: int = 1_000) -> None:
-        """Run up to so many commits, as long as there is something to do."""
-        for _ in range(most):
-            if not self.committer.poll_work()[0]:
-                return
-            run_whole(self.committer)
-
-
 class OpenStore:
     """A store whose commits and unlinks the test runs, on a disk that doesn't sync."""
 
     def __init__(self, root: Path, clock: ManualClock, seed: int) -> None:
         root.mkdir(mode=0o700, exist_ok=True)
         self.disk = FastDisk(root)
-        self.driver = ByHand()
+        self.driver = CallersDriver()
         self.store = Store.open(
             root, clock=clock, random=Random(seed), disk=self.disk, driver=self.driver
         )
