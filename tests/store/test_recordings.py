@@ -8,6 +8,8 @@ import pytest
 from tests.store.recorder import Story, path_of, record
 from tests.store.stories import STORIES
 
+pytestmark = pytest.mark.timeout(300)  # A story of hundreds of refused calls takes five seconds.
+
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_story_is_as_it_was_recorded(story: Story) -> None:
