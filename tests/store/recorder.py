@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
+from spoolrack_store import fsck
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.part import RETRY
 from spoolrack_store.files.disk import FileKind, SyncFailed
@@ -33,7 +34,7 @@ from tests.support.engine_rig import EngineRig
 from tests.support.linked_disk import LinkedDisk, made, reap
 from tests.support.memory_disk import File
 from tests.support.power_disk import Model
-from tests.support.root_rig import Bytes
+from tests.support.root_rig import Bytes, Still, make_root
 
 QUEUES: Final[Mapping[str, QueueSettings]] = {
     "q": QueueSettings(),
@@ -361,12 +362,38 @@ def _run(
     return recorder
 
 
+def inspect(folder: Path, damages: Mapping[str, Callable[[Path], object]]) -> str:
+    """Return the text of an inspection after each of the damages, and of the repair; the roots are made
+    in `folder`. The order in which a disk lists its folders makes no difference."""
+    lines = list[str]()
+    for number, (name, damage) in enumerate(damages.items()):
+        root = make_root(folder / str(number))
+        damage(root)
+        _, mended, left = fsck.repair(root, clock=Still())
+        report = fsck.check(root, clock=Still())
+        told = [f"  {each.how}: {show(each.problem)}" for each in mended]
+        told += [f"  left: {show(each)}" for each in left]
+        told += [f"  still: {show(each)}" for each in report.problems]
+        told += [f"  leftover: {show(each)}" for each in report.leftovers]
+        told += [f"  in quarantine: {each.source}: {each.why}" for each in report.quarantined]
+        for queue, tally in report.queues.items():
+            counts = sorted((state.value, count) for state, count in tally.counts.items())
+            told.append(f"  {queue}: {counts}, {tally.bytes} bytes")
+        lines += [name, *sorted(told)]
+    return "".join(f"{line}\n" for line in lines).encode(errors="backslashreplace").decode()
+
+
 def path_of(story: Story) -> Path:
     return RECORDINGS / f"{story.__name__}.txt"
 
 
 if __name__ == "__main__":
+    from tempfile import TemporaryDirectory
+
     from tests.store.stories import STORIES
+    from tests.store.test_store_fsck_damage import INSPECTED
 
     for each in STORIES:
         path_of(each).write_text(record(each))
+    with TemporaryDirectory() as folder:
+        (RECORDINGS / "fsck.txt").write_text(inspect(Path(folder), INSPECTED))
