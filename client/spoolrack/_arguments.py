@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from operator import index
 from typing import Any, Final, TypeVar
 
@@ -145,6 +145,8 @@ def some(name: str, values: Iterable[T], of: str) -> Iterable[T]:
 def function(name: str, value: Callable[..., Any], *, is_awaited: bool = False) -> None:
     if not callable(value):
         raise refusal(name, value, "callable")
+    if isgeneratorfunction(value) or isasyncgenfunction(value):
+        raise refusal(name, value, "a function without yield: a call would not begin it")
     if not is_awaited and iscoroutinefunction(value):
         raise refusal(name, value, f"a function without async: {NOT_AWAITED}")
 

@@ -128,6 +128,19 @@ def test_a_receive_that_follows_takes_several_queues_and_patterns(
             assert (counts.ready_count, counts.leased_count) == (0, 0)
 
 
+def test_a_receive_that_follows_gets_more_messages_than_a_stream_has_places(
+    shards: RunningShards, offline: Spoolrack
+) -> None:
+    busy, idle = OF[0], OF[1]
+    with shards.client() as client:
+        client.queue(busy).send_many([str(number) for number in range(700)])
+        result = offline(
+            *("receive", busy, idle, "--follow", "--max", "700", "--visibility-timeout", "1h")
+        )
+        assert sorted(map(int, result.out.split())) == list(range(700))
+        assert client.queue(busy).info().counts.leased_count == 700
+
+
 def test_a_message_that_a_command_fails_on_is_delayed_and_holds_up_no_other(
     shards: RunningShards, offline: Spoolrack
 ) -> None:

@@ -107,7 +107,8 @@ TOO_LARGE = "Received message larger than max (9 vs. 4)"
             "RESOURCE_EXHAUSTED",
             TOO_LARGE,
             errors.MessageTooLarge,
-            f"{AT} refused the call for its size: {TOO_LARGE}",
+            f"{AT} refused the call for its size: send less at once, and a body above 64 MiB "
+            f"over HTTP. ({TOO_LARGE})",
         ),
         ("RESOURCE_EXHAUSTED", "quota", errors.Unreachable, f"{BROKEN} (RESOURCE_EXHAUSTED: quota)"),
         ("INTERNAL", "reset", errors.Unreachable, f"{BROKEN} (INTERNAL: reset)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum
 from functools import partial
 from types import ModuleType
@@ -162,6 +162,23 @@ def test_a_name_of_the_last_release_works_and_warns(owner: Any, former: str, pre
 
 async def awaited(message: object, *_: object) -> None:
     raise AssertionError
+
+
+def yielding(message: object, *_: object) -> Iterator[None]:
+    yield
+
+
+async def yielding_to_tasks(message: object, *_: object) -> AsyncIterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("handler", [yielding, yielding_to_tasks])
+async def test_no_worker_takes_a_function_that_yields(handler: Any) -> None:
+    with open_root() as root, root.client() as client:
+        async with spoolrack.aio.connect(root.url) as of_tasks:
+            for worker in (client.queue("jobs").worker, of_tasks.queue("jobs").worker):
+                with pytest.raises(InvalidRequest, match=r"handler .* without yield"):
+                    worker(handler)
 
 
 def test_a_worker_of_threads_takes_no_function_whose_result_must_be_awaited() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from spoolrack_server.app.application import Application
 from spoolrack_server.app.caller import ALL_QUEUES, Caller, Identity, Permission, permission_of
 from spoolrack_server.app.messages import Messages
 from spoolrack_server.app.queues import Queues
@@ -14,7 +16,11 @@ from spoolrack_server.app.redrives import Redrives
 from spoolrack_server.app.reservations import Reservations
 from spoolrack_server.app.schedules import Schedules
 from spoolrack_server.app.stages import Stages
+from spoolrack_server.system.logs import make_log
+from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.errors import InvalidQueueName, PermissionDenied
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 
 
 class OnlyAt:
@@ -106,3 +112,18 @@ def test_a_server_without_authentication_lets_everybody_do_everything() -> None:
 def test_only_where_there_are_permissions_a_name_has_an_owner() -> None:
     assert Caller(Identity("alice"), OnlyAt(Permission.SEND, ALL_QUEUES)).owner == "alice"
     assert Caller(Identity("alice")).owner == ""
+
+
+async def test_a_list_of_queues_has_what_all_of_its_filters_want(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "root")
+    app = Application(store, SystemClock(), make_log())
+    try:
+        for name in ("jobs", "jobs-old", "mail", "mail-old"):
+            await app.queues.create(Caller(), name, QueueSettings())
+        page = await app.queues.list(
+            Caller(), contains="old", is_wanted=lambda queue: queue.name != "mail-old"
+        )
+        assert [queue.name for queue in page.items] == ["jobs-old"]
+    finally:
+        await app.close()
+        store.close()

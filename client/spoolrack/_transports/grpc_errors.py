@@ -77,7 +77,10 @@ def error_from(
         case grpc.StatusCode.UNAVAILABLE:
             return Unreachable(f"{_why_unreachable(target, text)} ({text}){proxy_hint(target)}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if _TOO_LARGE in text:
-            return MessageTooLarge(f"{target} refused the call for its size: {text}")
+            return MessageTooLarge(
+                f"{target} refused the call for its size: send less at once, and a body above 64 MiB "
+                f"over HTTP. ({text})"
+            )
         case grpc.StatusCode.UNAUTHENTICATED:
             return Unauthenticated(f"A proxy at {target} refused the caller's credentials. ({text})")
         case grpc.StatusCode.PERMISSION_DENIED:

@@ -1,15 +1,17 @@
 """Sends: messages that the store takes, each for itself.
 
-Within softlayer/mq's limit, a send waits for its turn.
+Within softlayer/mq's limit, a send waits for its turn. One that may wait for room is tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final
 
-from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.errors import DiskFull, QueueFull, StoreError
 from spoolrack_store.model.operations import Send, SendResults
 from spoolrack_store.store import BodyFile
 
@@ -17,6 +19,9 @@ from .caller import Caller, Permission, on_some_queue
 from .store_access import StoreAccess, Submitted
 
 NONE_REFUSED: Final[Mapping[int, StoreError]] = {}
+FIRST_PAUSE: Final = 0.02
+"""Seconds until a send that waits for room is tried again; twice as many after each try."""
+LAST_PAUSE: Final = 0.5
 
 
 class Sends:
@@ -38,6 +43,33 @@ class Sends:
         if not refusals:
             return Submitted((future,), future.result)
         return Submitted((future,), lambda: _with_refused(future.result(), refusals))
+
+    @on_some_queue(Permission.SEND)
+    async def send_with_room(
+        self, caller: Caller, send: Send, wait: Millis, pause: Callable[[float], Awaitable[None]]
+    ) -> tuple[SendResults, str]:
+        """Send one message; return the result and the id, or raise the message's error.
+
+        A full queue or disk is waited for. `pause` sleeps for so many seconds, and raises what ends the
+        wait before.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait / 1_000
+        seconds = FIRST_PAUSE
+        while True:
+            try:
+                sent = await (await self.send(caller, send)).answered()
+                (id,) = sent.results
+                if isinstance(id, StoreError):
+                    raise id
+            except (QueueFull, DiskFull):
+                left = end - loop.time()
+                if left <= 0:
+                    raise
+            else:
+                return sent, id
+            await pause(min(seconds, left))
+            seconds = min(2 * seconds, LAST_PAUSE)
 
     async def begin_body(self, expected: int | None) -> BodyFile:
         """Return a new file for a body of `expected` bytes (None: unknown) that is sent in pieces, as

@@ -137,7 +137,9 @@ def command(
                         queues, order=order, max_in_flight=size, visibility_timeout=visibility_timeout
                     )
 
-                return _streamed(open_stream, most, size)
+                # A message that stays leased takes a place of its stream.
+                places = None if delete or exec is not None else size // 2 or 1
+                return _streamed(open_stream, most, size, places)
             for_ever = LONG_POLL if follow else None
             return _batches(client.queue(queues[0]), most, size, for_ever, wait, visibility_timeout)
 
@@ -216,19 +218,22 @@ def _batches(
 
 
 def _streamed(
-    open_stream: Callable[[], MessageStream], most: int, size: int
+    open_stream: Callable[[], MessageStream], most: int, size: int, places: int | None
 ) -> Iterator[list[Message]]:
-    """Yield leases on messages of several queues as they come, as `_batches` does; without end."""
+    """Yield leases on messages of several queues as they come, as `_batches` does; without end. A new
+    stream follows one that has given `places` messages; None: one goes on."""
     received = 0
     is_away = False
     while not most or received < most:
         with open_stream() as stream:
+            given = 0
             try:
-                while not most or received < most:
+                while (not most or received < most) and (places is None or given < places):
                     signals.check()
                     messages = stream.receive(min(size, most - received) if most else size)
                     is_away = False
                     received += len(messages)
+                    given += len(messages)
                     yield messages
             except (Unreachable, Draining) as error:
                 # Before there was a connection: the stream itself waits for a server that comes back.

@@ -7,20 +7,18 @@ is sent; from then on the kernel sends it from the file.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from aiohttp import web
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
-    DiskFull,
     InvalidRequest,
     MessageNotFound,
-    QueueFull,
     StoreError,
 )
 from spoolrack_store.model.message_ids import sent_at
@@ -30,7 +28,6 @@ from spoolrack_store.model.operations import (
     OpenMessage,
     Receive,
     Send,
-    SendResults,
     WrittenBody,
     messages_of,
 )
@@ -55,9 +52,6 @@ IN_MEMORY: Final = 1024 * 1024
 """Bytes up to which a body is sent from memory. A larger one is written to the disk as it comes."""
 MOST_SHOWN: Final = 64 * 1024
 """Bytes of a body in JSON."""
-FIRST_PAUSE: Final = 0.02
-"""Seconds until a send that waits for room is tried again; twice as many after each try."""
-LAST_PAUSE: Final = 0.5
 BLOCK: Final = 256 * 1024
 """Bytes of a larger one that are written at once."""
 
@@ -99,7 +93,9 @@ class MessageEndpoints:
                 priorities={0: priority} if priority else {},
                 deliver_at={} if deliver_at is None else {0: deliver_at},
             )
-            stored, id = await self._stored(request, send, wait)
+            stored, id = await self._app.sends.send_with_room(
+                request[CALLER], send, wait, partial(self._pause, request)
+            )
         found_at = {
             "X-Message-Id": id,
             "X-Message-Send-Time": time_text(sent_at(id)),
@@ -109,31 +105,11 @@ class MessageEndpoints:
             found_at["X-Message-Duplicate"] = "true"
         return web.Response(status=201, headers=found_at)
 
-    async def _stored(self, request: web.Request, send: Send, wait: Millis) -> tuple[SendResults, str]:
-        """Return the result and the id; raise the error of the message.
-
-        A full queue or disk is waited for, as long as the client is there and the server doesn't drain.
-        """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + wait / 1_000
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                submitted = await self._app.sends.send(request[CALLER], send)
-                stored = await submitted.answered()
-                (id,) = stored.results
-                if isinstance(id, StoreError):
-                    raise id
-            except (QueueFull, DiskFull):
-                left = end - loop.time()
-                if left <= 0:
-                    raise
-            else:
-                return stored, id
-            await self._context.sleep(min(pause, left))
-            if request.transport is None:
-                raise ConnectionError("the client is gone")
-            pause = min(2 * pause, LAST_PAUSE)
+    async def _pause(self, request: web.Request, seconds: float) -> None:
+        """Return after so many seconds, if the client is there and the server doesn't drain."""
+        await self._context.sleep(seconds)
+        if request.transport is None:
+            raise ConnectionError("the client is gone")
 
     async def _received_body(
         self,
