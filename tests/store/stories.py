@@ -168,7 +168,9 @@ def stages(r: Recorder) -> None:
     r.do(tick=True)
     r.do(Publish(writer="w", epoch=2, stages=["t"]))
     r.do(Receive(queue="dead", max_messages=9))
-    r.after(31 * 24 * 3_600_000)
+    r.after(29 * 24 * 3_600_000)
+    r.do(Publish(writer="w", epoch=1, stages=["s"], digest="d1"), tick=True)
+    r.after(2 * 24 * 3_600_000)
     r.do(tick=True)
     r.do()
 
