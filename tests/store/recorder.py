@@ -76,6 +76,9 @@ class Recorder(EngineRig):
         self.lines: list[str] = []
         self.calls: dict[int, int] = {}
         """The number of the call that a line tells."""
+        self.unswept: set[int] = set()
+        """The lines of calls that no run refuses: another story does."""
+        self.is_swept = True
         self.steps = 0
         self._published: Mapping[str, QueueMetrics] = {}
         self._has_engine = True
@@ -171,6 +174,8 @@ class Recorder(EngineRig):
         ):
             told = [each for each in arguments if isinstance(each, str | int)]
             self.calls[len(self.lines)] = number
+            if not self.is_swept or name.startswith("sync"):  # A failed sync ends the store.
+                self.unswept.add(len(self.lines))
             self.lines.append(f"    {name} {' '.join(map(str, told))}".rstrip())
         self.disk.called.clear()
         self.steps += 1
@@ -307,8 +312,7 @@ def record(story: Story) -> str:
     lines = list[str]()
     for place, line in enumerate(whole.lines):
         lines.append(label_in(line, labels))
-        # A failed sync ends the store. Of a refusal by the store itself no call is told.
-        if place not in whole.calls or line.startswith("    sync") or story.__name__ == "refusals":
+        if place not in whole.calls or place in whole.unswept:
             continue
         for code in (errno.EIO, GONE) if line.strip().startswith(_OF_FILES) else (errno.EIO,):
             other = _run(story, refuses=whole.calls[place], code=code)

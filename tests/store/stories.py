@@ -266,6 +266,7 @@ def by_hand(r: Recorder) -> None:
 
 def _fill(r: Recorder) -> None:
     """Bring about a file of each kind."""
+    r.is_swept = False
     r.do(Send(queue="poor", bodies=[b"a", b"b"], deduplication_ids={0: "k"}, delays={1: Millis(9_000)}))
     r.do(Send(queue="late", bodies=[b"c"], groups={0: "g"}), Receive(queue="late"))
     r.do(Send(queue="late", bodies=[b"c"]))
@@ -281,6 +282,7 @@ def _fill(r: Recorder) -> None:
     r.do(CommitReservations(stream="s", last_sequence_number=0))
     r.do(StartRedrive(queue="dead", rate=1))
     r.do(Send(queue="q", bodies=[b"last"]), Send(queue="brief", bodies=[b"1"]))
+    r.is_swept = True
 
 
 def starts(r: Recorder) -> None:
@@ -371,6 +373,7 @@ def shared(r: Recorder) -> None:
 
 def refusals(r: Recorder) -> None:
     """What requests may not ask for."""
+    r.is_swept = False
     (id,) = r.do(Send(queue="q", bodies=[b"a"])).results
     (receipt,) = receipts_of(r.do(Receive(queue="q")))
     for queue in ("none", "no/queue", ""):
