@@ -142,6 +142,13 @@ class ClientContext:
             raise Timeout("The timeout passed before the call was made.")
         return left
 
+    def countdown(self, seconds: float) -> Callable[[], float]:
+        """Return a function for what is left of a span: at the first call all of it, as the caller gave
+        it, so that a server that refuses it names the caller's value."""
+        until = self.runtime.monotonic() + seconds
+        whole = [seconds]
+        return lambda: whole.pop() if whole else max(0.0, until - self.runtime.monotonic())
+
     async def close(self) -> None:
         if self.closed or self._pid != os.getpid():
             return

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -132,7 +133,18 @@ class Cluster:
         self._run("ceph-osd", "-i", str(number))
 
     def start_mds(self) -> None:
-        self._run("ceph-mds", "-i", "x")
+        """Start the metadata server, and again if it crashes as it starts, as Ceph 16.2 did once."""
+
+        def is_up() -> bool:
+            pid = self.pid("mds.x")
+            if not pid:
+                self._run("ceph-mds", "-i", "x")
+                return False
+            socket = self.folder / "run" / f"mds.x.{pid}.asok"
+            state = re.search('"state": "(.*)"', self.ask("daemon", str(socket), "status"))
+            return state is not None and state[1] != "up:boot"
+
+        self._until(is_up)
 
     # Hosts.
 

@@ -6,11 +6,20 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import count
 
 import pytest
 import spoolrack
 from spoolrack import RetryPolicy, aio
-from spoolrack.errors import ClientClosed, InvalidUrl, SpoolrackError, Timeout, Unreachable
+from spoolrack._runtime import Threads
+from spoolrack.errors import (
+    ClientClosed,
+    InvalidRequest,
+    InvalidUrl,
+    SpoolrackError,
+    Timeout,
+    Unreachable,
+)
 from spoolrack.testing import RunningServer
 
 from tests.support.waiting import until
@@ -49,6 +58,22 @@ def test_a_stream_to_nowhere_raises_after_its_timeout(nowhere: str) -> None:
 def test_a_server_that_is_silent_is_waited_for_as_long_as_the_timeout(silence: str) -> None:
     with spoolrack.connect(silence, timeout=30) as client, pytest.raises((Timeout, Unreachable)):
         client.queue("jobs").send("a", timeout=0.2)
+
+
+def test_a_refused_wait_is_named_as_it_was_given_however_slow_the_machine_is(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with server.client() as client:
+        jobs = client.create_queue("jobs")
+        seconds = count()
+        monkeypatch.setattr(Threads, "monotonic", staticmethod(lambda: float(next(seconds))))
+        calls: list[Callable[[], object]] = [
+            lambda: jobs.receive(wait=7_200),
+            lambda: jobs.reserve("s", 1, wait=7_200),
+        ]
+        for call in calls:
+            with pytest.raises(InvalidRequest, match="wait can't be '2 h'"):
+                call()
 
 
 async def test_a_server_that_is_not_there_is_named_to_tasks_too(nowhere: str) -> None:

@@ -71,8 +71,9 @@ async def test_a_call_for_another_shard_is_refused_with_the_order_of_addresses(
         assert (shard, no.reason) == (shard, "WRONG_SHARD")
         assert (no.metadata["shard"], no.metadata["shards"]) == tuple(shard.split("/"))
         assert (no.metadata["this"], no.metadata["queue"]) == ("3", "")
-        assert "needs those of all shards, in the order of their numbers from 0 on" in no.message
-        assert "a proxy that routes by queues routing=header" in no.message
+        assert "must be those of all shards, in the order of their numbers from 0 on" in no.message
+        assert "a proxy's servers" in no.message
+        assert "behind a proxy a client needs routing=header" in no.message
 
 
 async def test_a_call_for_this_shard_is_done_and_tells_which_it_is(client: Client) -> None:

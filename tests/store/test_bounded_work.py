@@ -411,6 +411,17 @@ def test_stages_that_expire_together_are_dropped_in_slices() -> None:
     assert left[-1] == 0
 
 
+def test_a_death_between_two_slices_of_expired_stages_drops_the_rest() -> None:
+    rig = _stages(2 * SHARE)
+    rig.after(30 * DAY)
+    for _ in range(3):
+        rig.ask()
+    rig = rig.restart()
+    _rest(rig)
+    assert rig.disk.scan("staged") == []
+    assert rig.engine.index.queue("q").total == 0
+
+
 def test_epochs_whose_memory_is_over_are_forgotten_in_slices() -> None:
     rig = _epochs(SHARE + 20)
     rig.after(400 * DAY)

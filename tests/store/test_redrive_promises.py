@@ -371,20 +371,6 @@ def test_an_ended_redrive_is_remembered_for_a_while(rig: Rig) -> None:
     assert not list(rig.disk.scan("redrives"))
 
 
-def test_a_cancelled_redrive_moves_nothing_more_and_stays_cancelled(rig: Rig) -> None:
-    rig.bury(b"a", b"b", b"c")
-    redrive = rig.start(rate=1)
-    rig.after(1_000)
-    rig.ask()
-    assert rig.cancel(redrive.id).state is RedriveState.CANCELLED
-    rig = rig.restart()
-    rig.after(10_000)
-    rig.settle()
-    shown = rig.shown(redrive)
-    assert (shown.state, shown.remaining) == (RedriveState.CANCELLED, 0)
-    assert (len(rig.ids("dead")), len(rig.ids("q"))) == (2, 1)
-
-
 def test_a_purge_ends_a_redrive_and_nothing_that_was_purged_comes_back(rig: Rig) -> None:
     rig.bury(b"a", b"b")
     redrive = rig.start(rate=1)

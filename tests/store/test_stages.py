@@ -4,7 +4,7 @@ does."""
 from __future__ import annotations
 
 import pytest
-from spoolrack_store.model.clock import DAY, Millis
+from spoolrack_store.model.clock import DAY
 from spoolrack_store.model.errors import (
     DiskError,
     EpochDiffers,
@@ -24,7 +24,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.settings import MAX_DELAY, QueueSettings
-from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, StageInfo
+from spoolrack_store.model.stage_requests import Abort, Publish, Stage
 from spoolrack_store.model.transitions import State
 
 from tests.store.stage_rig import START, Rig, chunk, publication
@@ -103,19 +103,6 @@ def test_the_longest_names_make_a_file_or_are_refused_with_a_reason(rig: Rig) ->
     assert rig.staged() == ["s" * 64]
 
 
-def test_the_stages_are_listed_with_what_they_hold(rig: Rig) -> None:
-    rig.stage("b", 0, b"1", b"2")
-    rig.stage("b", 1, b"3", queue="other")
-    rig.stage("a", 0, b"4")
-    due = Millis(START + DAY)
-    a = StageInfo(name="a", chunks=1, messages={"q": 1}, expires_at=due)
-    b = StageInfo(name="b", chunks=2, messages={"q": 2, "other": 1}, expires_at=due)
-    for _ in range(2):
-        listed = rig.engine.stages.listed
-        assert (listed("", 10), listed("", 1), listed("a", 10)) == ([a, b], [a], [b])
-        rig.restart()
-
-
 # Publishing.
 
 
@@ -129,19 +116,6 @@ def test_a_publication_asks_for_the_commit_that_shows_it(rig: Rig) -> None:
             rig.commit()
     assert not rig.engine.wants_commit
     assert rig.engine.index.queue("q").counts[State.READY] == 1
-
-
-@pytest.mark.parametrize("epoch", [0, 4, 5])
-def test_the_same_epoch_or_an_older_one_publishes_nothing(rig: Rig, epoch: int) -> None:
-    rig.stage("s", 0, b"a")
-    rig.publish("w", 5, "s")
-    rig.stage("t", 0, b"b")
-    again = Published(messages=0, is_already=True, last_epoch=5)
-    assert rig.publish("w", epoch, "t") == again
-    rig.restart()
-    assert rig.publish("w", epoch, "nowhere") == again
-    assert rig.receive() == [b"a"]
-    assert not rig.publish("another", epoch, "t").is_already
 
 
 @pytest.mark.parametrize("epoch", [4, 5])

@@ -12,7 +12,7 @@ from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.operations import UNFINISHED, Delivery, Receive, Request, Send, SendResults
-from spoolrack_store.model.redrive_requests import CancelRedrive, Redrive, RedriveState, StartRedrive
+from spoolrack_store.model.redrive_requests import Redrive, RedriveState, StartRedrive
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
@@ -128,11 +128,6 @@ class Rig:
         redrive = self.start(queue, **options)
         self.settle()
         return self.engine.redrives.find(redrive.id)
-
-    def cancel(self, id: str) -> Redrive:
-        redrive = self.ask(CancelRedrive(id=id))
-        assert isinstance(redrive, Redrive)
-        return redrive
 
     def shown(self, redrive: Redrive) -> Redrive:
         return self.engine.redrives.find(redrive.id)

@@ -300,13 +300,13 @@ class Queue(QueueHandle):
         # The wait is no delay of the server: the timeout begins after it.
         connect_timeout = waits + context.timeout_of(timeout)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
-        waits_until = context.runtime.monotonic() + waits
+        wait_left = context.countdown(waits)
         with tracing.operation("receive", "receive", self._name, context.transport) as observed:
             envelopes = await context.call(
                 lambda left: context.transport.receive(
                     self._name,
                     max_messages=max_messages,
-                    wait=max(0.0, waits_until - context.runtime.monotonic()),
+                    wait=wait_left(),
                     visibility_timeout=visibility,
                     timeout=left,
                 ),
@@ -343,7 +343,7 @@ class Queue(QueueHandle):
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout)
         waits = arguments.span("wait", wait)
         connect_timeout = waits + context.timeout_of(timeout)
-        waits_until = context.runtime.monotonic() + waits
+        wait_left = context.countdown(waits)
         reserved = await context.call(
             lambda left: context.transport.reservations.reserve(
                 self._name,
@@ -352,7 +352,7 @@ class Queue(QueueHandle):
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 visibility_timeout=visibility,
-                wait=max(0.0, waits_until - context.runtime.monotonic()),
+                wait=wait_left(),
                 timeout=left,
             ),
             connect_timeout,

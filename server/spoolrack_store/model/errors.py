@@ -170,8 +170,8 @@ class RootDiffers(StoreError):
 
 class WrongShard(StoreError):
     """{what} belongs to shard {shard} of {shards}, and this server is {found}: nothing was done. Call
-    the server of that shard; a client of several addresses needs those of all shards, in the order of
-    their numbers from 0 on, and a client of a proxy that routes by queues routing=header."""
+    the server of that shard. A client's addresses, and a proxy's servers, must be those of all shards,
+    in the order of their numbers from 0 on; behind a proxy a client needs routing=header."""
 
 
 # The state of things: the same call may succeed later.

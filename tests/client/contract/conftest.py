@@ -87,9 +87,9 @@ def http_world() -> Iterator[World]:
 
 @contextlib.contextmanager
 def shards_world() -> Iterator[World]:
-    """Two servers, each with the queues of a shard."""
+    """Three servers, each with the queues of a shard."""
     clock = manual_clock()
-    with running_shards(2, clock=clock) as shards:
+    with running_shards(3, clock=clock) as shards:
         yield World(
             connect=shards.client,
             connect_aio=lambda: aio.connect(shards.url),
