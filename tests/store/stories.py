@@ -177,11 +177,15 @@ def stages(r: Recorder) -> None:
 
 def reservations(r: Recorder) -> None:
     """Sets of leases."""
-    r.do(Send(queue="q", bodies=[b"a", b"b", b"c"]), Send(queue="q", bodies=[b"d"]))
+    send = Send(queue="q", bodies=[b"a", b"b", b"c"], attributes={2: {"x": "1"}})
+    r.do(send, Send(queue="q", bodies=[b"d"]))
     ids = r.do(Send(queue="q", bodies=[b"e"])).results
     r.do()
-    r.do(Reserve(queue="q", stream="s", sequence_number=0, max_messages=2, visibility_timeout=LEASE))
-    r.do(Reserve(queue="q", stream="s", sequence_number=1, max_bytes=1))
+    r.do(Reserve(queue="q", stream="s", sequence_number=0, max_messages=1, visibility_timeout=LEASE))
+    r.do(Reserve(queue="q", stream="s", sequence_number=1, max_messages=2))
+    reading = r.engine.reservations
+    r.tell("begin", lambda: r.engine.with_exact_index(lambda: reading.begin_reading("s", 1, 0, 0)))
+    r.tell("page", lambda: r.engine.with_exact_index(lambda: reading.page("s", 1, 0, 2)))
     r.do(Reserve(queue="q", stream="s", sequence_number=2))
     r.do(Reserve(queue="q", stream="s", sequence_number=3))
     r.do(Reserve(queue="q", stream="s", sequence_number=0))
@@ -401,6 +405,8 @@ def refusals(r: Recorder) -> None:
     for length in (128, 129):
         r.do(Send(queue="q", bodies=[b"g"], groups={0: "g" * length}))
     r.do(Send(queue="q", bodies=[b"x", b"y", b"z"], groups={0: "\udc00"}, attributes={1: {"": "v"}}))
+    for bodies in ([b"x"], [b"x", b"y"]):
+        r.do(Stage(stage="s", chunk=0, queue="q", bodies=bodies, groups={0: "g" * 129}))
     for name in ("a" * 64, "a" * 65, "a b"):
         r.do(Stage(stage=name, chunk=0, queue="q", bodies=[b"a"]), Abort(stage=name))
         r.do(CreateSchedule(queue="q", name=name, cron="* * * * *", time_zone="UTC"))
