@@ -406,7 +406,7 @@ def refusals(r: Recorder) -> None:
         r.do(Send(queue="q", bodies=[b"g"], groups={0: "g" * length}))
     r.do(Send(queue="q", bodies=[b"x", b"y", b"z"], groups={0: "\udc00"}, attributes={1: {"": "v"}}))
     for bodies in ([b"x"], [b"x", b"y"]):
-        r.do(Stage(stage="s", chunk=0, queue="q", bodies=bodies, groups={0: "g" * 129}))
+        r.do(Stage(stage="fresh", chunk=0, queue="q", bodies=bodies, groups={0: "g" * 129}))
     for name in ("a" * 64, "a" * 65, "a b"):
         r.do(Stage(stage=name, chunk=0, queue="q", bodies=[b"a"]), Abort(stage=name))
         r.do(CreateSchedule(queue="q", name=name, cron="* * * * *", time_zone="UTC"))
