@@ -110,6 +110,7 @@ async def test_a_reader_that_stops_reading_loses_the_lease_on_a_small_message(
         for _ in range(count):
             await raw.say("GET /q/messages HTTP/1.1")
         # As much as the kernel takes is leased. The one that it doesn't take goes back, uncounted.
+        await cut_off(server)
         taken = await settled(client)
         assert 0 < taken < count
         await raw.until_closed()
@@ -118,6 +119,18 @@ async def test_a_reader_that_stops_reading_loses_the_lease_on_a_small_message(
         left += more
     assert len(left) == count - taken
     assert all(message.receive_count == 1 for message in left)
+
+
+async def cut_off(server: Server) -> None:
+    """Return once the server has closed all connections of HTTP."""
+    (gateway,) = server._fronts
+    listening = gateway._listener._runner.server
+    assert listening is not None
+    for _ in range(MANY):
+        if not listening.connections:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("a connection stays open")
 
 
 async def settled(client: Client) -> int:
