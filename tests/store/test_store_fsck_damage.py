@@ -25,6 +25,7 @@ from spoolrack_store.model.sealed import seal
 from spoolrack_store.model.transitions import State
 
 from tests.support.root_rig import (
+    HOUR,
     NOW,
     READY,
     Still,
@@ -280,6 +281,46 @@ FOREIGN: dict[str, Callable[[Path], Path]] = {
     "a foreign settings file": lambda root: write(root / "config/q.json.bak", "{}"),
     "damaged newer settings": lambda root: write(root / "config/q.2.json", '{"created_at": 1, "visib'),
     "a link among the owners": lambda root: link(root / "owners/0123abcd"),
+}
+
+INSPECTED: dict[str, Callable[[Path], object]] = {
+    **{damage.__name__: damage for damage in DAMAGES},
+    **FOREIGN,
+    "no damage": lambda root: None,
+    "a damaged batch": lambda root: batch(root).write_bytes(
+        batch(root).read_bytes().replace(b"batch 2", b"batch x").replace(b"batch 4", b"batch y")
+    ),
+    "no folder of a queue": lambda root: shutil.rmtree(root / "queues/q"),
+    "no folder of leases": lambda root: shutil.rmtree(root / "delay"),
+    "no settings": lambda root: (root / "config/q.1.json").unlink(),
+    "no identity": lambda root: (root / "IDENTITY").write_text("mine"),
+    "a folder in place of an identity": lambda root: (
+        (root / "IDENTITY").unlink(),
+        folder(root / "IDENTITY"),
+    ),
+    "a lease for years": lambda root: leased(root).rename(
+        str(leased(root)).replace(f"@{leased(root).name.partition('@')[2][:13]}", "@9999999999999")
+    ),
+    "two names of one state": lambda root: os.link(
+        single(root), root / "delay" / f"q:{stem_of(single(root))},v9@{NOW + HOUR}"
+    ),
+    "strangers": lambda root: [
+        write(root / place / "stranger", "")
+        for place in (
+            "dead_letters",
+            "staged",
+            "published",
+            "reserved",
+            "redrives",
+            "keys",
+            "bodies",
+            "new",
+        )
+    ],
+    "torn records": lambda root: [
+        write(root / path, "")
+        for path in (f"dead_letters/{ID[:36]}.0123uv", f"keys/{ID}", f"redrives/{ID}", "owners/0123")
+    ],
 }
 
 

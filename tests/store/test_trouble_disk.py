@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 
 import pytest
-from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, Space, SyncFailed
+from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, Space, Syncer, SyncFailed
+from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import DiskError, DiskFull, MessageNotFound, StaleReceipt
@@ -13,10 +14,12 @@ from spoolrack_store.model.operations import ChangeVisibility, CreateQueue, Dele
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
-from tests.store.trouble_rig import Rig
+from tests.store.trouble_rig import PickyDisk, Rig
 from tests.support.cuts import Cut, Keep
 from tests.support.engines import applied
+from tests.support.linked_disk import made
 from tests.support.memory_disk import File
+from tests.support.power_disk import Model
 
 MOVES = ("link", "rename_new")
 
@@ -255,6 +258,16 @@ def test_a_message_whose_lease_was_released_for_the_last_time_is_dead_in_that_co
 
 
 # Files removed by hand.
+
+
+def test_all_folders_are_synced_in_place_of_one_that_was_taken_away() -> None:
+    disk = PickyDisk(made(["q", "r"], can_sync_all=False, model=Model.ANY_SUBSET))
+    disk.make_folder("staged/s")
+    syncer = Syncer(disk)
+    syncer.folder_changed("queues/gone")
+    syncer.begin().sync()
+    synced = {arguments[0] for name, arguments in disk.called if name == "sync_folder"}
+    assert synced == {*FOLDERS, ".", "queues/gone", "queues/q", "queues/r", "staged/s"}
 
 
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b", b"c"]])

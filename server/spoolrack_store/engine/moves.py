@@ -546,7 +546,6 @@ class Moves:
     def _attempt(self, change: Callable[[], None], target: str, *, urgent: bool = False) -> None:
         """Make a change; on a full disk with what deleted files leave, and if it is `urgent`, with the
         reserve. A folder that a person took away is made again. Raise `OSError`, or `SyncFailed`."""
-        has_made = False
         while True:
             try:
                 change()
@@ -556,8 +555,7 @@ class Moves:
                     self.removed_files.make_room() or (urgent and self.reserve.give())
                 ):
                     continue
-                if error.errno == errno.ENOENT and not has_made and self._make_folder_of(target):
-                    has_made = True
+                if error.errno == errno.ENOENT and self._make_folder_of(target):
                     continue
                 self.refused_at = self.clock.monotonic()
                 if error.errno == errno.EIO:
