@@ -186,7 +186,8 @@ class OpenRoot:
 def open_root(
     root: str | os.PathLike[str] | None = None, *, clock: Clock | None = None
 ) -> Iterator[OpenRoot]:
-    """Return a root for the clients of its URL in this process, until the context ends.
+    """Return a root for the clients of its URL in this process, until the context ends; calls of a
+    client that is left open fail from then on.
 
     Without a `root` it is a temporary folder, which is gone afterwards. With a `clock`, such as
     `manual_clock()`, these clients live in that one's time.
@@ -199,7 +200,9 @@ def open_root(
             root = stack.enter_context(tempfile.TemporaryDirectory(prefix="spoolrack-"))
         place = FolderUrl(root=os.path.abspath(root))
         share = stack.enter_context(SharedStore(place, clock))
-        share.store(make=True).result(START_TIMEOUT)
+        store = share.store(make=True).result(START_TIMEOUT)
+        # A client that was left open would write into the folder as it goes.
+        stack.callback(store.close)
         yield OpenRoot(place.root, place.url, share.clock)
 
 

@@ -187,6 +187,17 @@ def test_a_receive_that_is_not_answered_in_time_leases_nothing(root: Path) -> No
         assert message.receive_count == 1
 
 
+def test_a_root_of_a_test_ends_with_it_beside_a_client_that_was_left_open() -> None:
+    with open_root() as opened:
+        client = opened.client()
+        jobs = client.create_queue("jobs")
+    # The store of this client was the last that could write there.
+    assert not Path(opened.root).exists()
+    with pytest.raises(ClientClosed):
+        jobs.send("a")
+    client.close()
+
+
 def test_a_client_that_is_closed_ends_a_receive_that_waits(
     jobs: Queue, client: Client, url: str
 ) -> None:
