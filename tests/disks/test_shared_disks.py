@@ -113,4 +113,4 @@ def test_two_stores_share_a_root(disk: Path) -> None:
         ask(other, DeleteQueue(name="q"))
     with Store.open(root) as alone:
         assert alone.queues() == []
-        assert alone.quarantined == 0
+        assert alone.metrics.quarantined_count == 0

@@ -171,7 +171,7 @@ def test_a_damaged_message_is_put_aside_and_costs_itself_only(
         assert [m.id for m in read(rig)] == [ids[0], ids[2]]
         assert f"message {ids[1]} goes to quarantine" in caplog.text
 
-        assert rig.store.quarantined == 1
+        assert rig.store.metrics.quarantined_count == 1
         assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 2
         assert len(list(rig.path.glob("quarantine/q:*"))) == 1
 
@@ -196,7 +196,7 @@ def test_a_message_neither_readable_nor_quarantined_ends_the_read(tmp_path: Path
         rig.disk.read = reading  # type: ignore[method-assign]
 
         assert [m.id for m in read(rig)] == ids
-        assert rig.store.quarantined == 0
+        assert rig.store.metrics.quarantined_count == 0
 
 
 def test_a_read_waits_for_a_lock_that_another_process_holds(

@@ -195,7 +195,8 @@ class Leaser(Part):
         if visibility is None:
             visibility = record.settings.visibility_timeout
         check_span("visibility", visibility, 1, MAX_VISIBILITY)
-        check_number("max_messages", request.max_messages, 1)
+        if request.max_messages < 1:
+            check_number("max_messages", request.max_messages, 1)
         return record, visibility
 
     def _choose(self, request: Receive, leases: list[_Lease], chosen: dict[Entry, int]) -> list[_Share]:
