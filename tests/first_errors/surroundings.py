@@ -136,6 +136,8 @@ class _Page(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def _answer(self) -> None:
+        # Closed on unread bytes, the connection would be reset before the page is read (RFC 9112, 9.6).
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
         body = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
         self.send_response(502)
         self.send_header("Content-Type", "text/html")
