@@ -55,7 +55,8 @@ def test_an_archive_of_all_queues_has_those_of_each_shard_or_is_not_made(
     lines = [json.loads(line) for line in whole.read_text().splitlines()]
     assert [each["name"] for each in lines if each["type"] == "queue"] == sorted(OF.values())
     shards.servers[1].stop()
-    assert offline("export", "--all", "--output", str(partial)).code == UNAVAILABLE
+    export = ("export", "--all", "--timeout", "1", "--output", str(partial))
+    assert offline(*export).code == UNAVAILABLE
     assert not partial.exists()
 
 
