@@ -36,6 +36,7 @@ from spoolrack.testing import RunningServer, RunningShards, running_server, runn
 from spoolrack.v1 import queue_service_pb2 as rpc
 
 from tests.client.odd_server import sent
+from tests.interop.reasons_server import failing_server, failures
 
 ONCE = RetryPolicy(attempts=1)
 NAMES = [f"{tag}{number}" for tag in ("jobs", "mail") for number in range(240)]
@@ -288,6 +289,27 @@ def test_addresses_in_another_order_are_refused_by_each_call(shards: RunningShar
         facts = raised.value.metadata
         assert (facts["shard"], facts["this"], facts["address"]) == ("0", "1", second)
         client.create_queue(OF[2])
+
+
+def test_an_error_that_an_operator_mends_at_one_server_names_its_shard() -> None:
+    servers_own = {
+        *("DISK_ERROR", "DISK_FULL", "INTERNAL_ERROR", "MEMORY_LIMIT", "PERMISSION_DENIED"),
+        *("STORE_FAILED", "UNAUTHENTICATED", "WRONG_SHARD"),
+    }
+    with failing_server() as first, failing_server() as second:
+        addresses = [f"grpc://{first}", f"grpc://{second}"]
+        with spoolrack.connect(",".join(addresses), retry=ONCE) as client:
+            named = set()
+            for reason in failures():
+                number = shard_of(reason, 2)
+                address = addresses[number]
+                with pytest.raises(SpoolrackError) as raised:
+                    client.queue(reason).info()
+                assert raised.value.reason == reason
+                if str(raised.value).startswith(f"Shard {number}/2 at {address}: "):
+                    named.add(reason)
+                    assert raised.value.metadata["address"] == address
+    assert named == servers_own
 
 
 def test_a_server_that_is_no_shard_is_refused(shards: RunningShards) -> None:

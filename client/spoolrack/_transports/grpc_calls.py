@@ -10,6 +10,7 @@ import contextlib
 import os
 import queue
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -116,7 +117,7 @@ def open_calls(
     return kind(target, credentials, metadata)
 
 
-class _CallFrames:
+class _CallFrames(ABC):
     """The frames of one call."""
 
     def __init__(self, call: Any, target: str, calls: ThreadCalls | TaskCalls) -> None:
@@ -132,8 +133,8 @@ class _CallFrames:
             raise ended(self._target)
         return frame
 
-    async def next_or_end(self) -> Any | None:
-        raise NotImplementedError
+    @abstractmethod
+    async def next_or_end(self) -> Any | None: ...
 
     def connected(self) -> bool:
         return self._taken_up
