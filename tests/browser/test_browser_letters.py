@@ -80,6 +80,19 @@ def test_a_redrive_says_how_many_and_how_long_before_it_begins(
     assert card.count() == 0
 
 
+def test_the_messages_that_a_redrive_moved_are_gone_from_the_list_when_it_ends(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.bury("orders", "orders.dead", 5)
+    desk = open_desk(server, "queue/orders.dead")
+    desk.until_count("table.messages tbody tr", 5)
+    desk.button("Redrive all…").click()
+    # The list is looked at as the redrive begins, before it has moved all.
+    desk.page.get_by_label("Messages a second, at most").fill("5")
+    desk.button("Start").click()
+    desk.text("The queue is empty.")
+
+
 def test_dead_letter_queues_are_marked_and_their_messages_say_why_and_from_where(
     server: Served, open_desk: Callable[..., Desk]
 ) -> None:

@@ -28,9 +28,12 @@ async function look(name, signal) {
     queue.is_dead_letter_queue ? get("redrives", { queue: name, last: 1 }, signal) : { redrives: [] },
     target ? get("queues", { prefix: target, page_size: 1, fields: "name" }, signal) : { queues: [] },
   ]);
+  const [last = null] = redrives.redrives;
   return {
     ...queue, ages, schedules: schedules.schedules,
-    redrive: redrives.redrives.find((each) => each.state === "running") || null,
+    redrive: last !== null && last.state === "running" ? last : null,
+    // Changes as a redrive begins and ends: the list of messages is another one then.
+    redriven: last === null ? "" : `${last.id} ${last.state}`,
     // Or it isn't the caller's to see.
     lacksTarget: target !== "" && !targets.queues.some((each) => each.name === target),
   };
@@ -86,7 +89,7 @@ export function QueuePage({ name, query }) {
           </table></div>
         </section>`}
         ${queue.schedules !== null && html`<${Schedules} queue=${name} schedules=${queue.schedules} maySend=${may("send")} onDone=${poll.again} />`}
-        <${Messages} key=${turn} queue=${name} query=${query} mayReceive=${may("receive")} mayManage=${may("manage")} isDeadLetterQueue=${queue.is_dead_letter_queue} onChange=${poll.again} /></div>`}
+        <${Messages} key=${`${turn} ${queue.redriven}`} queue=${name} query=${query} mayReceive=${may("receive")} mayManage=${may("manage")} isDeadLetterQueue=${queue.is_dead_letter_queue} onChange=${poll.again} /></div>`}
     </${Told}>
     ${dialog === "send" && html`<${SendForm} queue=${name} onClose=${close} onSent=${changed} />`}
     ${dialog === "settings" && html`<${SettingsForm} queue=${queue} onClose=${close} onDone=${poll.again} />`}
