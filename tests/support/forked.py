@@ -8,6 +8,7 @@ test of these starts a real one.
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import subprocess
@@ -118,4 +119,8 @@ def _run(
     # multiprocessing has put the null device in the place of the first.
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.argv = list(command)
-    runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+    finally:
+        # multiprocessing ends a process without what the program wants done at its end.
+        atexit._run_exitfuncs()

@@ -30,6 +30,7 @@ from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.forked import ForkedProgram
 from tests.support.loop_disk import LoopDisk
+from tests.support.waiting import until
 
 ONCE: Final = spoolrack.RetryPolicy(attempts=1)
 AS_MORTAL: Final = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
@@ -84,7 +85,8 @@ class RealServer:
         return self.client.queue(name)
 
     def start(self) -> None:
-        """Return once it serves."""
+        """Return once it serves, and its log has what it says of the start."""
+        before = len(self.log)
         process = self._begin()
         assert process.stdout is not None
         for line in process.stdout:
@@ -93,6 +95,8 @@ class RealServer:
                 self.port = int(found[2])
             elif found is not None:
                 self.http_port = int(found[2])
+                # A thread of the server writes its log: a busy machine may be late with it.
+                self.until_logged("event=serving", before)
                 return
         raise AssertionError(f"it has ended with {process.wait(STUCK)}:\n{self.log}")
 
@@ -125,6 +129,10 @@ class RealServer:
     @property
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def until_logged(self, words: str, after: int = 0) -> None:
+        """Return once the log has the words, `after` so many characters."""
+        until(lambda: words in self.log[after:])
 
     def kill(self) -> None:
         """SIGKILL, if it lives; return once it is dead."""

@@ -129,8 +129,10 @@ def test_connections_leave_handles_to_the_store(serve: Serve) -> None:
             open_silently(crowd, port, 100)
         sent = [queue.send(b"x"), *(result.id for result in queue.send_many([b"y"] * 20))]
         assert [message.id for message in queue.receive(50)] == sent
+        words = "the port has as many connections as it may"
+        server.until_logged(words)
         # Once, however many were closed.
-        assert server.log.count("the port has as many connections as it may") == 1
+        assert server.log.count(words) == 1
     assert "allows fewer connections" in server.log
     assert "Too many open files" not in server.log
 
@@ -140,8 +142,7 @@ def test_a_listener_without_handles_rests_and_says_so_once(serve: Serve) -> None
     words = "no connection can be accepted"
     with no_more_handles(server), ExitStack() as crowd:
         open_silently(crowd, server.http_port, 20)
-        while words not in server.log:
-            pass
+        server.until_logged(words)
     assert server.health() == WELL
     assert server.log.count(words) == 1
 

@@ -189,4 +189,4 @@ def test_a_running_server_serves_on_whatever_happens_to_its_settings(
     assert [message.id for message in server.queue().peek()] == sent
     assert [message.id for message in server.queue().receive(5)] == sent[2:]
     assert server.health() == WELL
-    assert "settings of the queue q" in server.log
+    server.until_logged("settings of the queue q")

@@ -157,6 +157,7 @@ def test_a_failed_sync_is_followed_by_a_look_at_the_disk_and_a_restart(
     made.cut_power()
     with pytest.raises(SpoolrackError):
         server.queue("jobs").send(BODY)
+    server.until_logged("the store failed")
     desk = Desk(tmp_path, server)
     desk.follow("Failed sync", 0, 3)
     server.kill()
@@ -200,7 +201,7 @@ def test_a_queue_that_lost_its_settings_is_set_up_again(serve: Serve, tmp_path: 
     for path in (server.root / "config").iterdir():
         path.unlink()
     server.start()
-    assert "the settings of the queue jobs are lost" in server.log
+    server.until_logged("the settings of the queue jobs are lost")
     assert [queue.name for queue in server.client.list_queues()] == ["jobs"]
 
     Desk(tmp_path, server).follow("Lost settings")
