@@ -334,10 +334,8 @@ async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
         await stream.initial_metadata()
     waiting = asyncio.ensure_future(alice.receive(queue="a1", wait=LONG))
     assert server._calls._authorized is not None
-    for _ in looks():
-        if len(server._calls._authorized._long) == 3:
-            break
-        await asyncio.sleep(0)
+    while len(server._calls._authorized._long) < 3:
+        await asyncio.sleep(0.001)
     files.write_tokens("owner")
     assert reads_again(server)
     server._recheck_permissions()

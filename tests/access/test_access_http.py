@@ -18,7 +18,7 @@ from spoolrack_server.http.routes import routes
 from spoolrack_server.process.server import Server
 from spoolrack_store.model.stage_requests import Stage
 
-from tests.support.access_rig import Files, bearer, looks, reads_again, serving
+from tests.support.access_rig import Files, bearer, reads_again, serving
 from tests.support.http_rig import Answer, Http, raw_to
 
 ID = "01890000-0000-7000-8000-000000000000"
@@ -223,10 +223,8 @@ async def test_a_token_that_is_taken_away_ends_the_receives_and_sends_of_its_hol
         polls = [asyncio.create_task(each.receive("?wait=3600", "a1")) for each in (alice, owner)]
         sending = asyncio.create_task(alice.ask("POST", "/a2/messages?wait=3600", b"y"))
         (gateway,) = server._fronts
-        for _ in looks():
-            if len(gateway._checks._waiting) == 3:
-                break
-            await asyncio.sleep(0)
+        while len(gateway._checks._waiting) < 3:
+            await asyncio.sleep(0.001)
         files.write_tokens("owner")
         assert reads_again(server)
         server._recheck_permissions()

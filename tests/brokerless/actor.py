@@ -10,8 +10,12 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from spoolrack_store.files.changes import LOCK
+from spoolrack_store.files.local_disk import LocalDisk
 
 
 class Actor:
@@ -41,10 +45,16 @@ class Actor:
         self.begin(code)
         return self.answer()
 
-    def stop(self) -> None:
+    def stop(self, root: Path) -> None:
         """Let it do nothing any more: a child that it has forked off goes on with what is told."""
-        self._process.send_signal(signal.SIGSTOP)
-        os.waitpid(self._process.pid, os.WUNTRACED)
+        disk, lock = LocalDisk(root), None
+        while lock is None:
+            # A commit that is answered may not have left the lock yet.
+            self._process.send_signal(signal.SIGCONT)
+            self._process.send_signal(signal.SIGSTOP)
+            os.waitpid(self._process.pid, os.WUNTRACED)
+            lock = disk.lock(LOCK)
+        lock.release()
 
     def kill(self) -> None:
         self._process.kill()

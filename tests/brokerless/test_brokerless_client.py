@@ -167,7 +167,7 @@ def test_after_a_failed_sync_only_a_new_client_gets_a_new_store(
         jobs.send_many(["b", "c"])
     (root / "elsewhere").rename(root / layout.FORMAT)
     with pytest.raises(StoreFailed):
-        jobs.send("d", timeout=1)
+        jobs.send("d", timeout=5)
     with spoolrack.connect(url) as fresh:
         assert fresh.queue("jobs").receive()[0].text == "a"
         fresh.queue("jobs").send_many(["e", "f"])

@@ -156,13 +156,15 @@ def test_a_forked_child_does_not_keep_its_parent_alive(
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_forked_child_connects_anew(jobs: Queue, url: str, actor: Callable[[], Actor]) -> None:
+def test_a_forked_child_connects_anew(
+    jobs: Queue, root: Path, url: str, actor: Callable[[], Actor]
+) -> None:
     parent = actor()
     assert parent.does("jobs.send('a') != ''") == "True"
     child = int(parent.does("os.fork() or act()"))
     try:
         # Which of the two reads a line is the system's to say: the parent must not.
-        parent.stop()
+        parent.stop(root)
         assert parent.does("jobs.receive()") == "ForkedClient"
         assert parent.does("client.close()") == "None"
         anew = f"spoolrack.connect({url!r}).queue('jobs').receive()[0].text"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from celery import Celery
 from celery.exceptions import Reject
 
-LEASE: Final = 2.0
+LEASE: Final = 4.0
 """Seconds of a lease."""
 
 app = Celery("tests.celery.celery_app")

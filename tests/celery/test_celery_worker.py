@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, uuid
 from celery.exceptions import TaskRevokedError
 from spoolrack.testing import RunningServer, running_server
 
@@ -61,10 +61,12 @@ def test_a_task_that_is_due_in_an_hour_waits_at_the_server(server: RunningServer
         assert jobs.info().counts.delayed_count == before + 1
 
 
-@pytest.mark.usefixtures("running")
-def test_a_revoked_task_never_runs() -> None:
-    revoked = celery_app.now.apply_async(countdown=2)
-    celery_app.app.control.revoke(revoked.id)
+def test_a_revoked_task_never_runs(running: Worker) -> None:
+    id = uuid()
+    celery_app.app.control.revoke(id)
+    inspect = celery_app.app.control.inspect([running.name], timeout=STUCK, limit=1)
+    until(lambda: id in inspect.revoked()[running.name], "the worker knows of it")
+    revoked = celery_app.now.apply_async(task_id=id)
     with pytest.raises(TaskRevokedError):
         revoked.get(timeout=STUCK)
 

@@ -143,9 +143,10 @@ def test_an_option_can_come_from_the_environment(
 def test_a_server_that_is_not_there_is_told_in_one_line(
     offline: Spoolrack, arguments: list[str]
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # Nothing listens, and no other program gets the port.
         port = taken.getsockname()[1]
-    result = offline(*arguments, "--url", f"127.0.0.1:{port}")
+        result = offline(*arguments, "--url", f"127.0.0.1:{port}")
     assert (result.code, result.out) == (69, "")
     assert result.err.startswith(f"spoolrack: No answer from 127.0.0.1:{port}")
     assert len(result.err.splitlines()) == 1

@@ -136,7 +136,7 @@ def test_a_full_queue_ends_it_and_room_lets_it_go_on(
     on_root("queues", "create", "jobs", "--max-messages", "2")
     jobs = tmp_path / "jobs"
     vsqs_folder(jobs, [b"a", b"b", b"c"])
-    done = bring("--from", "vsqs", str(jobs), "--timeout", "0.2s")
+    done = bring("--from", "vsqs", str(jobs), "--timeout", "0.9s")
     assert done.code == 75
     assert "goes on from here" in done.err
     on_root("queues", "set", "jobs", "--max-messages", "0")

@@ -273,7 +273,7 @@ async def test_a_message_stays_leased_while_its_body_comes(
     program: Program, server: Server, huge: Path, tmp_path: Path
 ) -> None:
     await program(
-        "queues", "create", "films", "--max-message-size", "1GiB", "--visibility-timeout", "1s"
+        "queues", "create", "films", "--max-message-size", "1GiB", "--visibility-timeout", "3s"
     )
     assert (
         await program("send", "films", "--link", str(huge), "--root", str(tmp_path / "root"))

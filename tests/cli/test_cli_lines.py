@@ -163,7 +163,7 @@ def test_a_full_queue_is_waited_for(start: Start, client: Client, tmp_path: Path
 def test_a_queue_that_stays_full_ends_a_lone_send_with_75(spoolrack: Spoolrack, client: Client) -> None:
     client.update_queue("jobs", max_messages=1)
     client.queue("jobs").send("first")
-    refused = spoolrack("send", "jobs", "second", "--timeout", "0.2s")
+    refused = spoolrack("send", "jobs", "second", "--timeout", "0.9s")
     assert (refused.code, "is full, with 1 of 1 messages" in refused.err) == (75, True)
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,13 @@ ELSEWHERE = "10.255.255.1:50051"
 
 
 @pytest.fixture
-def no_proxy_there(monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the URL of a proxy that refuses connections."""
+def no_proxy_there(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Yield the URL of a proxy that refuses connections."""
     for name in (*VARIABLES, "no_grpc_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("variable", VARIABLES)

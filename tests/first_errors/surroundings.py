@@ -97,8 +97,9 @@ class Surroundings:
         self._serve("tls", *tls)
         self._serve("mutual", *tls, "--tls-client-ca", "{ca}")
         self._serve("misnamed", "--tls-certificate", "{misnamed}", "--tls-key", "{misnamed_key}")
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.names["closed"] = f"127.0.0.1:{taken.getsockname()[1]}"
+        taken = self._stack.enter_context(socket.socket())
+        taken.bind(("127.0.0.1", 0))  # Nothing listens, and no other program gets the port.
+        self.names["closed"] = f"127.0.0.1:{taken.getsockname()[1]}"
         self.names["html"] = f"127.0.0.1:{self._stack.enter_context(_page_of_a_proxy())}"
         for server in ("plain", "full", "guarded"):
             token = self.names["admin"] if server == "guarded" else None

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
+from spoolrack_server.system import line_writer
 from spoolrack_server.system.line_writer import LAST, MOST_BYTES, LineWriter
 from spoolrack_server.system.logs import make_log, say, writer_to
+
+from tests.support import STUCK
 
 SMALL_PIPE = 4096
 
@@ -41,12 +44,14 @@ class Pipe:
         return os.read(self.reading, 65_536).decode()
 
     def close(self) -> None:
-        for fd in (self.reading, self.fd):
-            os.close(fd)
+        os.close(self.reading)
+        # A writer's thread may still have lines for the number: it must never be another file's.
+        self.replace(os.open(os.devnull, os.O_WRONLY))
 
 
 @pytest.fixture
-def pipe() -> Iterator[Pipe]:
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
+    monkeypatch.setattr(line_writer, "LAST", STUCK)
     pipe = Pipe()
     yield pipe
     pipe.close()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
-from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app.health import Health
 from spoolrack_server.http.probes import LIVE, READY, Probes, probes_of
 from spoolrack_server.process.serve_settings import ServeSettings
@@ -18,7 +18,7 @@ from spoolrack_server.system.addresses import AddressUnusable
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.model.errors import RootUnusable
 
-from tests.support.server_rig import connected
+from tests.support import STUCK
 
 
 async def ask(url: str, path: str, method: str = "GET") -> tuple[int, str]:
@@ -29,8 +29,8 @@ async def ask(url: str, path: str, method: str = "GET") -> tuple[int, str]:
         return answer.status, (await answer.json()).get("why", "")
 
 
-def settings(folder: Path, port: int = 0, grace: float = 10.0) -> ServeSettings:
-    return ServeSettings(root=str(folder / "root"), health=("127.0.0.1", port), grace=grace)
+def settings(folder: Path, port: int = 0) -> ServeSettings:
+    return ServeSettings(root=str(folder / "root"), health=("127.0.0.1", port))
 
 
 @pytest.fixture
@@ -95,33 +95,25 @@ async def test_a_server_answers_probes_at_a_port_of_their_own_and_at_its_own(tmp
             assert await ask(url, READY) == (200, "")
 
 
-async def test_a_server_that_drains_lives_and_is_not_ready_until_its_end(tmp_path: Path) -> None:
-    server = Server(settings(tmp_path, grace=60))
-    async with server, connected(server) as client:
-        await client.create()
-        stream = client.stub.StreamSend()
-        await stream.write(rpc.StreamSendRequest(request=rpc.SendRequest(queue="q")))
-        await stream.read()
-        async with aiohttp.ClientSession(server.http_url) as http:
-            # A body that comes slowly holds up the drain, once the server has asked for it.
-            begun, slow = asyncio.Event(), asyncio.Event()
+async def test_a_server_that_drains_lives_and_is_not_ready_until_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Server(settings(tmp_path)) as server:
+        drain, slow = server.store.drain, threading.Event()
 
-            async def body() -> AsyncIterator[bytes]:
-                begun.set()
-                yield b"x"
-                await slow.wait()
+        def drain_slowly() -> None:
+            assert slow.wait(STUCK)
+            drain()
 
-            sending = asyncio.create_task(http.post("/q/messages", data=body(), expect100=True))
-            await begun.wait()
-            health = server.health_url or ""
-            stopping = asyncio.create_task(server.stop())
-            while (await ask(health, READY)) != (503, "draining"):
-                pass
-            assert await ask(health, LIVE) == (200, "")
-            assert await ask(server.http_url or "", READY) == (503, "draining")
-            slow.set()
-            await sending
-            await stopping
+        monkeypatch.setattr(server.store, "drain", drain_slowly)
+        health = server.health_url or ""
+        stopping = asyncio.create_task(server.stop())
+        while (await ask(health, READY)) != (503, "draining"):
+            pass
+        assert await ask(health, LIVE) == (200, "")
+        assert await ask(server.http_url or "", READY) == (503, "draining")
+        slow.set()
+        await stopping
         with pytest.raises(aiohttp.ClientConnectionError):
             await ask(health, LIVE)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from benchmarks.null_server import NullServer
 from tests.spark.programs import Move, end_session, moving
 from tests.spark.spark_rig import environment
 from tests.support import STUCK
+from tests.support.ports import free_port
 
 BODIES = [str(number).encode() for number in range(20_000)]
 
@@ -65,9 +65,7 @@ def two_hosts(tmp_path: Path) -> Iterator[str]:
     """A standalone master with a worker on each of two addresses: a second attempt of a task runs only
     on another host than the first."""
     spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     master = f"spark://127.0.0.1:{port}"
     variables = {**os.environ, **environment(tmp_path)}
     deploy = "org.apache.spark.deploy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from spoolrack_store.committer import Committer
+from spoolrack_store.files.changes import LOCK
+from spoolrack_store.files.disk import Lock
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
@@ -49,6 +52,14 @@ class FailingDisk(LocalDisk):
             self.before_sync()
         if self.fails:
             raise OSError(5, "Input/output error")
+
+
+def taken_lock(root: Path) -> Lock:
+    """Take the lock of a root: a commit that is answered may not have left it yet."""
+    disk, pause = LocalDisk(root), threading.Event()
+    while (lock := disk.lock(LOCK)) is None:
+        pause.wait(0.001)
+    return lock
 
 
 class CallersDriver:

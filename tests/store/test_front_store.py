@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.errors import (
@@ -24,7 +23,7 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.operations import Receive, Send
 from spoolrack_store.store import Store
 
-from tests.store.front_rig import GIVE_UP, FailingDisk, bodies_of, opened
+from tests.store.front_rig import GIVE_UP, FailingDisk, bodies_of, opened, taken_lock
 from tests.support.listing import messages_in
 
 
@@ -256,8 +255,7 @@ def test_a_process_that_is_stopped_with_the_lock_is_named_and_then_work_goes_on(
 
 def test_a_commit_that_waits_for_the_lock_waits_in_true_time(tmp_path: Path) -> None:
     with opened(tmp_path, ManualClock()) as rig:
-        lock = LocalDisk(tmp_path).lock("LOCK")
-        assert lock is not None
+        lock = taken_lock(tmp_path)
         future = rig.store.submit(Send(queue="q", bodies=[b"a"]))
         pause = threading.Event()
         for _ in range(20):

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 from spoolrack_store.committer import LISTEN_EVERY, LISTENING_EVERY, NEWS_EVERY
 from spoolrack_store.files import local_disk
-from spoolrack_store.files.changes import LOCK
-from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import QueueBeingDeleted, QueueNotFound
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Delivery, Receive
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
+from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, taken_lock
 
 
 def touched(rig: FrontRig) -> dict[str, int]:
@@ -141,8 +139,7 @@ def test_a_change_noticed_while_the_lock_is_taken_is_read_soon_after(tmp_path: P
         other.send(b"b")
         other.in_turn()
         assert rig.store._engine.sharing.has_news
-        held = LocalDisk(tmp_path).lock(LOCK)
-        assert held is not None
+        held = taken_lock(tmp_path)
         clock.advance(NEWS_EVERY)
         pause = threading.Event()
         pause.wait(0.05)

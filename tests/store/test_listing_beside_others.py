@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from spoolrack_store.engine import recovery
 from spoolrack_store.files import changes
-from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.disk import FolderEntry
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, SendResults, messages_of
@@ -31,9 +30,7 @@ class ListedDisk(LocalDisk):
         self.sent: list[str] = []
 
     def scan(self, path: str) -> list[FolderEntry]:
-        lock = self.lock(LOCK)
-        if lock is not None:
-            lock.release()
+        if self._lock_file is None or not self._lock_file._is_locked:
             self.listed.add(path)
             if path in ("queues/q", "delay", "remove"):
                 self.sent.append(_sent(self.other, b"beside"))

@@ -34,7 +34,7 @@ from spoolrack_store.read_only_root import (
 from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
 
-from tests.store.front_rig import FrontRig, bodies_of, opened
+from tests.store.front_rig import FrontRig, bodies_of, opened, taken_lock
 from tests.support.listing import messages_in
 
 TORN = "q:01a205ab-c259-76a3-96ae-f0c1e48b5000,s200,c7ecb6ba6,odead"
@@ -254,8 +254,7 @@ def test_a_look_beside_a_server_needs_no_lock_and_finds_each_message_that_moves_
 def test_a_look_beside_a_server_waits_for_no_lock(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
         rig.send(b"a")
-        held = LocalDisk(tmp_path).lock(LOCK)
-        assert held is not None
+        held = taken_lock(tmp_path)
         with open_read_only(tmp_path, clock=rig.clock) as store:
             assert bodies(store) == [b"a"]
         held.release()

@@ -29,7 +29,7 @@ from spoolrack_store.model.reservation_requests import (
     Reserve,
 )
 
-from tests.store.front_rig import GIVE_UP, FrontRig, opened
+from tests.store.front_rig import GIVE_UP, FrontRig, opened, taken_lock
 
 HOLD = Millis(60_000)
 
@@ -204,8 +204,7 @@ def test_a_read_waits_for_a_lock_that_another_process_holds(
 ) -> None:
     ids = rig.send(b"1")
     rig.ask(asked())
-    held = rig.disk.lock("LOCK")
-    assert held is not None
+    held = taken_lock(rig.path)
     monkeypatch.setattr(questions, "_EXACT_TRIES", 2)
     with pytest.raises(RootInUse, match="lock"):
         read(rig)

@@ -20,7 +20,7 @@ from spoolrack_store.model.transitions import State
 from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
 
-from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened
+from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, taken_lock
 from tests.store.working_rig import Worker
 from tests.support.listing import messages_in
 
@@ -145,9 +145,7 @@ def test_a_process_that_is_stopped_with_the_lock_is_named(tmp_path: Path) -> Non
     root = tmp_path / "root"
     with Store.open(root) as store:
         store.submit(CreateQueue(name="q", settings=QueueSettings())).result(GIVE_UP)
-        lock = store._root.disk.lock("LOCK")
-        while lock is None:
-            lock = store._root.disk.lock("LOCK")
+        lock = taken_lock(root)
         try:
             with pytest.raises(RootInUse, match=rf"process {os.getpid()} .*holds the lock"):
                 take_snapshot(root, tmp_path / "copy", tries=3)

@@ -144,8 +144,10 @@ class Observer:
 
     async def _sample_on(self) -> None:
         while True:
+            # Before the sample: a slot that begins during it isn't passed over.
+            left = EVERY - self._clock.wall() % EVERY
             await self.sample()
-            await asyncio.sleep((EVERY - self._clock.wall() % EVERY) / 1_000)
+            await asyncio.sleep(left / 1_000)
 
     async def sample(self) -> None:
         """Add a sample of all queues to the history."""

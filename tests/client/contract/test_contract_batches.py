@@ -233,7 +233,7 @@ def test_nothing_is_published_if_a_stage_is_missing(client: spoolrack.Client, jo
 
 def test_nothing_is_published_if_it_does_not_fit(client: spoolrack.Client, jobs: Queue) -> None:
     client.create_queue("jobs--small", max_messages=1)
-    batch = client.batch(timeout=0.5)
+    batch = client.batch(timeout=1)
     with pytest.raises(QueueFull):
         fill_all(batch, [("jobs", "a"), ("jobs--small", "b"), ("jobs--small", "c")])
     assert batch.published is None

@@ -12,7 +12,7 @@ import spoolrack
 from tests.proof.e2e.handler import IN_FLIGHT, POISONED
 from tests.support.run_processes import Crew, Member, Served
 
-VISIBILITY: Final = 1.0
+VISIBILITY: Final = 2.0
 MAX_RECEIVES: Final = 3
 MANNERS: Final = ("worker", "messages", "acks", "aio")
 

@@ -16,7 +16,7 @@ from tests.support.ledger import read_ledgers
 from tests.support.load import Load, check
 from tests.support.run_processes import Crew, Member, Served
 
-VISIBILITY: Final = 1.0
+VISIBILITY: Final = 2.0
 SLEEP: Final = 1.5 * VISIBILITY
 QUEUE: Final = "sleepers"
 MOST_LATE: Final = 100

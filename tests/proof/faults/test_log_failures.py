@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import spoolrack
 from spoolrack.errors import InvalidRequest, QueueNotFound
 
 from tests.support import STUCK
+from tests.support.ports import free_port
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -115,10 +115,7 @@ def test_a_reader_of_the_log_that_has_stopped_stops_nothing(start: Start) -> Non
 @pytest.mark.parametrize("format", ["logfmt", "json"])
 def test_a_log_on_a_full_disk_stops_no_start(start: Start, format: str) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            ports.append(free.getsockname()[1])
+    ports = [free_port(), free_port()]
     arguments = ("--grpc", f"127.0.0.1:{ports[0]}", "--http", f"127.0.0.1:{ports[1]}")
     with ExitStack() as stack:
         stack.callback(os.close, full)
