@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import update_wrapper
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from spoolrack_store.model.errors import InvalidQueueName, PermissionDenied
 from spoolrack_store.model.names import is_queue_name
 
-Self = TypeVar("Self")
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
 Use = TypeVar("Use", bound=Callable[..., Any])
 
 ALL_QUEUES: Final = "*"
@@ -133,30 +130,16 @@ def consumer_name(caller: Caller, address: str, agent: str) -> str:
     return name if name.isprintable() else "".join(each if each.isprintable() else "?" for each in name)
 
 
-def on_queue(
-    permission: Permission,
-) -> Callable[
-    [Callable[Concatenate[Self, Caller, str, Arguments], Answer]],
-    Callable[Concatenate[Self, Caller, str, Arguments], Answer],
-]:
+def on_queue(permission: Permission) -> Callable[[Use], Use]:
     """Require the permission on the queue that a use case names first, before anything else of it."""
 
-    def declared(
-        use: Callable[Concatenate[Self, Caller, str, Arguments], Answer],
-    ) -> Callable[Concatenate[Self, Caller, str, Arguments], Answer]:
-        def checked(
-            self: Self,
-            caller: Caller,
-            queue: str,
-            /,
-            *args: Arguments.args,
-            **kwargs: Arguments.kwargs,
-        ) -> Answer:
+    def declared(use: Use) -> Use:
+        @wraps(use)
+        def checked(self: Any, caller: Caller, queue: str, *args: Any, **kwargs: Any) -> Any:
             caller.require(permission, queue)
             return use(self, caller, queue, *args, **kwargs)
 
-        update_wrapper(checked, use)
-        return on_some_queue(permission)(checked)
+        return on_some_queue(permission)(cast(Use, checked))
 
     return declared
 

@@ -24,7 +24,7 @@ from ..app.bounds import MAX_COUNT
 from ..app.caller import Caller
 from ..wire import convert
 from ..wire.contract import METHODS
-from ..wire.contract_calls import PERMISSIONS, ContractCalls
+from ..wire.contract_calls import CONTRACT, ContractCalls
 from ..wire.json_form import parsed, rendered
 from . import request_bodies
 from .context import HttpContext, answer
@@ -69,7 +69,7 @@ class ContractEndpoints:
             call = await self._context.call_in(request, kind)
             return await self._answer(request[CALLER], name, call, status=status)
 
-        needs = PERMISSIONS[name].use_case
+        needs = CONTRACT[name].use_case
         return Route(method, path, endpoint, needs, is_page=is_page, parameters=parameters)
 
     async def _answer(

@@ -19,7 +19,7 @@ from spoolrack_store.model.errors import StoreError, Unauthenticated
 
 from ..access.access_control import AccessControl, name_in_grpc
 from ..app.caller import Caller, consumer_name
-from ..wire.contract_calls import MethodPermission
+from ..wire.contract_calls import ContractMethod
 
 Context = grpc.aio.ServicerContext[Any, Any]
 HEADER: Final = "authorization"
@@ -50,7 +50,7 @@ class AuthorizedCall:
     """A call whose caller is authenticated and has the method's permission on some queue."""
 
     context: Context
-    needs: MethodPermission
+    needs: ContractMethod
     caller: Caller
     task: asyncio.Task[Any] | None
     request: Any = None
@@ -77,7 +77,7 @@ class AuthorizedCalls:
 
     @contextmanager
     def authorized(
-        self, context: Context, needs: MethodPermission, *, is_long: bool
+        self, context: Context, needs: ContractMethod, *, is_long: bool
     ) -> Iterator[AuthorizedCall]:
         """Authorize a call while it runs; raise `Unauthenticated` or `PermissionDenied` at its start,
         before its request is read.

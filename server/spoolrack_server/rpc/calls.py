@@ -28,7 +28,7 @@ from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import FAULTS, Instrumentation, OnRequest
 from ..system.logs import Log
 from ..wire.contract import SERVED
-from ..wire.contract_calls import MethodPermission
+from ..wire.contract_calls import ContractMethod
 from ..wire.status import INTERNAL, Failure, failure_of
 from .authorized_calls import AuthorizedCall, AuthorizedCalls, Context
 
@@ -60,7 +60,7 @@ class ServedMethod:
     """A method of the contract."""
 
     run: Method
-    needs: MethodPermission
+    needs: ContractMethod
     writes_itself: bool = False
     """A unary method that answers by `write` and returns None: on the wire, a stream of one response.
     So it learns whether the transport took it; every streaming method does it anyway."""
@@ -214,7 +214,7 @@ class ServerCalls:
 
     @contextmanager
     def _authorization(
-        self, context: Context, needs: MethodPermission, *, is_long: bool
+        self, context: Context, needs: ContractMethod, *, is_long: bool
     ) -> Iterator[AuthorizedCall | None]:
         """Authorize a call; raise `Unauthenticated` or `PermissionDenied`, also for a call that runs
         and could not begin any more."""

@@ -14,12 +14,12 @@ from ..app.queues import Queues
 from ..metrics.instrumentation import Instrumentation
 from ..wire.contract import SERVED
 from ..wire.contract_calls import (
-    PERMISSIONS,
+    CONTRACT,
     ContractCall,
     ContractCalls,
-    MethodPermission,
-    needs_on,
+    ContractMethod,
     response_of,
+    uses,
 )
 from .authorized_calls import Context, current_caller
 from .calls import Method, ServedMethod
@@ -36,13 +36,13 @@ def _scaled(request: Any) -> str:
     return queue
 
 
-METHODS: Final[Mapping[str, MethodPermission]] = {
-    **PERMISSIONS,
+METHODS: Final[Mapping[str, ContractMethod]] = {
+    **CONTRACT,
     # KEDA's, whose metadata name the queue.
-    "IsActive": needs_on(Queues.counts, _scaled),
-    "StreamIsActive": needs_on(Queues.counts, _scaled),
-    "GetMetricSpec": needs_on(Queues.counts, _scaled),
-    "GetMetrics": needs_on(Queues.counts, lambda asked: _scaled(asked.scaledObjectRef)),
+    "IsActive": uses(Queues.counts, _scaled),
+    "StreamIsActive": uses(Queues.counts, _scaled),
+    "GetMetricSpec": uses(Queues.counts, _scaled),
+    "GetMetrics": uses(Queues.counts, lambda asked: _scaled(asked.scaledObjectRef)),
 }
 _WRITING: Final = frozenset({"Receive", "Reserve"})
 
@@ -100,7 +100,7 @@ class Services:
         }
 
     def _method(self, service: str, name: str) -> Method:
-        call = self._calls.find(name)
+        call = self._calls.find(name) if name in CONTRACT else None
         if call is not None:
             return _served(name, call)
         own: Method = getattr(self._servicers[service], name)
