@@ -36,8 +36,6 @@ from spoolrack_store.store import Store
 class OnlyAt:
     """One permission on one queue."""
 
-    has_rules = True
-
     def __init__(self, permission: Permission | None = None, queue: str = "") -> None:
         self._allowed = (permission, queue)
 

@@ -45,10 +45,6 @@ class Identity:
 class Access(Protocol):
     """The decision whether an identity has a permission."""
 
-    @property
-    def has_rules(self) -> bool:
-        """Whether there are permissions: without them every known caller may do everything."""
-
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
         """Return whether `identity` has this permission on `queue`; "*": on all queues."""
 
@@ -62,7 +58,7 @@ class Caller:
 
     identity: Identity = Identity()
     access: Access | None = None
-    """None: everything is permitted, on a server without authentication."""
+    """None: everything is permitted, on a server without permissions."""
 
     @property
     def name(self) -> str:
@@ -72,7 +68,7 @@ class Caller:
     def owner(self) -> str:
         """The identity to which names that the caller uses first belong; "" where every caller may do
         everything."""
-        return self.identity.name if self.access is not None and self.access.has_rules else ""
+        return self.identity.name if self.access is not None else ""
 
     def may(self, permission: Permission, *queues: str) -> bool:
         """Return whether the caller has the permission on all of `queues`; "*" stands for all."""

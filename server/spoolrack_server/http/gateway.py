@@ -85,10 +85,6 @@ class Gateway:
 
     # Start and stop.
 
-    def recheck_permissions(self) -> None:
-        """Apply changed permissions."""
-        self._checks.recheck_permissions()
-
     def refuse(self) -> None:
         """Refuse new requests, with a retry delay."""
         self._listener.is_refusing = True

@@ -6,14 +6,13 @@ can't, and must change nothing here. Only authenticated callers learn that a pat
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
-from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
+from spoolrack_store.model.errors import InvalidRequest, Unauthenticated
 from spoolrack_store.model.shards import Shard
 
 from ..access.access_control import AccessControl, name_in_ssl
@@ -37,8 +36,6 @@ class RequestChecks:
     def __init__(self, access_control: AccessControl) -> None:
         self.access_control = access_control
         self._routes: dict[tuple[str, Any], Route] = {}
-        self._waiting: dict[asyncio.Task[Any], web.Request] = {}
-        """Those that only look or receive, and may do so for long."""
 
     def add(self, route: Route) -> None:
         self._routes[route.method, route.endpoint] = route
@@ -58,35 +55,17 @@ class RequestChecks:
             if route is not None and not route.is_open:
                 require_own_name(request)
         else:
-            self._admit_known(request)
+            self._authorize(request, route)
+            if request.method == "GET" or "wait" in request.query or (route and route.leases):
+                self.access_control.cancel_unless(partial(self._authorize, request, route))
         if route is not None and not route.is_open:
             _require_known_parameters(request, route)
 
-    def _admit_known(self, request: web.Request) -> None:
-        self._check(request)
-        route, task = self.route_of(request), asyncio.current_task()
-        waits = request.method == "GET" or "wait" in request.query or (route and route.leases)
-        if waits and task is not None:
-            self._waiting[task] = request
-            task.add_done_callback(self._discard)
-
-    def _discard(self, task: asyncio.Task[Any]) -> None:
-        self._waiting.pop(task, None)
-
-    def recheck_permissions(self) -> None:
-        """Apply changed permissions: end long polls whose callers have lost theirs."""
-        for task, request in list(self._waiting.items()):
-            try:
-                self._check(request)
-            except StoreError:
-                task.cancel()
-
-    def _check(self, request: web.Request) -> None:
-        route = self.route_of(request)
+    def _authorize(self, request: web.Request, route: Route | None) -> None:
+        """Raise `Unauthenticated` or `PermissionDenied` for a request whose caller may not make it."""
         if route is not None and route.is_open:
             return
-        identity = self.access_control.identify(_authorization(request), _name(request))
-        request[CALLER] = caller = Caller(identity, self.access_control)
+        request[CALLER] = caller = self.access_control.caller(_authorization(request), _name(request))
         if route is not None:
             route.require(caller, request.match_info.get("queue"))
 
