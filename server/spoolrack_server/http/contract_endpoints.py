@@ -85,12 +85,6 @@ class ContractEndpoints:
 
     # Schedules.
 
-    async def list_schedules(self, request: web.Request) -> web.StreamResponse:
-        # One page: a queue can't have more.
-        queue = request.match_info["queue"]
-        page = await self._app.schedules.list(request[CALLER], queue=queue, page_size=MAX_COUNT)
-        return answer({"schedules": [rendered(convert.schedule(each)) for each in page.items]})
-
     async def put_schedule(self, request: web.Request) -> web.StreamResponse:
         schedule = _schedule_in(request, await self._context.json(request))
         call = schedule_rpc.CreateScheduleRequest(schedule=schedule)
