@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
@@ -30,44 +30,28 @@ CALLER: Final = web.RequestKey("caller", Caller)
 """The key of a request's caller."""
 
 
-class RequestChecks:
-    """The checks of one gateway."""
+def check(request: web.Request, route: Route | None, access_control: AccessControl) -> None:
+    """Check a request, and name its caller; `route`: None if its path isn't served. Raise `WrongHost`,
+    `CrossOrigin`, `Unauthenticated`, `PermissionDenied`, `InvalidQueueName` or `UnknownParameter`."""
+    request[CALLER] = Caller()
+    if route is not None and route.changes:
+        require_own_origin(request)
+    if route is not None and route.is_open:
+        return
+    if not access_control.is_open:
+        _authorize(request, route, access_control)
+        if request.method == "GET" or "wait" in request.query or (route and route.leases):
+            access_control.cancel_unless(partial(_authorize, request, route, access_control))
+    elif route is not None:
+        require_own_name(request)
+    if route is not None:
+        _require_known_parameters(request, route)
 
-    def __init__(self, access_control: AccessControl) -> None:
-        self.access_control = access_control
-        self._routes: dict[tuple[str, Any], Route] = {}
 
-    def add(self, route: Route) -> None:
-        self._routes[route.method, route.endpoint] = route
-
-    def route_of(self, request: web.Request) -> Route | None:
-        """Return the route of a request; None: its path isn't served."""
-        return self._routes.get((request.method, request.match_info.handler))
-
-    def check(self, request: web.Request) -> None:
-        """Check a request; raise `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
-        `InvalidQueueName` or `UnknownParameter`."""
-        request[CALLER] = Caller()
-        route = self.route_of(request)
-        if route is not None and route.changes:
-            require_own_origin(request)
-        if self.access_control.is_open:
-            if route is not None and not route.is_open:
-                require_own_name(request)
-        else:
-            self._authorize(request, route)
-            if request.method == "GET" or "wait" in request.query or (route and route.leases):
-                self.access_control.cancel_unless(partial(self._authorize, request, route))
-        if route is not None and not route.is_open:
-            _require_known_parameters(request, route)
-
-    def _authorize(self, request: web.Request, route: Route | None) -> None:
-        """Raise `Unauthenticated` or `PermissionDenied` for a request whose caller may not make it."""
-        if route is not None and route.is_open:
-            return
-        request[CALLER] = caller = self.access_control.caller(_authorization(request), _name(request))
-        if route is not None:
-            route.require(caller, request.match_info.get("queue"))
+def _authorize(request: web.Request, route: Route | None, access_control: AccessControl) -> None:
+    request[CALLER] = caller = access_control.caller(_authorization(request), _name(request))
+    if route is not None:
+        route.require(caller, request.match_info.get("queue"))
 
 
 def consumer_of_request(request: web.BaseRequest, caller: Caller) -> str:
