@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from spoolrack_server.access.access_control import name_in_grpc, name_in_ssl
+from spoolrack_server.access.access_control import ANONYMOUS, name_in_grpc, name_in_ssl
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.access.watched_files import LARGEST, AccessUnusable
@@ -74,7 +74,7 @@ def test_a_caller_is_known_by_its_token_before_its_certificate(
     )
     control = security.load(make_log(stream=io.StringIO())).access_control
     control.asks_for_certificates = certificates
-    assert control.has_rules is rules
+    assert (control.caller_of(ANONYMOUS).access is not None) is rules
     header = authorization and authorization.format(**files.tokens)
     try:
         found = control.identify(header, certificate).name
@@ -128,7 +128,7 @@ def test_an_access_file_has_a_largest_size(files: Files, size: int) -> None:
     path = files.write("permissions", "#" * size)
     security = Security(tokens=files.write_tokens("alice"), permissions=path)
     if size <= LARGEST:
-        assert security.load(make_log(stream=io.StringIO())).access_control.has_rules
+        assert security.load(make_log(stream=io.StringIO())).access_control.caller_of(ANONYMOUS).access
         return
     with pytest.raises(AccessUnusable) as refused:
         security.load(make_log(stream=io.StringIO()))

@@ -333,12 +333,13 @@ async def test_a_token_that_is_taken_away_ends_the_streams_of_its_holder(
     for stream in streams:
         await stream.initial_metadata()
     waiting = asyncio.ensure_future(alice.receive(queue="a1", wait=LONG))
-    assert server._calls._authorized is not None
-    while len(server._calls._authorized._long) < 3:
+    assert server._access_files is not None
+    access_control = server._access_files.access_control
+    while len(access_control._checks) < 3:
         await asyncio.sleep(0.001)
     files.write_tokens("owner")
     assert reads_again(server)
-    server._recheck_permissions()
+    access_control.recheck()
     assert (await refused(streams[0].read())).reason == "UNAUTHENTICATED"
     assert (await refused(alice.counts("a1"))).reason == "UNAUTHENTICATED"
     assert (await refused(waiting)).reason == "UNAUTHENTICATED"

@@ -222,12 +222,13 @@ async def test_a_token_that_is_taken_away_ends_the_receives_and_sends_of_its_hol
         await owner.send(b"x", "a2")
         polls = [asyncio.create_task(each.receive("?wait=3600", "a1")) for each in (alice, owner)]
         sending = asyncio.create_task(alice.ask("POST", "/a2/messages?wait=3600", b"y"))
-        (gateway,) = server._fronts
-        while len(gateway._checks._waiting) < 3:
+        assert server._access_files is not None
+        access_control = server._access_files.access_control
+        while len(access_control._checks) < 3:
             await asyncio.sleep(0.001)
         files.write_tokens("owner")
         assert reads_again(server)
-        server._recheck_permissions()
+        access_control.recheck()
         # Its connections are closed; where the library asks again by itself, it is told why.
         for waiting in (polls[0], sending):
             with contextlib.suppress(aiohttp.ClientError):
@@ -250,7 +251,8 @@ async def test_a_send_that_has_begun_is_finished_though_its_token_is_taken_away(
         assert (await raw.head())[0] == 100
         files.write_tokens("owner")
         assert reads_again(server)
-        server._recheck_permissions()
+        assert server._access_files is not None
+        server._access_files.access_control.recheck()
         await raw.say(body=b"x")
         assert (await raw.answer())[0] == 201
         assert (await owner.receive("", "a1")).body == b"x"

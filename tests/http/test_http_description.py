@@ -53,6 +53,7 @@ GET /-/redrives/{id} monitor is_page
 GET /-/reservations monitor is_page
 GET /-/reservations/{stream}/{sequence_number} monitor is_page
 GET /-/reservations/{stream}/{sequence_number}/messages receive
+GET /-/schedules manage is_page
 GET /-/server - is_page
 GET /-/server/resources monitor is_page
 GET /-/stages monitor is_page

@@ -24,7 +24,7 @@ async def test_a_schedule_is_created_listed_paused_resumed_and_deleted(http: Htt
     assert {**made.json, **wanted, **attributes, "paused": False, "name": "nightly"} == made.json
     assert made.json["next_tick_time"] > made.json["create_time"]
     assert (await put(http, "nightly", **wanted, **attributes)).json == made.json
-    assert (await http.ask("GET", SCHEDULES)).json == {"schedules": [made.json]}
+    assert (await http.ask("GET", SCHEDULES)).json == {"schedules": [made.json], "next_page_token": ""}
     assert (await http.ask("GET", f"{SCHEDULES}/nightly")).json == made.json
     paused = await http.ask("POST", f"{SCHEDULES}/nightly/pause")
     assert (paused.status, paused.json["paused"]) == (200, True)
@@ -35,7 +35,22 @@ async def test_a_schedule_is_created_listed_paused_resumed_and_deleted(http: Htt
         made.json["next_tick_time"],
     )
     assert (await http.ask("DELETE", f"{SCHEDULES}/nightly")).status == 204
-    assert (await http.ask("GET", SCHEDULES)).json == {"schedules": []}
+    nothing = {"schedules": [], "next_page_token": ""}
+    assert (await http.ask("GET", SCHEDULES)).json == nothing
+
+
+async def test_the_schedules_of_all_queues_are_listed_page_by_page(http: Http) -> None:
+    for queue in ("q", "r"):
+        await http.create(queue)
+        content = json.dumps({"cron": "30 6 * * *"})
+        await http.ask("PUT", f"/-/queues/{queue}/schedules/nightly", content, JSON)
+    first = (await http.ask("GET", "/-/schedules?page_size=1")).json
+    token = first["next_page_token"]
+    last = (await http.ask("GET", f"/-/schedules?page_size=1&page_token={token}")).json
+    (one,), (other,) = first["schedules"], last["schedules"]
+    assert (one["queue"], other["queue"], last["next_page_token"]) == ("q", "r", "")
+    of_one = (await http.ask("GET", "/-/schedules?queue=r")).json
+    assert of_one == {"schedules": [other], "next_page_token": ""}
 
 
 async def test_a_patch_changes_the_fields_of_a_schedule_that_it_names(http: Http) -> None:

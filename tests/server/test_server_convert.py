@@ -111,11 +111,11 @@ def test_an_unknown_lease_durability_is_refused() -> None:
 
 def test_without_a_mask_an_update_changes_what_is_present() -> None:
     given = pb.QueueSettings(max_messages=5, retention=Duration())
-    update = convert.update(pb.Queue(name="q", settings=given), FieldMask())
-    assert update.settings == {"max_messages": 5, "retention": 0}
+    update = convert.queue_update(pb.Queue(name="q", settings=given), FieldMask())
+    assert update.changes == {"max_messages": 5, "retention": 0}
     assert not update.replaces_labels
-    labelled = convert.update(pb.Queue(name="q", labels={"team": "a"}), FieldMask())
-    assert (labelled.settings, labelled.labels) == ({}, {"team": "a"})
+    labelled = convert.queue_update(pb.Queue(name="q", labels={"team": "a"}), FieldMask())
+    assert (labelled.changes, labelled.labels) == ({}, {"team": "a"})
     assert labelled.replaces_labels
 
 
@@ -123,7 +123,7 @@ def test_a_setting_named_in_the_mask_alone_gets_its_default() -> None:
     named = ("visibility_timeout", "max_message_size", "lease_durability")
     mask = FieldMask(paths=[f"settings.{name}" for name in named])
     queue = pb.Queue(name="q", settings=pb.QueueSettings(max_messages=5))
-    assert convert.update(queue, mask).settings == {
+    assert convert.queue_update(queue, mask).changes == {
         "visibility_timeout": 30_000,
         "max_message_size": 1024 * 1024,
         "lease_durability": "strict",
@@ -133,18 +133,18 @@ def test_a_setting_named_in_the_mask_alone_gets_its_default() -> None:
 @pytest.mark.parametrize("path", ["*", "settings"])
 def test_a_mask_of_everything_sets_back_what_the_queue_leaves_out(path: str) -> None:
     queue = pb.Queue(name="q", settings=pb.QueueSettings(max_messages=5), labels={"team": "a"})
-    update = convert.update(queue, FieldMask(paths=[path]))
-    assert QueueSettings(retention=Millis(1)).changed(update.settings) == QueueSettings(max_messages=5)
+    update = convert.queue_update(queue, FieldMask(paths=[path]))
+    assert QueueSettings(retention=Millis(1)).changed(update.changes) == QueueSettings(max_messages=5)
     assert update.replaces_labels == (path == "*")
     assert update.labels == ({"team": "a"} if path == "*" else {})
 
 
 def test_a_mask_names_all_labels_or_one_by_its_name() -> None:
     queue = pb.Queue(name="q", labels={"team": "a", "a.b": "c", "not": "named"})
-    update = convert.update(queue, FieldMask(paths=["labels.team", "labels.a.b", "labels.gone"]))
+    update = convert.queue_update(queue, FieldMask(paths=["labels.team", "labels.a.b", "labels.gone"]))
     assert update.labels == {"team": "a", "a.b": "c", "gone": None}
     assert not update.replaces_labels
-    update = convert.update(queue, FieldMask(paths=["labels"]))
+    update = convert.queue_update(queue, FieldMask(paths=["labels"]))
     assert update.labels == {"team": "a", "a.b": "c", "not": "named"}
     assert update.replaces_labels
 
@@ -152,7 +152,7 @@ def test_a_mask_names_all_labels_or_one_by_its_name() -> None:
 @pytest.mark.parametrize("paths", [["*", "settings.max_messages"], ["*", "*"]])
 def test_a_star_stands_alone_in_a_mask(paths: list[str]) -> None:
     with pytest.raises(InvalidRequest, match="update_mask"):
-        convert.update(pb.Queue(name="q"), FieldMask(paths=paths))
+        convert.queue_update(pb.Queue(name="q"), FieldMask(paths=paths))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_star_stands_alone_in_a_mask(paths: list[str]) -> None:
 )
 def test_a_mask_that_names_nothing_that_can_be_changed_is_refused(path: str) -> None:
     with pytest.raises(InvalidRequest, match="update_mask"):
-        convert.update(pb.Queue(name="q"), FieldMask(paths=[path]))
+        convert.queue_update(pb.Queue(name="q"), FieldMask(paths=[path]))
 
 
 def test_an_id_is_taken_in_either_case_and_nothing_else_is() -> None:

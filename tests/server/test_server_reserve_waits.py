@@ -11,9 +11,8 @@ import pytest
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.app.application import Application
 from spoolrack_server.app.memory import MemoryLimiter
-from spoolrack_server.rpc.reservation_service import ReservationService
+from spoolrack_server.rpc.services import Services
 from spoolrack_server.system.logs import make_log
-from spoolrack_server.wire.contract_calls import ContractCalls
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.operations import CreateQueue, Receive, Send, messages_of
 from spoolrack_store.model.reservation_requests import Reserve
@@ -74,7 +73,7 @@ async def test_a_reservation_made_as_its_client_disconnects_is_undone_unless_rep
     with Store.open(tmp_path, clock=clock) as store:
         app = Application(store, clock, make_log())
         responses = MemoryLimiter(make_log()).responses
-        reserving = ReservationService(ContractCalls(app, clock), app.reservations, responses)
+        reserving = Services(app, clock, responses)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", bodies=[b"1"])).result()

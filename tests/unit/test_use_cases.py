@@ -19,14 +19,22 @@ from spoolrack_server.app.stages import Stages
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.errors import InvalidQueueName, PermissionDenied
+from spoolrack_store.model.operations import CreateQueue, UpdateQueue
+from spoolrack_store.model.redrive_requests import StartRedrive
+from spoolrack_store.model.reservation_requests import (
+    CommitReservations,
+    ExtendReservation,
+    Release,
+    Reserve,
+)
+from spoolrack_store.model.schedule_requests import CreateSchedule, UpdateSchedule
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.stage_requests import Abort, Publish
 from spoolrack_store.store import Store
 
 
 class OnlyAt:
     """One permission on one queue."""
-
-    has_rules = True
 
     def __init__(self, permission: Permission | None = None, queue: str = "") -> None:
         self._allowed = (permission, queue)
@@ -38,6 +46,9 @@ class OnlyAt:
         return permission is self._allowed[0]
 
 
+OF_STREAM = {"queue": "q", "stream": "s", "last_sequence_number": 0}
+OF_SET = {"queue": "q", "stream": "s", "sequence_number": 0}
+OF_SCHEDULE = {"queue": "q", "name": "s"}
 STRANGER = Caller(Identity("eve"), OnlyAt())
 
 
@@ -84,7 +95,38 @@ def test_a_use_case_on_a_queue_looks_at_nothing_without_the_permission(use: Call
 
 
 def test_there_are_use_cases_on_a_queue() -> None:
-    assert len(ON_A_QUEUE) > 15
+    assert len(ON_A_QUEUE) > 10
+
+
+@pytest.mark.parametrize(
+    ("use", "request_type", "content"),
+    [
+        (Queues.create, CreateQueue, {"name": "q", "settings": QueueSettings()}),
+        (Queues.update, UpdateQueue, {"name": "q", "changes": {}}),
+        (Redrives.start, StartRedrive, {"queue": "q"}),
+        (Reservations.reserve, Reserve, OF_SET),
+        (Reservations.extend, ExtendReservation, OF_SET),
+        (Reservations.release, Release, OF_SET),
+        (Reservations.commit, CommitReservations, OF_STREAM),
+        (Schedules.create, CreateSchedule, {**OF_SCHEDULE, "cron": "* * * * *", "time_zone": "UTC"}),
+        (Schedules.update, UpdateSchedule, OF_SCHEDULE),
+        (Stages.publish, Publish, {"queue": "q", "writer": "w", "epoch": 1, "stages": []}),
+        (Stages.abort, Abort, {"queue": "q", "stage": "s"}),
+    ],
+)
+async def test_a_use_case_with_a_request_looks_at_nothing_without_the_permission(
+    tmp_path: Path,
+    use: Callable[..., Any],
+    request_type: Callable[..., Any],
+    content: dict[str, Any],
+) -> None:
+    with Store.open(tmp_path / "root") as store:
+        app = Application(store, SystemClock(), make_log())
+        with pytest.raises(PermissionDenied) as refused:
+            await app.bound(use)(STRANGER, request_type(**content))
+        await app.close()
+    assert refused.value.facts["permission"] == permission_of(use).value
+    assert refused.value.facts["queue"] == "q"
 
 
 def test_a_permission_on_one_queue_is_none_on_another() -> None:
@@ -119,7 +161,7 @@ async def test_a_list_of_queues_has_what_all_of_its_filters_want(tmp_path: Path)
     app = Application(store, SystemClock(), make_log())
     try:
         for name in ("jobs", "jobs-old", "mail", "mail-old"):
-            await app.queues.create(Caller(), name, QueueSettings())
+            await app.queues.create(Caller(), CreateQueue(name=name, settings=QueueSettings()))
         page = await app.queues.list(
             Caller(), contains="old", is_wanted=lambda queue: queue.name != "mail-old"
         )

@@ -8,12 +8,13 @@ identity are told by its `Caller`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from spoolrack_store.model.errors import Unauthenticated
+from spoolrack_store.model.errors import StoreError, Unauthenticated
 
-from ..app.caller import Identity, Permission
+from ..app.caller import Caller, Identity, Permission
 from .file_format import is_identity
 from .permissions_file import Rules
 from .tokens import Tokens
@@ -30,7 +31,8 @@ _NO_TOKEN: Final = (
 
 
 class AccessControl:
-    """Authentication by tokens and certificates, and `caller.Access`. For any thread."""
+    """Authentication by tokens and certificates, and `caller.Access`. For any thread, but for the
+    checks of calls that run, which are the event loop's."""
 
     def __init__(
         self,
@@ -43,17 +45,14 @@ class AccessControl:
         self._rules = rules
         self.asks_for_certificates = asks_for_certificates
         """Whether who comes by TLS has shown a certificate."""
+        self._checks: dict[asyncio.Task[Any], Callable[[], None]] = {}
+        """By task, whether the call that it runs may go on."""
 
     @property
     def is_open(self) -> bool:
         """Whether callers need no credentials. With permissions they do, also if only clients of SQS
         can show any."""
         return not self._knows_callers and self._rules is None
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether there are permissions: without them every known caller may do everything."""
-        return self._rules is not None
 
     @property
     def _knows_callers(self) -> bool:
@@ -97,6 +96,13 @@ class AccessControl:
             )
         return identity
 
+    def caller(self, authorization: str | None, certificate: str | None) -> Caller:
+        """Return the caller that `identify` finds, with its permissions; raise `Unauthenticated`."""
+        return self.caller_of(self.identify(authorization, certificate))
+
+    def caller_of(self, identity: Identity) -> Caller:
+        return Caller(identity, None if self._rules is None else self)
+
     # Authorization.
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
@@ -106,6 +112,22 @@ class AccessControl:
     def allows_somewhere(self, identity: Identity, permission: Permission) -> bool:
         """Return whether `identity` can have this permission on any queue."""
         return self._rules is None or self._rules.current.allows_somewhere(identity, permission)
+
+    def cancel_unless(self, check: Callable[[], None]) -> None:
+        """Cancel the current task as soon as `check` raises a `StoreError`, because what the files
+        permit has changed. For calls that may run for long."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._checks[task] = check
+        task.add_done_callback(lambda task: self._checks.pop(task, None))
+
+    def recheck(self) -> None:
+        """Apply changed files: cancel the tasks of calls that may not go on."""
+        for task, check in list(self._checks.items()):
+            try:
+                check()
+            except StoreError:
+                task.cancel()
 
 
 # The name in a client's certificate, which the handshake has proven already. It is the first URI among

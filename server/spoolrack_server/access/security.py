@@ -102,13 +102,13 @@ class AccessFiles:
         self.tls = tls
         self._watched = watched
 
-    async def watch(self, changed: Callable[[], None]) -> None:
-        """Reload the files when they change, until cancelled; call `changed` after it."""
+    async def watch(self) -> None:
+        """Reload the files when they change, until cancelled, and end the calls that may not go on."""
         while self._watched:
             await asyncio.sleep(RELOAD_INTERVAL)
             try:
                 if await asyncio.to_thread(self.reload):
-                    changed()
+                    self.access_control.recheck()
             except Exception:  # noqa: BLE001 - or else no change would ever be seen again
                 self._log.exception("the access files could not be checked")
 

@@ -55,6 +55,12 @@ class Application:
         self.redrives = Redrives(self._access)
         self.schedules = Schedules(self._access, clock)
 
+    def bound(self, use_case: Callable[..., T]) -> Callable[..., T]:
+        """Return a use case, such as `Queues.get`, of this application."""
+        kind, _, name = use_case.__qualname__.partition(".")
+        found: Callable[..., T] = getattr(getattr(self, kind.lower()), name)
+        return found
+
     def bounded_receives(self, responses: Budget) -> BoundedReceives:
         """Return the receives of a front whose responses are bounded by `responses`."""
         return BoundedReceives(responses, self._access, self.leases)

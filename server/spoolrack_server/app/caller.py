@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import update_wrapper
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from functools import wraps
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from spoolrack_store.model.errors import InvalidQueueName, PermissionDenied
 from spoolrack_store.model.names import is_queue_name
 
-Self = TypeVar("Self")
-Arguments = ParamSpec("Arguments")
-Answer = TypeVar("Answer")
 Use = TypeVar("Use", bound=Callable[..., Any])
 
 ALL_QUEUES: Final = "*"
@@ -48,10 +45,6 @@ class Identity:
 class Access(Protocol):
     """The decision whether an identity has a permission."""
 
-    @property
-    def has_rules(self) -> bool:
-        """Whether there are permissions: without them every known caller may do everything."""
-
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
         """Return whether `identity` has this permission on `queue`; "*": on all queues."""
 
@@ -65,7 +58,7 @@ class Caller:
 
     identity: Identity = Identity()
     access: Access | None = None
-    """None: everything is permitted, on a server without authentication."""
+    """None: everything is permitted, on a server without permissions."""
 
     @property
     def name(self) -> str:
@@ -75,7 +68,7 @@ class Caller:
     def owner(self) -> str:
         """The identity to which names that the caller uses first belong; "" where every caller may do
         everything."""
-        return self.identity.name if self.access is not None and self.access.has_rules else ""
+        return self.identity.name if self.access is not None else ""
 
     def may(self, permission: Permission, *queues: str) -> bool:
         """Return whether the caller has the permission on all of `queues`; "*" stands for all."""
@@ -133,30 +126,16 @@ def consumer_name(caller: Caller, address: str, agent: str) -> str:
     return name if name.isprintable() else "".join(each if each.isprintable() else "?" for each in name)
 
 
-def on_queue(
-    permission: Permission,
-) -> Callable[
-    [Callable[Concatenate[Self, Caller, str, Arguments], Answer]],
-    Callable[Concatenate[Self, Caller, str, Arguments], Answer],
-]:
+def on_queue(permission: Permission) -> Callable[[Use], Use]:
     """Require the permission on the queue that a use case names first, before anything else of it."""
 
-    def declared(
-        use: Callable[Concatenate[Self, Caller, str, Arguments], Answer],
-    ) -> Callable[Concatenate[Self, Caller, str, Arguments], Answer]:
-        def checked(
-            self: Self,
-            caller: Caller,
-            queue: str,
-            /,
-            *args: Arguments.args,
-            **kwargs: Arguments.kwargs,
-        ) -> Answer:
+    def declared(use: Use) -> Use:
+        @wraps(use)
+        def checked(self: Any, caller: Caller, queue: str, *args: Any, **kwargs: Any) -> Any:
             caller.require(permission, queue)
             return use(self, caller, queue, *args, **kwargs)
 
-        update_wrapper(checked, use)
-        return on_some_queue(permission)(checked)
+        return on_some_queue(permission)(cast(Use, checked))
 
     return declared
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -35,16 +34,6 @@ _LIST: Final = PagedList[Queue, str](
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueChanges:
-    """The changes of an update: see `UpdateQueue`."""
-
-    settings: Mapping[str, object] = field(default_factory=dict)
-    labels: Mapping[str, str | None] = field(default_factory=dict)
-    replaces_labels: bool = False
-    if_version: int = 0
-
-
 class Queues:
     """The use cases of queues. Lives in one event loop."""
 
@@ -60,35 +49,23 @@ class Queues:
 
     # Changes.
 
-    @on_queue(Permission.MANAGE)
-    async def create(
-        self,
-        caller: Caller,
-        name: str,
-        settings: QueueSettings,
-        labels: Mapping[str, str] | None = None,
-    ) -> Queue:
+    @on_some_queue(Permission.MANAGE)
+    async def create(self, caller: Caller, request: CreateQueue) -> Queue:
         """Create a queue, or find it with equal settings and these labels."""
-        _require_target(caller, settings.dead_letter_queue)
-        return await self._access.submit(CreateQueue(name=name, settings=settings, labels=labels or {}))
+        _require_change(caller, request.name, request.settings.dead_letter_queue)
+        return await self._access.submit(request)
 
-    @on_queue(Permission.MANAGE)
-    async def update(self, caller: Caller, name: str, changes: QueueChanges) -> Queue:
-        _require_target(caller, changes.settings.get("dead_letter_queue"))
-        return await self._access.submit(
-            UpdateQueue(
-                name=name,
-                changes=changes.settings,
-                labels=changes.labels,
-                replaces_labels=changes.replaces_labels,
-                if_version=_version(changes.if_version),
-            )
-        )
+    @on_some_queue(Permission.MANAGE)
+    async def update(self, caller: Caller, request: UpdateQueue) -> Queue:
+        _require_change(caller, request.name, request.changes.get("dead_letter_queue"))
+        _require_version(request.if_version)
+        return await self._access.submit(request)
 
     @on_queue(Permission.MANAGE)
     async def delete(self, caller: Caller, name: str, *, if_version: int = 0) -> None:
         """Delete a queue with all its messages; above 0, only the queue of this version."""
-        await self._access.submit(DeleteQueue(name=name, if_version=_version(if_version)))
+        _require_version(if_version)
+        await self._access.submit(DeleteQueue(name=name, if_version=if_version))
 
     @on_queue(Permission.MANAGE)
     async def purge(
@@ -188,12 +165,13 @@ class Queues:
         return await self._access.read(self._store.metrics.dead_letter_sources, name)
 
 
-def _version(version: int) -> int:
-    """Return a version as a precondition; 0 for none."""
-    return bounds.place(version, "version", most=bounds.MAX_VERSION)
+def _require_version(version: int) -> None:
+    bounds.place(version, "version", most=bounds.MAX_VERSION)
 
 
-def _require_target(caller: Caller, target: object) -> None:
-    # Dead letters are sent there.
+def _require_change(caller: Caller, queue: str, target: object) -> None:
+    """Raise `PermissionDenied` for a caller that may not manage a queue, or send to the queue that its
+    dead letters shall go to."""
+    caller.require(Permission.MANAGE, queue)
     if isinstance(target, str) and target:
         caller.require(Permission.SEND, target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -43,6 +44,12 @@ _LIST: Final = PagedList[Redrive, str](
 )
 
 
+def require_start(caller: Caller, queue: str, destination: str) -> None:
+    """Raise `PermissionDenied` for a redrive that the caller may not start."""
+    caller.require(Permission.MANAGE, queue)
+    caller.require_named(Permission.SEND, destination)
+
+
 class Redrives:
     """The use cases of redrives. Lives in one event loop."""
 
@@ -50,35 +57,16 @@ class Redrives:
         self._access = access
         self._store = access.store
 
-    @on_queue(Permission.MANAGE)
-    async def start(
-        self,
-        caller: Caller,
-        queue: str,
-        *,
-        destination: str = "",
-        source_queue: str = "",
-        ids: Sequence[str] = (),
-        rate: int = 0,
-    ) -> Redrive:
-        """Start moving dead letters of `queue` back; see `StartRedrive`."""
-        self.require_start(caller, queue, destination)
-        bounds.place(len(ids), "the number of message_ids", most=MAX_SELECTED)
-        return await self._access.submit(
-            StartRedrive(
-                queue=queue,
-                destination=destination,
-                source_queue=source_queue and bounds.queue_name(source_queue),
-                ids=[bounds.message_id(id) for id in ids],
-                rate=bounds.place(rate, "max_messages_per_second", most=MAX_RATE),
-            )
-        )
-
-    @on_queue(Permission.MANAGE)
-    def require_start(self, caller: Caller, queue: str, destination: str = "") -> None:
-        """Raise `PermissionDenied` for a redrive that the caller may not start."""
-        if destination:
-            caller.require(Permission.SEND, destination)
+    @on_some_queue(Permission.MANAGE)
+    async def start(self, caller: Caller, request: StartRedrive) -> Redrive:
+        """Start moving dead letters back."""
+        require_start(caller, request.queue, request.destination)
+        bounds.place(len(request.ids), "the number of message_ids", most=MAX_SELECTED)
+        if request.source_queue:
+            bounds.queue_name(request.source_queue)
+        ids = [bounds.message_id(id) for id in request.ids]
+        bounds.place(request.rate, "max_messages_per_second", most=MAX_RATE)
+        return await self._access.submit(replace(request, ids=ids))
 
     @on_some_queue(Permission.MONITOR)
     async def get(self, caller: Caller, id: str, *, queue: str = "") -> Redrive:

@@ -5,11 +5,11 @@ A reservation of queues without the caller's permission is a `NameTaken`, or not
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
-from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest, ReservationNotFound
 from spoolrack_store.model.reservation_requests import (
     DEFAULT_RESERVED_BYTES,
@@ -27,10 +27,12 @@ from spoolrack_store.model.reservation_requests import (
 from spoolrack_store.model.reservation_requests import Page as MessagePage
 
 from . import bounds
-from .caller import Caller, Permission, on_queue, on_some_queue
+from .caller import Caller, Permission, on_some_queue
 from .leases import Leases
 from .pages import Page, PagedList
 from .store_access import StoreAccess
+
+OfSets = TypeVar("OfSets", ExtendReservation, CommitReservations, Release)
 
 _LONGEST_NUMBER: Final = len(str(MAX_SEQUENCE_NUMBER))
 
@@ -56,11 +58,11 @@ _LIST: Final = PagedList[Reservation, tuple[str, int]](
 )
 
 
-def _allowed(caller: Caller, queue: str) -> Callable[[str], bool] | None:
-    """Return a predicate of queues whose reservations the caller may use; None: all. Raise
-    `PermissionDenied` for the `queue` that it names, if it names one."""
-    caller.require_named(Permission.RECEIVE, queue)
-    return caller.queues_for(Permission.RECEIVE)
+def _allowed(caller: Caller, request: OfSets) -> OfSets:
+    """Return a request about sets of the caller's queues; raise `PermissionDenied` for the queue that
+    it names, if it names one."""
+    caller.require_named(Permission.RECEIVE, request.queue)
+    return replace(request, allowed=caller.queues_for(Permission.RECEIVE))
 
 
 class Reservations:
@@ -70,35 +72,23 @@ class Reservations:
         self._access = access
         self._leases = leases
 
-    @on_queue(Permission.RECEIVE)
-    async def reserve(
-        self,
-        caller: Caller,
-        queue: str,
-        *,
-        stream: str,
-        sequence_number: int,
-        max_messages: int = 0,
-        max_bytes: int = 0,
-        visibility_timeout: Millis | None = None,
-        wait: Millis,
-    ) -> Reservation | None:
-        """Lease messages under a name, or find it reserved already; None if nothing is ready in time.
+    @on_some_queue(Permission.RECEIVE)
+    async def reserve(self, caller: Caller, request: Reserve) -> Reservation | None:
+        """Lease messages under a name, or find it reserved already; None if nothing is ready in time. 0
+        messages or bytes at most are the default.
 
         The caller gives one that reached no client to `undo`. When the caller is cancelled before,
         nothing stays reserved.
         """
-        if max_bytes < 0:
-            raise InvalidRequest(what="max_bytes", value=max_bytes, rule="must not be negative")
+        caller.require(Permission.RECEIVE, request.queue)
+        if request.max_bytes < 0:
+            rule = "must not be negative"
+            raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule=rule)
         return await self._leases.lease(
-            Reserve(
-                queue=queue,
-                stream=stream,
-                sequence_number=sequence_number,
-                max_messages=max_messages or DEFAULT_RESERVED_MESSAGES,
-                max_bytes=max_bytes or DEFAULT_RESERVED_BYTES,
-                visibility_timeout=visibility_timeout,
-                wait=wait,
+            replace(
+                request,
+                max_messages=request.max_messages or DEFAULT_RESERVED_MESSAGES,
+                max_bytes=request.max_bytes or DEFAULT_RESERVED_BYTES,
                 allowed=caller.queues_for(Permission.RECEIVE),
             )
         )
@@ -109,25 +99,16 @@ class Reservations:
         self._leases.unreserve(reservation)
 
     @on_some_queue(Permission.RECEIVE)
-    async def extend(
-        self,
-        caller: Caller,
-        stream: str,
-        sequence_number: int,
-        *,
-        queue: str = "",
-        visibility_timeout: Millis | None = None,
-    ) -> Reservation:
-        """Extend a reservation to `visibility_timeout` from now; None: that of its start."""
-        return await self._access.submit(
-            ExtendReservation(
-                stream=stream,
-                sequence_number=sequence_number,
-                queue=queue,
-                visibility_timeout=visibility_timeout,
-                allowed=_allowed(caller, queue),
-            )
-        )
+    async def extend(self, caller: Caller, request: ExtendReservation) -> Reservation:
+        return await self._access.submit(_allowed(caller, request))
+
+    @on_some_queue(Permission.RECEIVE)
+    async def commit(self, caller: Caller, request: CommitReservations) -> Committed:
+        return await self._access.submit(_allowed(caller, request))
+
+    @on_some_queue(Permission.RECEIVE)
+    async def release(self, caller: Caller, request: Release) -> None:
+        await self._access.submit(_allowed(caller, request))
 
     @on_some_queue(Permission.RECEIVE)
     async def read(
@@ -137,68 +118,31 @@ class Reservations:
         sequence_number: int,
         *,
         queue: str = "",
-        begin: int = 0,
-        end: int = 0,
+        begin_index: int = 0,
+        end_index: int = 0,
         mark_read: bool = False,
     ) -> AsyncIterator[MessagePage]:
-        """Yield the messages from the index `begin` to before `end` by pages, one of them in memory; an
-        `end` of 0 is the set's."""
-        allowed = _allowed(caller, queue)
-        bounds.place(begin, "begin_index", most=MAX_RESERVED_MESSAGES)
-        bounds.place(end, "end_index", most=MAX_RESERVED_MESSAGES)
-        if 0 < end < begin:
-            raise InvalidRequest(
-                what="end_index", value=end, rule=f"must not lie before begin_index, {begin}"
-            )
+        """Yield the messages from one index to before another by pages, one of them in memory; an
+        `end_index` of 0 is the set's."""
+        caller.require_named(Permission.RECEIVE, queue)
+        bounds.place(begin_index, "begin_index", most=MAX_RESERVED_MESSAGES)
+        bounds.place(end_index, "end_index", most=MAX_RESERVED_MESSAGES)
+        if 0 < end_index < begin_index:
+            rule = f"must not lie before begin_index, {begin_index}"
+            raise InvalidRequest(what="end_index", value=end_index, rule=rule)
         begin_reading = partial(
             self._access.store.read_reservation,
             stream,
             sequence_number,
-            begin=begin,
-            end=end,
+            begin=begin_index,
+            end=end_index,
             queue=queue,
-            allowed=allowed,
+            allowed=caller.queues_for(Permission.RECEIVE),
             mark_read=mark_read,
         )
         pages = await self._access.read(begin_reading)
         while (page := await self._access.read(next, pages, None)) is not None:
             yield page
-
-    @on_some_queue(Permission.RECEIVE)
-    async def commit(
-        self,
-        caller: Caller,
-        stream: str,
-        last_sequence_number: int,
-        *,
-        queue: str = "",
-        only_read: bool = False,
-    ) -> Committed:
-        """Delete the messages of all reservations of the stream up to a number; `queue` is that of the
-        last one, if the caller knows it."""
-        return await self._access.submit(
-            CommitReservations(
-                stream=stream,
-                last_sequence_number=last_sequence_number,
-                queue=queue,
-                only_read=only_read,
-                allowed=_allowed(caller, queue),
-            )
-        )
-
-    @on_some_queue(Permission.RECEIVE)
-    async def release(
-        self, caller: Caller, stream: str, sequence_number: int, *, queue: str = ""
-    ) -> None:
-        """Give the messages of a reservation back; it counts as lost from now on."""
-        await self._access.submit(
-            Release(
-                stream=stream,
-                sequence_number=sequence_number,
-                queue=queue,
-                allowed=_allowed(caller, queue),
-            )
-        )
 
     @on_some_queue(Permission.MONITOR)
     async def get(

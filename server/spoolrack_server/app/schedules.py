@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Final, TypedDict
+from typing import Final, TypeVar
 
 from spoolrack_store.model.clock import Clock
 from spoolrack_store.model.errors import InvalidRequest, ScheduleNotFound
@@ -22,6 +22,8 @@ from .bounds import queue_name
 from .caller import Caller, Permission, on_queue, on_some_queue
 from .pages import Page, PagedList
 from .store_access import StoreAccess
+
+Change = TypeVar("Change", CreateSchedule, UpdateSchedule)
 
 DEFAULT_ZONE: Final = "UTC"
 
@@ -55,14 +57,9 @@ SCHEDULES: Final = PagedList[QueuedSchedule, tuple[str, str]](
 )
 
 
-class ScheduleChanges(TypedDict, total=False):
-    """The parts of a schedule to change."""
-
-    cron: str
-    time_zone: str
-    body: bytes
-    attributes: Mapping[str, str | bytes]
-    group: str
+def _require_change(caller: Caller, queue: str) -> None:
+    caller.require(Permission.MANAGE, queue)
+    caller.require(Permission.SEND, queue)  # A schedule sends messages to its queue.
 
 
 class Schedules:
@@ -72,35 +69,18 @@ class Schedules:
         self._access = access
         self._clock = clock
 
-    @on_queue(Permission.MANAGE)
-    async def create(
-        self,
-        caller: Caller,
-        queue: str,
-        name: str,
-        *,
-        cron_text: str,
-        time_zone: str = "",
-        body: bytes = b"",
-        attributes: Mapping[str, str | bytes],
-        group: str = "",
-    ) -> QueuedSchedule:
+    @on_some_queue(Permission.MANAGE)
+    async def create(self, caller: Caller, request: CreateSchedule) -> QueuedSchedule:
         """Create a schedule; raise `InvalidRequest` for an invalid time."""
-        # A schedule sends messages to its queue.
-        caller.require(Permission.SEND, queue)
-        zone = time_zone or DEFAULT_ZONE
-        cron.check(cron_text, zone, self._clock.wall() // 1_000)
-        return await self._access.submit(
-            CreateSchedule(
-                queue=queue,
-                name=name,
-                cron=" ".join(cron_text.split()),
-                time_zone=zone,
-                body=body,
-                attributes=attributes,
-                group=group,
-            )
-        )
+        _require_change(caller, request.queue)
+        return await self._access.submit(self._at(request, request.cron, request.time_zone))
+
+    def _at(self, request: Change, text: str, zone: str) -> Change:
+        """Return the request with the time as it is kept; raise `InvalidRequest` for an invalid
+        time."""
+        zone = zone or DEFAULT_ZONE
+        cron.check(text, zone, self._clock.wall() // 1_000)
+        return replace(request, cron=" ".join(text.split()), time_zone=zone)
 
     @on_queue(Permission.MANAGE)
     async def get(self, caller: Caller, queue: str, name: str) -> QueuedSchedule:
@@ -110,27 +90,23 @@ class Schedules:
                 return each
         raise ScheduleNotFound(queue=queue, schedule=name)
 
-    @on_queue(Permission.MANAGE)
-    async def update(
-        self, caller: Caller, queue: str, name: str, changes: ScheduleChanges
-    ) -> QueuedSchedule:
+    @on_some_queue(Permission.MANAGE)
+    async def update(self, caller: Caller, request: UpdateSchedule) -> QueuedSchedule:
         """Change parts of a schedule; raise `InvalidRequest` for an invalid time."""
-        caller.require(Permission.SEND, queue)
-        if changes.keys() & {"cron", "time_zone"}:
-            there = (await self.get(caller, queue, name)).schedule
-            text = changes.get("cron", there.cron)
-            changes["cron"] = " ".join(text.split())
-            changes["time_zone"] = changes.get("time_zone", there.time_zone) or DEFAULT_ZONE
-            cron.check(text, changes["time_zone"], self._clock.wall() // 1_000)
-        return await self._access.submit(UpdateSchedule(queue=queue, name=name, **changes))
+        _require_change(caller, request.queue)
+        text, zone = request.cron, request.time_zone
+        if text is not None or zone is not None:
+            there = (await self.get(caller, request.queue, request.name)).schedule
+            text = there.cron if text is None else text
+            request = self._at(request, text, there.time_zone if zone is None else zone)
+        return await self._access.submit(request)
 
     @on_some_queue(Permission.MANAGE)
     async def list(
         self, caller: Caller, *, queue: str = "", page_size: int = 0, page_token: str = ""
     ) -> Page[QueuedSchedule]:
         """Return a page of the schedules, those of `queue` if it is given, by queue and name."""
-        if queue:
-            caller.require(Permission.MANAGE, queue)
+        caller.require_named(Permission.MANAGE, queue)
         listing = partial(self._access.store.schedules, queue=queue)
         allowed = caller.queues_for(Permission.MANAGE)
         return await self._access.read(SCHEDULES.page, listing, allowed, page_size, page_token, queue)

@@ -5,15 +5,12 @@ A stage of other queues than the caller's is a `NameTaken`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StageNotFound
 from spoolrack_store.model.stage_requests import (
-    DEFAULT_EPOCH_RETENTION,
     Abort,
     Publish,
     Published,
@@ -49,46 +46,18 @@ class Stages:
         return await answer(await self._access.save(chunk))
 
     @on_some_queue(Permission.SEND)
-    async def publish(
-        self,
-        caller: Caller,
-        *,
-        writer: str,
-        epoch: int,
-        stages: Sequence[str],
-        epoch_retention: Millis | None = None,
-        digest: str = "",
-        queue: str = "",
-        messages: int = 0,
-    ) -> Published:
-        """Make the messages of `stages` visible, all at once and once for each epoch of a writer.
-
-        `queue` is one of theirs, and `messages` how many they are, if the caller knows that.
-        """
-        caller.require_named(Permission.SEND, queue)
-        return await self._access.submit(
-            Publish(
-                writer=writer,
-                epoch=epoch,
-                stages=list(stages),
-                epoch_retention=(
-                    DEFAULT_EPOCH_RETENTION if epoch_retention is None else epoch_retention
-                ),
-                digest=digest,
-                queue=queue,
-                messages=messages,
-                allowed=caller.queues_for(Permission.SEND),
-                owner=caller.owner,
-            )
-        )
+    async def publish(self, caller: Caller, request: Publish) -> Published:
+        """Make the messages of stages visible, all at once and once for each epoch of a writer."""
+        caller.require_named(Permission.SEND, request.queue)
+        allowed = caller.queues_for(Permission.SEND)
+        return await self._access.submit(replace(request, allowed=allowed, owner=caller.owner))
 
     @on_some_queue(Permission.SEND)
-    async def abort(self, caller: Caller, stage: str, *, queue: str = "") -> int:
+    async def abort(self, caller: Caller, request: Abort) -> int:
         """Delete a stage; return the number of its messages."""
-        caller.require_named(Permission.SEND, queue)
-        return await self._access.submit(
-            Abort(stage=stage, queue=queue, allowed=caller.queues_for(Permission.SEND))
-        )
+        caller.require_named(Permission.SEND, request.queue)
+        allowed = caller.queues_for(Permission.SEND)
+        return await self._access.submit(replace(request, allowed=allowed))
 
     @on_some_queue(Permission.MONITOR)
     async def get(self, caller: Caller, stage: str, *, queue: str = "") -> StageInfo:

@@ -24,7 +24,7 @@ from ..app.bounds import MAX_COUNT
 from ..app.caller import Caller
 from ..wire import convert
 from ..wire.contract import METHODS
-from ..wire.contract_calls import PERMISSIONS, ContractCalls
+from ..wire.contract_calls import CONTRACT, ContractCalls
 from ..wire.json_form import parsed, rendered
 from . import request_bodies
 from .context import HttpContext, answer
@@ -69,7 +69,7 @@ class ContractEndpoints:
             call = await self._context.call_in(request, kind)
             return await self._answer(request[CALLER], name, call, status=status)
 
-        needs = PERMISSIONS[name].use_case
+        needs = CONTRACT[name].use_case
         return Route(method, path, endpoint, needs, is_page=is_page, parameters=parameters)
 
     async def _answer(
@@ -84,12 +84,6 @@ class ContractEndpoints:
         return answer((_response_json if is_response else _resource_json)(caller, found), status=status)
 
     # Schedules.
-
-    async def list_schedules(self, request: web.Request) -> web.StreamResponse:
-        # One page: a queue can't have more.
-        queue = request.match_info["queue"]
-        page = await self._app.schedules.list(request[CALLER], queue=queue, page_size=MAX_COUNT)
-        return answer({"schedules": [rendered(convert.schedule(each)) for each in page.items]})
 
     async def put_schedule(self, request: web.Request) -> web.StreamResponse:
         schedule = _schedule_in(request, await self._context.json(request))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
@@ -36,7 +36,7 @@ from .http_errors import (
 )
 from .http_listener import HttpListener, expect_nothing
 from .request_bodies import HttpLimits
-from .request_checks import RequestChecks, require_own_shard
+from .request_checks import check, require_own_shard
 from .route import Endpoint, Route, pattern, with_heads
 from .routes import routes
 
@@ -66,7 +66,8 @@ class Gateway:
         self._log = log
         observer = observer or Observer(health, clock)
         self._instrumentation = instrumentation or Instrumentation(refusals=ErrorLog(log))
-        self._checks = RequestChecks(access_control or AccessControl())
+        self._access_control = access_control or AccessControl()
+        self._routes: dict[tuple[str, Any], Route] = {}
         self._app = app
         self._context = HttpContext(app, clock, log, http_limits, memory)
         application = self._application((*routes(self._context, health, observer), *pages))
@@ -80,14 +81,10 @@ class Gateway:
             application.router.add_route(
                 route.method, pattern(route.path), route.endpoint, expect_handler=expect_nothing
             )
-            self._checks.add(route)
+            self._routes[route.method, route.endpoint] = route
         return application
 
     # Start and stop.
-
-    def recheck_permissions(self) -> None:
-        """Apply changed permissions."""
-        self._checks.recheck_permissions()
 
     def refuse(self) -> None:
         """Refuse new requests, with a retry delay."""
@@ -119,9 +116,13 @@ class Gateway:
         )
         return response
 
+    def _route_of(self, request: web.Request) -> Route | None:
+        """Return the route of a request; None: its path isn't served."""
+        return self._routes.get((request.method, request.match_info.handler))
+
     async def _answer_on(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
         """Return the response to a request that may outlive its connection."""
-        route = self._checks.route_of(request)
+        route = self._route_of(request)
         if request.method not in FINISHED_ANYWAY or (route is not None and route.leases):
             return await self._answer(request, handler)
         return await asyncio.shield(
@@ -131,8 +132,8 @@ class Gateway:
     async def _answer(self, request: web.Request, endpoint: Endpoint) -> web.StreamResponse:
         """Return the response; raise `CancelledError` if the client is gone, as aiohttp wants it."""
         try:
-            self._checks.check(request)
-            route = self._checks.route_of(request)
+            route = self._route_of(request)
+            check(request, route, self._access_control)
             if self._listener.is_refusing and not (route is not None and route.is_page):
                 raise Draining
             require_own_shard(request, self._app.shard)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, TypeVar
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -69,6 +69,9 @@ _RANGE: Final = re.compile(r"bytes=([0-9]*)-([0-9]*)")
 _LAST_PLACE: Final = 18
 """Digits of a place in a body; with more it lies beyond any."""
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
+_ONE_TIME: Final = "must be one time with its zone, such as 2026-12-24T18:00:00Z"
+
+T = TypeVar("T")
 
 
 class Fields(Protocol):
@@ -208,36 +211,32 @@ def attribute_filter(query: Fields) -> dict[str, str | bytes]:
     return wanted
 
 
+def _given(headers: Fields, header: str, read: Callable[[str], T], rule: str) -> T | None:
+    """Return what `read` makes of a header; None without it. Raise as `_required` does."""
+    return _required(headers, header, read, rule) if headers.getall(header, []) else None
+
+
+def _required(headers: Fields, header: str, read: Callable[[str], T], rule: str) -> T:
+    """Return what `read` makes of a header. Raise `InvalidRequest` with the rule for a value that it
+    refuses by `ValueError`."""
+    text = ", ".join(headers.getall(header, []))
+    try:
+        return read(text)
+    except ValueError as error:
+        raise InvalidRequest(what=f"the header {header}", value=text, rule=rule) from error
+
+
 def delay(headers: Fields) -> Millis | None:
     """Return the delay of a send; None: the queue's."""
-    values = headers.getall(DELAY, [])
-    if not values:
-        return None
-    try:
-        (text,) = values
-        span = span_in(text)
-    except ValueError as error:
-        rule = "must be one number of seconds"
-        raise InvalidRequest(what=f"the header {DELAY}", value=", ".join(values), rule=rule) from error
-    check_span(f"the header {DELAY}", span, 0, MAX_DELAY)
+    span = _given(headers, DELAY, span_in, "must be one number of seconds")
+    if span is not None:
+        check_span(f"the header {DELAY}", span, 0, MAX_DELAY)
     return span
 
 
 def deliver_at(headers: Fields) -> Millis | None:
     """Return the Unix time until which the message is hidden; None: its delay decides."""
-    values = headers.getall(DELIVER_TIME, [])
-    if not values:
-        return None
-    return _moment(f"the header {DELIVER_TIME}", values)
-
-
-def _moment(what: str, values: list[str]) -> Millis:
-    text = ", ".join(values)
-    try:
-        return moment_in(text)
-    except ValueError as error:
-        rule = "must be one time with its zone, such as 2026-12-24T18:00:00Z"
-        raise InvalidRequest(what=what, value=text, rule=rule) from error
+    return _given(headers, DELIVER_TIME, moment_in, _ONE_TIME)
 
 
 def deduplication_id(headers: Fields) -> str:
@@ -257,11 +256,13 @@ def group(headers: Fields) -> str:
 
 def priority(headers: Fields) -> int:
     """Return the priority of a send; 0 for none."""
-    values = headers.getall(PRIORITY, ["0"])
-    text = ", ".join(values)
-    if not _PRIORITY.fullmatch(text):
-        rule = f"must be a number from 0 to {MAX_PRIORITY}"
-        raise InvalidRequest(what=f"the header {PRIORITY}", value=text, rule=rule)
+    rule = f"must be a number from 0 to {MAX_PRIORITY}"
+    return _given(headers, PRIORITY, lambda text: _matching(_PRIORITY, text), rule) or 0
+
+
+def _matching(digits: re.Pattern[str], text: str) -> int:
+    if not digits.fullmatch(text):
+        raise ValueError(text)
     return int(text)
 
 
@@ -307,16 +308,9 @@ def last_receive(query: Fields, headers: Fields) -> LastReceive | None:
         raise InvalidRequest(what=what, value=", ".join(allowed), rule="must be true or false")
     if allowed == ["false"]:
         return None
-    count = ", ".join(headers.getall(RECEIVE_COUNT, []))
-    if not _COUNT.fullmatch(count):
-        raise InvalidRequest(
-            what=f"the header {RECEIVE_COUNT}",
-            value=count,
-            rule="must be the one of the received message, as allow_expired needs it",
-        )
-    return LastReceive(
-        int(count), _moment(f"the header {FIRST_RECEIVE_TIME}", headers.getall(FIRST_RECEIVE_TIME, []))
-    )
+    rule = "must be the one of the received message, as allow_expired needs it"
+    count = _required(headers, RECEIVE_COUNT, lambda text: _matching(_COUNT, text), rule)
+    return LastReceive(count, _required(headers, FIRST_RECEIVE_TIME, moment_in, _ONE_TIME))
 
 
 def version_tag(version: int) -> str:

@@ -16,12 +16,11 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidRequest, InvalidSetting, QueueExists, QueueNotFound
-from spoolrack_store.model.operations import Queue
+from spoolrack_store.model.operations import CreateQueue, Queue, UpdateQueue
 from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from ..app.bounds import queue_name
 from ..app.caller import Caller, Permission
-from ..app.queues import QueueChanges
 from ..wire import convert
 from ..wire.contract_calls import paging
 from ..wire.json_form import rendered
@@ -106,12 +105,16 @@ class QueueEndpoints:
         named, labels = _settings_and_labels(content)
         settings = _DEFAULTS.changed(named)
         if version is not None:
-            replacement = QueueChanges(
-                settings=asdict(settings), labels=labels, replaces_labels=True, if_version=version
+            replacement = UpdateQueue(
+                name=name,
+                changes=asdict(settings),
+                labels=labels,
+                replaces_labels=True,
+                if_version=version,
             )
-            return await self._update(request, replacement)
+            return await self._update(caller, replacement)
         try:
-            await self._queues.create(caller, name, settings, labels)
+            await self._queues.create(caller, CreateQueue(name=name, settings=settings, labels=labels))
         except QueueExists:
             # A request that names no settings takes the queue as it is, as with softlayer/mq.
             if content:
@@ -124,16 +127,17 @@ class QueueEndpoints:
         version = headers.required_version(request.headers)
         content = await self._context.json(request)
         settings, labels = _settings_and_labels(content)
-        changes = QueueChanges(
-            settings=settings,
+        changes = UpdateQueue(
+            name=queue_of(request),
+            changes=settings,
             labels=labels,
             replaces_labels="labels" in content and content["labels"] is None,
             if_version=version or 0,
         )
-        return await self._update(request, changes)
+        return await self._update(request[CALLER], changes)
 
-    async def _update(self, request: web.Request, changes: QueueChanges) -> web.StreamResponse:
-        changed = await self._queues.update(request[CALLER], queue_of(request), changes)
+    async def _update(self, caller: Caller, changes: UpdateQueue) -> web.StreamResponse:
+        changed = await self._queues.update(caller, changes)
         return web.Response(headers={"ETag": headers.version_tag(changed.version)})
 
     async def delete(self, request: web.Request) -> web.StreamResponse:

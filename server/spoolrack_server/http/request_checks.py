@@ -6,14 +6,13 @@ can't, and must change nothing here. Only authenticated callers learn that a pat
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 from aiohttp.http import HttpVersion10, HttpVersion11
-from spoolrack_store.model.errors import InvalidRequest, StoreError, Unauthenticated
+from spoolrack_store.model.errors import InvalidRequest, Unauthenticated
 from spoolrack_store.model.shards import Shard
 
 from ..access.access_control import AccessControl, name_in_ssl
@@ -31,64 +30,28 @@ CALLER: Final = web.RequestKey("caller", Caller)
 """The key of a request's caller."""
 
 
-class RequestChecks:
-    """The checks of one gateway."""
+def check(request: web.Request, route: Route | None, access_control: AccessControl) -> None:
+    """Check a request, and name its caller; `route`: None if its path isn't served. Raise `WrongHost`,
+    `CrossOrigin`, `Unauthenticated`, `PermissionDenied`, `InvalidQueueName` or `UnknownParameter`."""
+    request[CALLER] = Caller()
+    if route is not None and route.changes:
+        require_own_origin(request)
+    if route is not None and route.is_open:
+        return
+    if not access_control.is_open:
+        _authorize(request, route, access_control)
+        if request.method == "GET" or "wait" in request.query or (route and route.leases):
+            access_control.cancel_unless(partial(_authorize, request, route, access_control))
+    elif route is not None:
+        require_own_name(request)
+    if route is not None:
+        _require_known_parameters(request, route)
 
-    def __init__(self, access_control: AccessControl) -> None:
-        self.access_control = access_control
-        self._routes: dict[tuple[str, Any], Route] = {}
-        self._waiting: dict[asyncio.Task[Any], web.Request] = {}
-        """Those that only look or receive, and may do so for long."""
 
-    def add(self, route: Route) -> None:
-        self._routes[route.method, route.endpoint] = route
-
-    def route_of(self, request: web.Request) -> Route | None:
-        """Return the route of a request; None: its path isn't served."""
-        return self._routes.get((request.method, request.match_info.handler))
-
-    def check(self, request: web.Request) -> None:
-        """Check a request; raise `WrongHost`, `CrossOrigin`, `Unauthenticated`, `PermissionDenied`,
-        `InvalidQueueName` or `UnknownParameter`."""
-        request[CALLER] = Caller()
-        route = self.route_of(request)
-        if route is not None and route.changes:
-            require_own_origin(request)
-        if self.access_control.is_open:
-            if route is not None and not route.is_open:
-                require_own_name(request)
-        else:
-            self._admit_known(request)
-        if route is not None and not route.is_open:
-            _require_known_parameters(request, route)
-
-    def _admit_known(self, request: web.Request) -> None:
-        self._check(request)
-        route, task = self.route_of(request), asyncio.current_task()
-        waits = request.method == "GET" or "wait" in request.query or (route and route.leases)
-        if waits and task is not None:
-            self._waiting[task] = request
-            task.add_done_callback(self._discard)
-
-    def _discard(self, task: asyncio.Task[Any]) -> None:
-        self._waiting.pop(task, None)
-
-    def recheck_permissions(self) -> None:
-        """Apply changed permissions: end long polls whose callers have lost theirs."""
-        for task, request in list(self._waiting.items()):
-            try:
-                self._check(request)
-            except StoreError:
-                task.cancel()
-
-    def _check(self, request: web.Request) -> None:
-        route = self.route_of(request)
-        if route is not None and route.is_open:
-            return
-        identity = self.access_control.identify(_authorization(request), _name(request))
-        request[CALLER] = caller = Caller(identity, self.access_control)
-        if route is not None:
-            route.require(caller, request.match_info.get("queue"))
+def _authorize(request: web.Request, route: Route | None, access_control: AccessControl) -> None:
+    request[CALLER] = caller = access_control.caller(_authorization(request), _name(request))
+    if route is not None:
+        route.require(caller, request.match_info.get("queue"))
 
 
 def consumer_of_request(request: web.BaseRequest, caller: Caller) -> str:

@@ -126,7 +126,8 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             parameters=("max_body_bytes",),
         ),
         # Schedules, stages, reservations and redrives.
-        Route("GET", f"{queue}/schedules", contract.list_schedules, Schedules.list, is_page=True),
+        contract.route("GET", "/-/schedules", "ListSchedules", is_page=True),
+        contract.route("GET", f"{queue}/schedules", "ListSchedules", is_page=True),
         contract.route("GET", schedule, "GetSchedule", is_page=True),
         Route("PUT", schedule, contract.put_schedule, Schedules.create),
         Route("PATCH", schedule, contract.patch_schedule, Schedules.update),

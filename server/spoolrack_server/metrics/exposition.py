@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import (
@@ -65,17 +65,17 @@ def _add(families: dict[str, Family], row: Row, process: tuple[str, ...]) -> Non
             raise AssertionError(row)
 
 
+_FAMILIES: Final[Mapping[str, Callable[..., Family]]] = {
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+    "info": InfoMetricFamily,
+}
+
+
 def _family(metric: Metric) -> Family:
     labels = [*([PROCESS] if metric.is_of_process else []), *metric.labels]
-    match metric.kind:
-        case "gauge":
-            return GaugeMetricFamily(metric.name, metric.help, labels=labels)
-        case "counter":
-            return CounterMetricFamily(metric.name, metric.help, labels=labels)
-        case "histogram":
-            return HistogramMetricFamily(metric.name, metric.help, labels=labels)
-        case "info":
-            return InfoMetricFamily(metric.name, metric.help)
+    return _FAMILIES[metric.kind](metric.name, metric.help, labels=labels)
 
 
 def _buckets(metric: Metric, counts: Sequence[int]) -> list[tuple[str, float]]:

@@ -30,141 +30,121 @@ class Metric:
     """Whether each process has its own; the others are of the root, and any process can report them."""
 
 
+def _gauge(name: str, help: str, *labels: str) -> Metric:
+    return Metric(name, "gauge", help, labels)
+
+
+def _counter(name: str, help: str, *labels: str) -> Metric:
+    return Metric(name, "counter", help, labels)
+
+
+def _histogram(name: str, help: str, bounds: tuple[float, ...], *labels: str) -> Metric:
+    return Metric(name, "histogram", help, labels, bounds)
+
+
+def _info(name: str, help: str, *labels: str) -> Metric:
+    return Metric(name, "info", help, labels)
+
+
 _OF_ROOT: Final = (
-    Metric("spoolrack_build", "info", "Version of the server and of Python.", ("version", "python")),
-    Metric(
-        "spoolrack_root", "info", "Identity of the root; copies of the root have the same.", ("id",)
-    ),
-    Metric(
+    _info("spoolrack_build", "Version of the server and of Python.", "version", "python"),
+    _info("spoolrack_root", "Identity of the root; copies of the root have the same.", "id"),
+    _info(
         "spoolrack_shard",
-        "info",
         "Number of the root's shard and count of shards; absent: no shard.",
-        ("shard", "shards"),
+        "shard",
+        "shards",
     ),
-    Metric("spoolrack_queues", "gauge", "Queues."),
-    Metric("spoolrack_queue_messages", "gauge", "Messages, by queue and state.", ("queue", "state")),
-    Metric(
-        "spoolrack_queue_bytes", "gauge", "Bytes of bodies and attributes, in all states.", ("queue",)
-    ),
-    Metric(
+    _gauge("spoolrack_queues", "Queues."),
+    _gauge("spoolrack_queue_messages", "Messages, by queue and state.", "queue", "state"),
+    _gauge("spoolrack_queue_bytes", "Bytes of bodies and attributes, in all states.", "queue"),
+    _gauge(
         "spoolrack_queue_oldest_ready_age_seconds",
-        "gauge",
         "Time since the send of the oldest ready message; 0: none is ready.",
-        ("queue",),
+        "queue",
     ),
-    Metric(
+    _gauge(
         "spoolrack_queue_oldest_ready_receives",
-        "gauge",
         "Receives of the oldest ready message so far; 0: none is ready.",
-        ("queue",),
+        "queue",
     ),
-    Metric(
+    _gauge(
         "spoolrack_dead_letters",
-        "gauge",
         "Messages in all states, of queues that are the dead-letter queue of another.",
-        ("queue",),
+        "queue",
     ),
-    Metric("spoolrack_deduplication_keys", "gauge", "Remembered deduplication ids."),
-    Metric("spoolrack_reservations", "gauge", "Uncommitted reservations.", ("state",)),
-    Metric("spoolrack_stages", "gauge", "Stages; absent if several processes have the root open."),
-    Metric(
+    _gauge("spoolrack_deduplication_keys", "Remembered deduplication ids."),
+    _gauge("spoolrack_reservations", "Uncommitted reservations.", "state"),
+    _gauge("spoolrack_stages", "Stages; absent if several processes have the root open."),
+    _gauge(
         "spoolrack_overdue_seconds",
-        "gauge",
         "Time since the end of the oldest lease or delay whose message isn't ready yet; 0: none.",
     ),
-    Metric("spoolrack_quarantine_items", "gauge", "Files in quarantine/, counted every half minute."),
-    Metric("spoolrack_disk_size_bytes", "gauge", "Size of the root's file system."),
-    Metric(
-        "spoolrack_disk_free_bytes",
-        "gauge",
-        "Free bytes of the root's file system for the server's user.",
-    ),
-    Metric(
+    _gauge("spoolrack_quarantine_items", "Files in quarantine/, counted every half minute."),
+    _gauge("spoolrack_disk_size_bytes", "Size of the root's file system."),
+    _gauge("spoolrack_disk_free_bytes", "Free bytes of the root's file system for the server's user."),
+    _gauge(
         "spoolrack_disk_refuses_sends",
-        "gauge",
         "1 while sends are refused because of the disk's free space or inodes.",
     ),
-    Metric("spoolrack_disk_inodes", "gauge", "Inodes of the root's file system; absent: no limit."),
-    Metric(
-        "spoolrack_disk_inodes_free",
-        "gauge",
-        "Free inodes of the root's file system; absent: no limit.",
-    ),
+    _gauge("spoolrack_disk_inodes", "Inodes of the root's file system; absent: no limit."),
+    _gauge("spoolrack_disk_inodes_free", "Free inodes of the root's file system; absent: no limit."),
 )
 _OF_PROCESS: Final = (
-    Metric(
+    _gauge(
         "spoolrack_serving",
-        "gauge",
         "1 while the process serves; 0 while it starts or drains, or once it has failed.",
     ),
-    Metric("spoolrack_draining", "gauge", "1 while the process drains."),
-    Metric(
-        "spoolrack_memory_watermark_bytes",
-        "gauge",
-        "Memory above which sends are refused; 0: no bound.",
-    ),
-    Metric(
+    _gauge("spoolrack_draining", "1 while the process drains."),
+    _gauge("spoolrack_memory_watermark_bytes", "Memory above which sends are refused; 0: no bound."),
+    _gauge(
         "spoolrack_memory_used_bytes",
-        "gauge",
         "Memory compared with the watermark: anonymous memory, without the mapped files of libraries.",
     ),
-    Metric(
-        "spoolrack_memory_refuses_sends",
-        "gauge",
-        "1 while sends are refused because of the memory watermark.",
+    _gauge(
+        "spoolrack_memory_refuses_sends", "1 while sends are refused because of the memory watermark."
     ),
-    Metric("spoolrack_store_failed", "gauge", "1 once the store has failed, until a restart."),
-    Metric(
+    _gauge("spoolrack_store_failed", "1 once the store has failed, until a restart."),
+    _histogram(
         "spoolrack_operation_duration_seconds",
-        "histogram",
         "Duration of calls and requests, by operation and status code.",
-        ("operation", "code"),
         SECONDS,
+        "operation",
+        "code",
     ),
-    Metric("spoolrack_streams", "gauge", "Open streaming calls.", ("operation",)),
-    Metric(
+    _gauge("spoolrack_streams", "Open streaming calls.", "operation"),
+    _counter(
         "spoolrack_streams_ended",
-        "counter",
         "Ended streaming calls, by operation and status code.",
-        ("operation", "code"),
+        "operation",
+        "code",
     ),
-    Metric("spoolrack_credits", "gauge", "Bound on messages that are leased by streams of receives."),
-    Metric("spoolrack_credits_in_use", "gauge", "Messages that are leased by streams of receives."),
-    Metric("spoolrack_waiting_receives", "gauge", "Waiting receives."),
-    Metric("spoolrack_redrives", "gauge", "Redrives that this process runs."),
-    Metric(
-        "spoolrack_messages",
-        "counter",
-        "Messages, by queue and operation.",
-        ("queue", "operation"),
-    ),
-    Metric(
+    _gauge("spoolrack_credits", "Bound on messages that are leased by streams of receives."),
+    _gauge("spoolrack_credits_in_use", "Messages that are leased by streams of receives."),
+    _gauge("spoolrack_waiting_receives", "Waiting receives."),
+    _gauge("spoolrack_redrives", "Redrives that this process runs."),
+    _counter("spoolrack_messages", "Messages, by queue and operation.", "queue", "operation"),
+    _histogram(
         "spoolrack_commit_duration_seconds",
-        "histogram",
         "Duration of a commit, from its first change to its answers.",
-        (),
         SECONDS,
     ),
-    Metric("spoolrack_commit_requests", "histogram", "Requests that share a commit.", (), SIZES),
-    Metric(
-        "spoolrack_sync_duration_seconds", "histogram", "Duration of syncs that succeeded.", (), SECONDS
+    _histogram("spoolrack_commit_requests", "Requests that share a commit.", SIZES),
+    _histogram("spoolrack_sync_duration_seconds", "Duration of syncs that succeeded.", SECONDS),
+    _counter("spoolrack_sync_failures", "Failed syncs; the first one stops the process."),
+    _counter("spoolrack_quarantined", "Files and folders put into quarantine."),
+    _counter("spoolrack_unlinked", "Deleted messages whose files were unlinked."),
+    _gauge(
+        "spoolrack_reaper_waiting", "Deleted files and folders that the reaper has not unlinked yet."
     ),
-    Metric("spoolrack_sync_failures", "counter", "Failed syncs; the first one stops the process."),
-    Metric("spoolrack_quarantined", "counter", "Files and folders put into quarantine."),
-    Metric("spoolrack_unlinked", "counter", "Deleted messages whose files were unlinked."),
-    Metric(
-        "spoolrack_reaper_waiting",
-        "gauge",
-        "Deleted files and folders that the reaper has not unlinked yet.",
-    ),
-    Metric("spoolrack_log_lines_dropped", "counter", "Log lines that could not be written."),
-    Metric("spoolrack_process_answers", "gauge", "1 if the process answered in time, else 0."),
-    Metric("spoolrack_process_cpu_seconds", "counter", "Processor time, of user and system."),
-    Metric("spoolrack_process_resident_memory_bytes", "gauge", "Memory in use."),
-    Metric("spoolrack_process_virtual_memory_bytes", "gauge", "Address space in use."),
-    Metric("spoolrack_process_open_fds", "gauge", "Open file descriptors."),
-    Metric("spoolrack_process_max_fds", "gauge", "Limit of open file descriptors."),
-    Metric("spoolrack_process_start_time_seconds", "gauge", "Unix time of the process's start."),
+    _counter("spoolrack_log_lines_dropped", "Log lines that could not be written."),
+    _gauge("spoolrack_process_answers", "1 if the process answered in time, else 0."),
+    _counter("spoolrack_process_cpu_seconds", "Processor time, of user and system."),
+    _gauge("spoolrack_process_resident_memory_bytes", "Memory in use."),
+    _gauge("spoolrack_process_virtual_memory_bytes", "Address space in use."),
+    _gauge("spoolrack_process_open_fds", "Open file descriptors."),
+    _gauge("spoolrack_process_max_fds", "Limit of open file descriptors."),
+    _gauge("spoolrack_process_start_time_seconds", "Unix time of the process's start."),
 )
 
 METRICS: Final[Mapping[str, Metric]] = {

@@ -33,7 +33,6 @@ from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
 from ..metrics.worker_processes import WorkerProcess
-from ..rpc.authorized_calls import AuthorizedCalls
 from ..rpc.calls import ServerCalls
 from ..rpc.health_service import HealthService
 from ..rpc.reflection import reflect
@@ -115,7 +114,7 @@ class Server:
         )
         self._probes = self._make_probes(settings.health)
         self._memory = MemoryLimiter(self._log, settings.memory_watermark)
-        self._calls = ServerCalls(self._log, self._instrumentation, memory=self._memory)
+        self._calls: ServerCalls | None = None
         self._store: Store | None = None
         self._app: Application | None = None
         self._services: Services | None = None
@@ -264,13 +263,14 @@ class Server:
         for watching in self._watching:
             watching.cancel()
         self._health.finish("The server is shutting down.")
-        self._calls.refuse()
+        if self._calls is not None:
+            self._calls.refuse()
         for front in self._fronts:
             front.refuse()
         await asyncio.to_thread(store.drain)
         if self._services is not None:
             self._services.drain()
-        if self._grpc is not None:
+        if self._grpc is not None and self._calls is not None:
             await self._calls.quiet(grace)
             await self._grpc.stop(max(0.0, end - loop.time()))
             await self._calls.ended()
@@ -281,7 +281,7 @@ class Server:
         await self.observer.end()
         await asyncio.to_thread(store.close)
         await self._close_last()
-        self._services = self._grpc = None
+        self._services = self._grpc = self._calls = None
         self._fronts.clear()
         self._log.info("stopped", root=self.root)
 
@@ -293,9 +293,8 @@ class Server:
 
     async def _start_grpc(self, store: Store, access_files: AccessFiles, limits: Limits) -> None:
         access_control = access_files.access_control
-        authorized = None if access_control.is_open else AuthorizedCalls(access_control)
-        self._calls = ServerCalls(
-            self._log, self._instrumentation, authorized, self._memory, store.root_id, store.shard
+        self._calls = calls = ServerCalls(
+            self._log, self._instrumentation, access_control, self._memory, store.root_id, store.shard
         )
         self._app = Application(
             store, self._clock, self._log, self._workers, self.observer.with_consumers
@@ -305,11 +304,11 @@ class Server:
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*limits.grpc_options(), port))
-        server.add_generic_rpc_handlers(self._calls.handlers(self._services.methods()))
+        server.add_generic_rpc_handlers(calls.handlers(self._services.methods()))
         health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
         names = [service.full_name for service in SERVED]
         names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
-        reflect(server, names, authorized)
+        reflect(server, names, access_control)
         try:
             if access_files.tls is None:
                 self.grpc_port = server.add_insecure_port(self.grpc_address)
@@ -319,16 +318,10 @@ class Server:
             raise AddressUnusable(self.grpc_address, "another process was faster") from error
         await server.start()
         self._watching = [
-            asyncio.create_task(access_files.watch(self._recheck_permissions)),
+            asyncio.create_task(access_files.watch()),
             asyncio.create_task(self._memory.watch()),
             asyncio.create_task(Scheduler(store, self._clock, self._log).run()),
         ]
-
-    def _recheck_permissions(self) -> None:
-        """Take in changed permissions."""
-        self._calls.recheck_permissions()
-        for front in self._fronts:
-            front.recheck_permissions()
 
     async def _start_http(self, store: Store, access_files: AccessFiles) -> None:
         if self.http_port is None:

@@ -1,4 +1,4 @@
-"""gRPC: the servicers of the contract's services, of KEDA's scaler, of health and of reflection.
+"""gRPC: the handlers of the contract's methods, of KEDA's scaler, of health and of reflection.
 
-`calls` is the plumbing of every call; a servicer translates requests and responses.
+`calls` is the plumbing of every call; a handler translates requests and responses.
 """

@@ -22,15 +22,16 @@ from google.protobuf.message_factory import GetMessageClass
 from spoolrack_store.model.errors import Draining, InvalidRequest, RootDiffers, StoreError
 from spoolrack_store.model.shards import Shard
 
+from ..access.access_control import AccessControl
 from ..app.bounds import SHARD_KEY, require_shard
 from ..app.memory import SMALL, MemoryLimiter
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import FAULTS, Instrumentation, OnRequest
 from ..system.logs import Log
 from ..wire.contract import SERVED
-from ..wire.contract_calls import MethodPermission
+from ..wire.contract_calls import ContractMethod
 from ..wire.status import INTERNAL, Failure, failure_of
-from .authorized_calls import AuthorizedCall, AuthorizedCalls, Context
+from .authorized_calls import AuthorizedCall, Context
 
 Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
@@ -60,7 +61,7 @@ class ServedMethod:
     """A method of the contract."""
 
     run: Method
-    needs: MethodPermission
+    needs: ContractMethod
     writes_itself: bool = False
     """A unary method that answers by `write` and returns None: on the wire, a stream of one response.
     So it learns whether the transport took it; every streaming method does it anyway."""
@@ -73,19 +74,19 @@ class ServerCalls:
         self,
         log: Log,
         instrumentation: Instrumentation | None = None,
-        authorized: AuthorizedCalls | None = None,
+        access_control: AccessControl | None = None,
         memory: MemoryLimiter | None = None,
         root_id: str = "",
         shard: Shard | None = None,
     ) -> None:
-        """Without `authorized` callers are not authenticated."""
         self._root_id = root_id
         self._shard = shard
         self._log = log
         self._memory = memory or MemoryLimiter(log)
         self._instrumentation = instrumentation or Instrumentation(refusals=ErrorLog(log))
         self._refusals = self._instrumentation.refusals
-        self._authorized = authorized
+        is_open = access_control is None or access_control.is_open
+        self._access_control = None if is_open else access_control
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._last_begin = -QUIET
@@ -94,11 +95,6 @@ class ServerCalls:
         """Refuse new calls, with a retry delay."""
         self._refusing = True
         self._memory.refuse(Draining(), lambda reader: not reader.ends_itself)
-
-    def recheck_permissions(self) -> None:
-        """End the streams whose callers are no longer allowed, after a change of permissions."""
-        if self._authorized is not None:
-            self._authorized.recheck_permissions()
 
     async def quiet(self, grace: float) -> None:
         """Return once the calls in flight have ended, or `grace` seconds are over, and none comes in.
@@ -214,22 +210,25 @@ class ServerCalls:
 
     @contextmanager
     def _authorization(
-        self, context: Context, needs: MethodPermission, *, is_long: bool
+        self, context: Context, needs: ContractMethod, *, is_long: bool
     ) -> Iterator[AuthorizedCall | None]:
         """Authorize a call; raise `Unauthenticated` or `PermissionDenied`, also for a call that runs
         and could not begin any more."""
-        if self._authorized is None:
+        if self._access_control is None:
             yield None
             return
-        with self._authorized.authorized(context, needs, is_long=is_long) as call:
-            try:
-                yield call
-            except (asyncio.CancelledError, CallIsOver):
-                if call.refusal is None:
-                    raise
-                if call.task is not None:
-                    call.task.uncancel()
-                raise call.refusal from None
+        call = AuthorizedCall(self._access_control, context, needs)
+        if is_long:
+            self._access_control.cancel_unless(call.recheck)
+        try:
+            yield call
+        except (asyncio.CancelledError, CallIsOver):
+            if call.refusal is None:
+                raise
+            task = asyncio.current_task()
+            assert task is not None
+            task.uncancel()
+            raise call.refusal from None
 
     async def end(self, context: Context, error: StoreError, name: str) -> None:
         """End a call from outside of its task, which then gets gRPC's `AbortError` at its next read."""
@@ -378,7 +377,6 @@ class Requests:
         if request is not None:
             if self.authorized is not None:
                 self.authorized.require(request)
-                self.authorized.request = request
             self.reserve()
             self.announce(request)
         return request

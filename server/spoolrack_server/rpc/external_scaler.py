@@ -44,12 +44,6 @@ class _Trigger:
     counts_leased: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Backlog:
-    messages: float
-    oldest_age: float
-
-
 class ExternalScaler:
     """The handlers of KEDA's calls. Lives in one event loop."""
 
@@ -101,8 +95,7 @@ class ExternalScaler:
                 value=request.metricName,
                 rule=f"must be one of GetMetricSpec: {', '.join(names)}",
             )
-        backlog = await self._backlog(trigger)
-        values = {MESSAGES: backlog.messages, OLDEST_AGE: backlog.oldest_age}
+        values = await self._values(trigger)
         return pb.GetMetricsResponse(
             metricValues=[
                 pb.MetricValue(
@@ -122,15 +115,15 @@ class ExternalScaler:
         return trigger
 
     async def _is_active(self, trigger: _Trigger) -> bool:
-        return (await self._backlog(trigger)).messages > trigger.activation_messages
+        return (await self._values(trigger))[MESSAGES] > trigger.activation_messages
 
-    async def _backlog(self, trigger: _Trigger) -> _Backlog:
+    async def _values(self, trigger: _Trigger) -> Mapping[str, float]:
+        """Return the backlog and its age in seconds, by the names of the metrics."""
         counts = await self._queues.counts(current_caller(), trigger.queue)
         oldest = counts.oldest
-        return _Backlog(
-            float(counts.ready_count + (counts.leased_count if trigger.counts_leased else 0)),
-            0.0 if oldest is None else max(0, self._clock.wall() - oldest) / 1000.0,
-        )
+        leased = counts.leased_count if trigger.counts_leased else 0
+        age = 0.0 if oldest is None else max(0, self._clock.wall() - oldest) / 1000.0
+        return {MESSAGES: float(counts.ready_count + leased), OLDEST_AGE: age}
 
 
 def _targets(trigger: _Trigger) -> Iterator[tuple[str, float]]:

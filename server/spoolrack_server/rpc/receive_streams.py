@@ -21,16 +21,15 @@ from spoolrack_store.model.credits import UNBOUNDED
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import Receive
 
-from ..app.bounded_receives import BoundedReceives
+from ..app.bounded_receives import BoundedReceives, LeasedMessages
 from ..app.bounds import MAX_COUNT, number, queue_name
 from ..app.leases import Leases
 from ..app.store_access import FRAME_BYTES, Submitted
-from ..wire import convert
+from ..wire import convert, encoding, lease_changes
 from ..wire.encoding import ResponseTags
 from .authorized_calls import Context, current_caller, current_consumer
-from .calls import Requests, outlast, put
+from .calls import CallIsOver, Requests, outlast, put, write
 from .flow_control import FlowControl
-from .message_requests import MessageRequests, hand_over
 from .streams import StreamOperation, Streams
 
 NAME: Final = "StreamReceive"
@@ -66,13 +65,11 @@ class ReceiveStreams:
     def __init__(
         self,
         leases: Leases,
-        requests: MessageRequests,
         receives: BoundedReceives,
         streams: Streams,
         clock: Clock,
     ) -> None:
         self._leases = leases
-        self._requests = requests
         self._receives = receives
         self._clock = clock
         self._streams = streams
@@ -168,7 +165,7 @@ class ReceiveStreams:
     ) -> StreamOperation:
         """Return the operation of the requests that follow the first."""
         queue, credits = start.queue, start.flow_control.credits
-        caller, requests = current_caller(), self._requests
+        caller = current_caller()
 
         def note(request: rpc.StreamReceiveRequest) -> bool:
             report = request.report
@@ -202,17 +199,9 @@ class ReceiveStreams:
             if content.queue != queue:
                 rule = f"must be empty, or the stream's: {queue}"
                 raise InvalidRequest(what="queue", value=content.queue, rule=rule)
-            match content:
-                case rpc.DeleteRequest():
-                    return requests.delete(caller, content)
-                case rpc.ExtendLeasesRequest():
-                    return requests.extend(caller, content)
-                case rpc.ReleaseRequest():
-                    return requests.release(caller, content)
-                case _:
-                    return requests.reject(caller, content)
+            return lease_changes.submit(self._leases, caller, content)
 
-        async def write(context: Context, response: bytes) -> None:
+        async def write_alone(context: Context, response: bytes) -> None:
             async with writes:
                 await put(context, response)
 
@@ -221,10 +210,36 @@ class ReceiveStreams:
             begin,
             content_of,
             lambda request: _TAGS.get(request.WhichOneof("frame"), _REFUSED),
-            write,
+            write_alone,
             note,
             joins=False,
         )
+
+
+async def hand_over(
+    leased: LeasedMessages, context: Context, wall: Millis, writes: asyncio.Lock | None = None
+) -> None:
+    """Write messages in one response; return the leases that the transport didn't take.
+
+    Of a stream, which takes one response at a time, `writes` is held meanwhile; the task that hands
+    over must be no call's, which is cancelled.
+    """
+    response = encoding.deliveries(leased.deliveries, wall, in_stream=writes is not None)
+    # The bodies are in the response now.
+    leased.deliveries = []
+    try:
+        if writes is not None:
+            async with writes:
+                await put(context, response)
+        elif leased.receipts:
+            await write(context, response)
+        else:
+            await put(context, response)  # Nothing has to go back.
+    except CallIsOver:
+        leased.give_back()
+        raise
+    finally:
+        leased.free()
 
 
 def _stop(receiving: asyncio.Task[None]) -> Submitted[bytes]:

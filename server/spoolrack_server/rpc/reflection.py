@@ -11,14 +11,15 @@ import grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 from spoolrack_store.model.errors import StoreError
 
+from ..access.access_control import AccessControl
 from ..wire.status import INTERNAL, failure_of
-from .authorized_calls import AuthorizedCalls, Context
+from .authorized_calls import Context, caller_of
 
 
 class _Reflection(reflection.aio.ReflectionServicer):
-    def __init__(self, names: Sequence[str], authorized: AuthorizedCalls) -> None:
+    def __init__(self, names: Sequence[str], access_control: AccessControl) -> None:
         super().__init__(names)
-        self._authorized = authorized
+        self._access_control = access_control
 
     async def ServerReflectionInfo(  # type: ignore[override]  # its stub is not what it is
         self,
@@ -26,7 +27,7 @@ class _Reflection(reflection.aio.ReflectionServicer):
         context: Context,
     ) -> AsyncIterator[Any]:
         try:
-            self._authorized.caller_of(context)
+            caller_of(context, self._access_control)
         except StoreError as error:
             failure = failure_of(error) or INTERNAL
             await context.abort(failure.code, failure.message, failure.trailing_metadata())
@@ -35,11 +36,7 @@ class _Reflection(reflection.aio.ReflectionServicer):
             yield response
 
 
-def reflect(server: grpc.aio.Server, names: Sequence[str], authorized: AuthorizedCalls | None) -> None:
-    """Add the reflection of the services `names`, for authenticated callers; for every caller if
-    `authorized` is None."""
-    if authorized is None:
-        reflection.enable_server_reflection(names, server)
-    else:
-        add: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
-        add(_Reflection(names, authorized), server)
+def reflect(server: grpc.aio.Server, names: Sequence[str], access_control: AccessControl) -> None:
+    """Add the reflection of the services `names`, for authenticated callers."""
+    add: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
+    add(_Reflection(names, access_control), server)

@@ -49,39 +49,36 @@ class Parameters:
 
     def texts(self, name: str) -> list[str]:
         """Return a list of texts; empty if it isn't given."""
-        value = self._values.get(name)
-        if value is None:
-            return []
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise _wrong_type(name, "a list of strings")
-        return value
+        return self._list(name, str, "a list of strings")
 
     def mapping(self, name: str) -> dict[str, str] | None:
         """Return a map of texts; None if it isn't given."""
-        value = self._values.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
-            raise _wrong_type(name, "a map of strings")
-        return value
+        return self._map(name, str, "a map of strings")
 
     def structures(self, name: str) -> dict[str, Parameters]:
         """Return a map of structures; empty if it isn't given."""
-        value = self._values.get(name)
-        if value is None:
-            return {}
-        if not isinstance(value, dict) or not all(isinstance(each, dict) for each in value.values()):
-            raise _wrong_type(name, "a map of structures")
-        return {key: Parameters(each) for key, each in value.items()}
+        values = self._map(name, dict, "a map of structures") or {}
+        return {key: Parameters(each) for key, each in values.items()}
 
     def entries(self) -> Sequence[Parameters]:
         """Return the structures of a batch; empty if they aren't given."""
-        value = self._values.get("Entries")
+        return [Parameters(each) for each in self._list("Entries", dict, "a list of structures")]
+
+    def _list(self, name: str, kind: type, type_name: str) -> list[Any]:
+        value = self._values.get(name)
         if value is None:
             return []
-        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise _wrong_type("Entries", "a list of structures")
-        return [Parameters(each) for each in value]
+        if not isinstance(value, list) or not all(isinstance(each, kind) for each in value):
+            raise _wrong_type(name, type_name)
+        return value
+
+    def _map(self, name: str, kind: type, type_name: str) -> dict[str, Any] | None:
+        value = self._values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict) or not all(isinstance(each, kind) for each in value.values()):
+            raise _wrong_type(name, type_name)
+        return value
 
 
 def _wrong_type(name: str, type_name: str) -> sqs_errors.SqsError:

@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, quote
 
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.errors import Unauthenticated
 
 from ..access.access_control import ANONYMOUS
 from ..access.sqs_keys import SqsKeys
@@ -115,11 +116,12 @@ class Authenticator:
         self._check_scope(signature)
         return Claim(identity, signature.region, signature, keys.secret_of(signature.key))
 
-    def still_known(self, request: web.Request) -> Identity:
-        """Return the identity of a request's access key; raise the error of an unknown one."""
-        if self._keys is None:
-            return ANONYMOUS
-        return _identity_in(self._keys.current, _signature_of(request))
+    def require_known(self, claim: Claim) -> None:
+        """Raise `Unauthenticated` for a claim whose access key is that identity's no more."""
+        if self._keys is not None and (
+            self._keys.current.identities.get(claim.access_key) != claim.identity
+        ):
+            raise Unauthenticated(why="its access key is not in the server's file any more")
 
     def _check_scope(self, signature: _Signature) -> None:
         if (signature.service, signature.end) != ("sqs", "aws4_request"):

@@ -10,7 +10,7 @@ without its client. Starting raises `OSError` for an unusable address.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -116,22 +116,12 @@ class SqsEndpoint:
         """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
         self._key_by_connection: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
         """By connection, the access key of the last request whose signature was verified."""
-        self._receiving: dict[asyncio.Task[Any], Callable[[], None]] = {}
-        """How the permission of each receive is checked again."""
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=expect_nothing)
         self._listener = HttpListener(application, context.http_limits, log, self._refuse_head)
         self.start = self._listener.start
 
     # Start and stop.
-
-    def recheck_permissions(self) -> None:
-        """Apply changed permissions: end the long polls whose callers have lost theirs."""
-        for task, check in list(self._receiving.items()):
-            try:
-                check()
-            except (StoreError, SqsError):
-                task.cancel()
 
     def refuse(self) -> None:
         """Refuse new requests, with a retry delay."""
@@ -213,7 +203,7 @@ class SqsEndpoint:
             require_own_shard(request, self._context.app.shard)
             caller = self._caller(request, call)
             if call.operation == RECEIVE:
-                self._recheck(request, call)
+                self._recheck(call)
             result = await self._operations.find(call.operation)(caller, call.parameters)
         except Exception as error:  # noqa: BLE001 - each is answered
             response = self._refusal(request, call.operation, error, id)
@@ -237,22 +227,23 @@ class SqsEndpoint:
             self._context.app.leases.give_back(result.queue, result.receipts)
             raise
 
-    def _recheck(self, request: web.Request, call: _SqsCall) -> None:
+    def _recheck(self, call: _SqsCall) -> None:
         """Let the permission of a receive be checked again when permissions change."""
-        task = asyncio.current_task()
         queue = call.parameters.text("QueueUrl")
-        if task is None or not queue or self._authenticator.is_open:
+        if not queue or self._authenticator.is_open:
             return
 
         def check() -> None:
-            caller = Caller(self._authenticator.still_known(request), self._access_control)
-            caller.require(Permission.RECEIVE, queue_of_url(queue))
+            self._authenticator.require_known(call.claim)
+            self._caller_of(call).require(Permission.RECEIVE, queue_of_url(queue))
 
-        self._receiving[task] = check
-        task.add_done_callback(lambda task: self._receiving.pop(task, None))
+        self._access_control.cancel_unless(check)
+
+    def _caller_of(self, call: _SqsCall) -> Caller:
+        return self._access_control.caller_of(call.claim.identity)
 
     def _caller(self, request: web.Request, call: _SqsCall) -> SqsCaller:
-        caller = Caller(call.claim.identity, self._access_control)
+        caller = self._caller_of(call)
         return SqsCaller(
             caller.identity,
             caller.access,

@@ -32,22 +32,23 @@ from spoolrack_store.model.errors import (
 from spoolrack_store.model.message_ids import is_id
 from spoolrack_store.model.names import is_queue_name
 from spoolrack_store.model.operations import (
+    CreateQueue,
     Delete,
     LastReceive,
     Message,
     Queue,
     Receive,
+    UpdateQueue,
     messages_of,
 )
-from spoolrack_store.model.redrive_requests import Redrive, RedriveState
-from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.redrive_requests import Redrive, RedriveState, StartRedrive
 
 from ..app.application import Application
 from ..app.caller import Caller, permission_of
 from ..app.leases import Leases
 from ..app.memory import MemoryLimiter
-from ..app.queues import QueueChanges, Queues
-from ..app.redrives import Redrives
+from ..app.queues import Queues
+from ..app.redrives import Redrives, require_start
 from ..app.sends import Sends
 from . import messages, queue_attributes, sqs_errors
 from .batches import BatchEntries, Refusal, SendBatch
@@ -181,7 +182,9 @@ class SqsOperations:
         labels = {**tags, **{label: value for label, value in changes.labels.items() if value}}
         settings = queue_attributes.initial_settings(name, changes)
         try:
-            await self._create(caller, name, settings, labels)
+            await _create(
+                self._queues, caller, CreateQueue(name=name, settings=settings, labels=labels)
+            )
         except QueueExists:
             there = await self._queues.find(name)
             differing = queue_attributes.differing(there, changes, caller.region)
@@ -192,18 +195,6 @@ class SqsOperations:
                 ) from None
         self._facts.pop(name, None)
         return Result({"QueueUrl": _url(caller, name)})
-
-    async def _create(
-        self, caller: SqsCaller, name: str, settings: QueueSettings, labels: Mapping[str, str]
-    ) -> None:
-        """Create a queue; wait for the end of the removal of one of this name, which takes moments."""
-        for _ in range(CREATE_TRIES):
-            try:
-                await self._queues.create(caller, name, settings, labels)
-                return
-            except QueueBeingDeleted:
-                await asyncio.sleep(CREATE_WAIT)
-        await self._queues.create(caller, name, settings, labels)
 
     async def _check_target(
         self, caller: SqsCaller, queue: str, attributes: Mapping[str, str], target: str
@@ -291,10 +282,11 @@ class SqsOperations:
         caller: SqsCaller,
         queue: str,
         labels: Mapping[str, str | None],
-        settings: Mapping[str, object] | None = None,
+        settings: Mapping[str, object] = {},
     ) -> None:
         """Change labels and settings; None removes a label."""
-        await self._queues.update(caller, queue, QueueChanges(settings=settings or {}, labels=labels))
+        request = UpdateQueue(name=queue, changes=settings, labels=labels)
+        await self._queues.update(caller, request)
         self._facts.pop(queue, None)
 
     async def DeleteQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
@@ -592,7 +584,7 @@ class SqsOperations:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
         destination = parameters.text("DestinationArn")
         target = "" if not destination else _arn(parameters, "DestinationArn", destination)
-        self._redrives.require_start(caller, queue, target)
+        require_start(caller, queue, target)
         rate = parameters.integer("MaxNumberOfMessagesPerSecond", 1, 500)
         await self._require_there("SourceArn", queue)
         if target:
@@ -602,7 +594,9 @@ class SqsOperations:
             lambda other: queue_attributes.dead_letter_queue_of(other) == queue
         ):
             raise sqs_errors.invalid_value("Source queue must be configured as a Dead Letter Queue.")
-        started = await self._redrives.start(caller, queue, destination=target, rate=rate or 0)
+        started = await self._redrives.start(
+            caller, StartRedrive(queue=queue, destination=target, rate=rate or 0)
+        )
         return Result({"TaskHandle": _handle_of_task(started, caller.region)})
 
     async def ListMessageMoveTasks(self, caller: SqsCaller, parameters: Parameters) -> Result:
@@ -637,6 +631,17 @@ class SqsOperations:
 OPERATIONS: Final = frozenset(
     name for name, value in vars(SqsOperations).items() if name[0].isupper() and callable(value)
 )
+
+
+async def _create(queues: Queues, caller: Caller, request: CreateQueue) -> None:
+    """Create a queue; wait for the end of the removal of one of this name, which takes moments."""
+    for _ in range(CREATE_TRIES):
+        try:
+            await queues.create(caller, request)
+            return
+        except QueueBeingDeleted:
+            await asyncio.sleep(CREATE_WAIT)
+    await queues.create(caller, request)
 
 
 def _handle_in(parameters: Parameters) -> Handle:

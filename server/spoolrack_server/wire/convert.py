@@ -8,8 +8,9 @@ it; checks that depend on a queue are the store's. Absent and zero mean what the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
+from google.api import field_behavior_pb2
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
@@ -37,17 +38,17 @@ from spoolrack_store.model.operations import (
     MessageFilter,
     MessageRun,
     Queue,
+    UpdateQueue,
 )
 from spoolrack_store.model.redrive_requests import Redrive, RedriveState
 from spoolrack_store.model.reservation_requests import Reservation
-from spoolrack_store.model.schedule_requests import QueuedSchedule
+from spoolrack_store.model.schedule_requests import QueuedSchedule, UpdateSchedule
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.stage_requests import StageInfo
 from spoolrack_store.model.transitions import State
 
 from ..app.bounds import MAX_COUNT
-from ..app.queues import QueueChanges
-from ..app.schedules import ScheduleChanges, next_tick
+from ..app.schedules import next_tick
 
 T = TypeVar("T")
 
@@ -164,6 +165,40 @@ def optional_moment(message: AnyMessage, field: str) -> Millis | None:
     return moment(getattr(message, field), field) if message.HasField(field) else None
 
 
+def fields_of(message: AnyMessage) -> dict[str, Any]:
+    """Return the fields that a request sets, by the names that use cases and the store's requests have
+    for them. An optional field that is absent is left out; a field that only a response has, too."""
+    fields: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        name, value = field.name, getattr(message, field.name)
+        behavior = field.GetOptions().Extensions[field_behavior_pb2.field_behavior]
+        if field_behavior_pb2.OUTPUT_ONLY in behavior:
+            continue
+        if field.has_presence and not message.HasField(name):
+            continue
+        match value:
+            case Duration():
+                value = _valid_span(value, name)
+            case Timestamp():
+                value = moment(value, name)
+            case _ if name == "attributes":
+                value = attributes(value)
+            case _ if name == "states":
+                value = states(value)
+            case _ if field.is_repeated:
+                value = list(value)
+        fields[_NAMES.get(name, name)] = value
+    return fields
+
+
+_NAMES: Final = {
+    "max_messages_per_second": "rate",
+    "message_count": "messages",
+    "message_ids": "ids",
+}
+"""Fields that the store's requests call otherwise."""
+
+
 def _set(field: Timestamp, moment: Millis) -> None:
     field.seconds = moment // 1_000
     field.nanos = moment % 1_000 * 1_000_000
@@ -181,8 +216,8 @@ def settings(message: pb.QueueSettings) -> QueueSettings:
     return _DEFAULTS.changed(_present(message))
 
 
-def update(queue: pb.Queue, mask: FieldMask) -> QueueChanges:
-    """Return the fields of a queue that an update names; without a mask, those that are present."""
+def queue_update(queue: pb.Queue, mask: FieldMask) -> UpdateQueue:
+    """Return the update of the fields that a mask names; without a mask, of those that are present."""
     present = _present(queue.settings)
     paths = list(mask.paths)
     if not paths:
@@ -207,8 +242,9 @@ def update(queue: pb.Queue, mask: FieldMask) -> QueueChanges:
                 value=path,
                 rule='must be paths such as "settings.visibility_timeout", "labels", or "*" alone',
             )
-    return QueueChanges(
-        settings=changes,
+    return UpdateQueue(
+        name=queue.name,
+        changes=changes,
         labels=labels,
         replaces_labels="labels" in paths,
         if_version=queue.version,
@@ -432,8 +468,8 @@ def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
     return proto
 
 
-def schedule_changes(schedule: schedule_rpc.Schedule, mask: FieldMask) -> ScheduleChanges:
-    """Return the fields of a schedule that an update names; without a mask, those that are present."""
+def schedule_update(schedule: schedule_rpc.Schedule, mask: FieldMask) -> UpdateSchedule:
+    """Return the update of the fields that a mask names; without a mask, of those that are present."""
     paths = list(mask.paths)
     if not paths:
         paths = [field.name for field, _ in schedule.ListFields() if field.name in CHANGEABLE]
@@ -446,7 +482,7 @@ def schedule_changes(schedule: schedule_rpc.Schedule, mask: FieldMask) -> Schedu
             raise InvalidRequest(what="update_mask", value=path, rule=rule)
         value = getattr(schedule, path)
         changes[path] = attributes(value) if path == "attributes" else value
-    return cast(ScheduleChanges, changes)
+    return UpdateSchedule(queue=schedule.queue, name=schedule.name, **changes)
 
 
 def stage(stage: StageInfo) -> staging_rpc.Stage:
@@ -458,7 +494,7 @@ def stage(stage: StageInfo) -> staging_rpc.Stage:
     )
 
 
-def reservation(reservation: Reservation, root_id: str) -> reservation_rpc.Reservation:
+def reservation(reservation: Reservation) -> reservation_rpc.Reservation:
     return reservation_rpc.Reservation(
         queue=reservation.queue,
         stream=reservation.stream,
@@ -472,7 +508,6 @@ def reservation(reservation: Reservation, root_id: str) -> reservation_rpc.Reser
             else reservation_rpc.RESERVATION_STATE_HELD
         ),
         read_count=reservation.reads,
-        root_id=root_id,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -13,7 +14,9 @@ from spoolrack_store.model.operations import Delete, LastReceive
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
 from ..app.bounds import message_id
-from ..app.leases import Changes, ReleaseTerms
+from ..app.caller import Caller
+from ..app.leases import Changes, Leases, ReleaseTerms
+from ..app.store_access import Submitted
 from . import convert, encoding
 from .status import status_of
 
@@ -21,6 +24,31 @@ Item = TypeVar("Item", rpc.LeaseExtension, rpc.MessageRelease, rpc.MessageReject
 Change = TypeVar("Change")
 Results = Sequence[Any]
 """A result for each message; the errors are `StoreError`s."""
+
+
+LeaseRequest = rpc.DeleteRequest | rpc.ExtendLeasesRequest | rpc.ReleaseRequest | rpc.RejectRequest
+
+
+def submit(leases: Leases, caller: Caller, request: LeaseRequest) -> Submitted[bytes]:
+    """Submit a request; its result is the encoded response. Raise the `StoreError` of one that is
+    invalid as a whole."""
+    encode: Callable[[Results], bytes]
+    done: Submitted[Results]
+    match request:
+        case rpc.DeleteRequest():
+            delete, encode = deletion(request.queue, request.targets)
+            done = leases.delete(caller, delete)
+        case rpc.ExtendLeasesRequest():
+            extended, last_receives = extensions(request.extensions)
+            done = leases.extend(caller, request.queue, extended, last_receives)
+            encode = partial(_times, rpc.ExtendLeasesResponse, "lease_expire_time")
+        case rpc.ReleaseRequest():
+            done = leases.release(caller, request.queue, releases(request.releases))
+            encode = partial(_times, rpc.ReleaseResponse, "deliver_time")
+        case rpc.RejectRequest():
+            done = leases.reject(caller, request.queue, rejections(request.rejections))
+            encode = _reject_response
+    return Submitted(done.futures, lambda: encode(done.result()))
 
 
 # Deletes.
@@ -125,18 +153,11 @@ def _changes(
 # Responses.
 
 
-def extend_response(results: Results) -> bytes:
-    return _times(rpc.ExtendLeasesResponse(), "lease_expire_time", results)
-
-
-def release_response(results: Results) -> bytes:
-    return _times(rpc.ReleaseResponse(), "deliver_time", results)
-
-
 def _times(
-    response: rpc.ExtendLeasesResponse | rpc.ReleaseResponse, field: str, results: Results
+    kind: type[rpc.ExtendLeasesResponse] | type[rpc.ReleaseResponse], field: str, results: Results
 ) -> bytes:
     """Return a response with the time of each message in `field`, or its error."""
+    response = kind()
     for result in results:
         if isinstance(result, StoreError):
             response.results.add(error=status_of(result))
@@ -145,7 +166,7 @@ def _times(
     return response.SerializeToString()
 
 
-def reject_response(results: Results) -> bytes:
+def _reject_response(results: Results) -> bytes:
     response = rpc.RejectResponse()
     for result in results:
         if result is None:

@@ -164,7 +164,6 @@ LACKS = {
         *("streams", "stages", "calls of many", "filters by several attributes"),
         "a client",  # What ours does by itself.
         "missing deletions",  # A DELETE of what isn't there succeeds.
-        "schedules of all queues",
     },
     "file": {"calls of limited size", "schedules"},
     "vsqs": {

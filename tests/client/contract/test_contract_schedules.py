@@ -191,7 +191,6 @@ def test_a_name_that_can_not_be_is_refused(client: Client, jobs: spoolrack.Queue
             client.schedules.create("jobs", name, MINUTELY)
 
 
-@pytest.mark.needs("schedules of all queues")
 def test_all_schedules_are_listed_by_queue_and_name(client: Client) -> None:
     made = []
     for queue in ("jobs-0", "jobs-1", "mail"):
