@@ -93,8 +93,10 @@ class RelayedServer(grpc.GenericRpcHandler):
         with self._lock:
             return Counter({method: len(found) for method, found in self.requests.items()})
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         path = str(details.method)
+        if "/Stream" in path:
+            return None  # Not implemented: a client makes unary calls then.
         if path.endswith(f"/{STREAMED}"):
             return grpc.unary_stream_rpc_method_handler(
                 lambda request, context: self._stream(path, request, context)
