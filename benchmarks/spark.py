@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,15 +32,15 @@ from spoolrack.spark import COUNTS, write_batches, write_partition
 
 from .marked_parts import put_between
 from .page_figures import short
-from .server_processes import PATIENCE, Server, family, free_port, processor_seconds
+from .server_processes import PATIENCE, family, processor_seconds, serve
 from .spark_direct import BODY, Direct, send_many, send_one_by_one
+from .spark_environment import prepare
 from .spark_page import BEGIN, END, SparkResults, SparkRound, text_of
 from .work_folder import own_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHECKOUT: Final = Path(__file__).parents[1]
 QUEUE: Final = "rows"
 OUT: Final = "out"
 STUCK: Final = 600
@@ -101,12 +100,8 @@ class SparkServer:
 
     def __init__(self, folder: Path) -> None:
         self._root = folder / "root"
-        port = free_port()
-        self.endpoint = f"127.0.0.1:{port}"
-        command = [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(self._root)]
-        command += ["--grpc", self.endpoint, "--http", "127.0.0.1:0"]
-        self.server = Server(command, folder / "server.log")
-        self.server.wait_for_port(port)
+        self.server = serve(self._root, folder / "server.log")
+        self.endpoint = self.server.wait_for_line("  gRPC  ").split()[0]
         with connect(self.endpoint) as client:
             for name in (QUEUE, OUT):
                 client.create_queue(name)
@@ -381,23 +376,6 @@ class Run:
             f"{round + 1}. {what:15} over {over:6} cores {cores} rows {rows:>9,}"
             f" {seconds:8.3f} s {short(rows / seconds):>7}/s"
         )
-
-
-def prepare() -> None:
-    """Set the environment of Spark, its workers and the servers."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    roads = [str(CHECKOUT), *(str(Path(road).absolute()) for road in _roads())]
-    os.environ["PYTHONPATH"] = os.pathsep.join(roads)
-    os.environ["JAVA_HOME"] = subprocess.run(
-        [sys.executable, CHECKOUT / "scripts" / "find-java"],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout.strip()
-
-
-def _roads() -> list[str]:
-    return [road for road in os.environ.get("PYTHONPATH", "").split(os.pathsep) if road]
 
 
 def main() -> int:

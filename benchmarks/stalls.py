@@ -39,7 +39,7 @@ from spoolrack import aio
 
 from .made_root import MadeRoot
 from .marked_parts import put_between
-from .server_processes import Server, free_port
+from .server_processes import Server, free_port, serve
 from .work_folder import own_disk
 
 PROBES: Final = ("send", "life", "health", "get_queue", "metrics")
@@ -107,8 +107,7 @@ class ServedRoot:
     def beside(self, ports: tuple[int, int] | None = None) -> Server:
         """Start another server on the root."""
         grpc, http = (f"127.0.0.1:{port}" for port in ports or (free_port(), free_port()))
-        command = [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(self.root)]
-        return Server([*command, "--grpc", grpc, "--http", http], self._log)
+        return serve(self.root, self._log, "--grpc", grpc, "--http", http)
 
     def stop(self) -> None:
         self._server.end()

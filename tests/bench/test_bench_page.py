@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import budget, page, plots, table
+from benchmarks import budget, page, plots
 from benchmarks.backlog import Standing
 from benchmarks.page import BEGIN, END, Figures
 from benchmarks.workloads import NAMES, Round
@@ -136,9 +136,3 @@ def test_each_plot_is_well_formed_and_named_in_the_page() -> None:
 def test_a_plot_of_nothing_is_a_plot() -> None:
     ElementTree.fromstring(plots.bars("<none>", [], ours=frozenset()))
     ElementTree.fromstring(plots.curves("none", {"a": [(1.0, 0.0)]}, across="x", up="y"))
-
-
-def test_the_terminal_has_a_line_for_each_system() -> None:
-    found = figures()
-    text = table.text_of(found.rounds, found.standing)
-    assert text.count("redis") == len(NAMES) + 1
