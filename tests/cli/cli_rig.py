@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 from spoolrack_server.cli.program import run
 
 from tests.support import STUCK
@@ -66,6 +67,18 @@ def at_a_terminal(
     return process.wait(STUCK), seen
 
 
+def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield the words and the command of each, through all groups."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+        else:
+            yield (*path, name), command
+
+
 def files_under(root: Path) -> dict[str, bytes | None]:
     """Return every path under a folder, with the content of those that are files."""
     return {
@@ -76,4 +89,13 @@ def files_under(root: Path) -> dict[str, bytes | None]:
     }
 
 
-__all__ = ["PROGRAM", "Result", "Spoolrack", "at_a_terminal", "files_under", "run", "started"]
+__all__ = [
+    "PROGRAM",
+    "Result",
+    "Spoolrack",
+    "at_a_terminal",
+    "commands",
+    "files_under",
+    "run",
+    "started",
+]

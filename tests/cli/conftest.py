@@ -27,9 +27,17 @@ def client(server: RunningServer) -> Iterator[Client]:
 
 
 @pytest.fixture
-def offline(capfd: pytest.CaptureFixture[str]) -> Iterator[Spoolrack]:
-    """Runs a command in this process, without a server."""
+def kept_handlers() -> Iterator[None]:
+    """The handlers of signals, as they were before the test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, action in before.items():
+        signal.signal(number, action)
+
+
+@pytest.fixture
+def offline(kept_handlers: None, capfd: pytest.CaptureFixture[str]) -> Spoolrack:
+    """Runs a command in this process, without a server."""
 
     def call(*arguments: str) -> Result:
         capfd.readouterr()
@@ -37,9 +45,7 @@ def offline(capfd: pytest.CaptureFixture[str]) -> Iterator[Spoolrack]:
         out, err = capfd.readouterr()
         return Result(code=code, out=out, err=err)
 
-    yield call
-    for number, action in before.items():
-        signal.signal(number, action)
+    return call
 
 
 @pytest.fixture
