@@ -26,7 +26,7 @@ from typing import Any, Final, Literal
 import spoolrack
 from spoolrack._shards import shard_of
 
-from .marked_parts import put_between
+from .marked_parts import write_between
 from .server_processes import Server, find, free_port, processor_seconds, serve
 from .work_folder import own_disk
 
@@ -196,8 +196,7 @@ def main() -> int:
     text = f"Measured {told}; the disk is {work.described}.\n\n{text_of(found)}"
     print(text)
     if options.page:
-        page = options.page.read_text()
-        options.page.write_text(put_between(BEGIN, END, f"{BEGIN}\n\n{text}\n\n{END}", page))
+        write_between(BEGIN, END, f"{BEGIN}\n\n{text}\n\n{END}", options.page)
     return 0
 
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spoolrack import connect
 from spoolrack.spark import COUNTS, write_batches, write_partition
 
-from .marked_parts import put_between
+from .marked_parts import write_between
 from .page_figures import short
 from .server_processes import PATIENCE, family, processor_seconds, serve
 from .spark_direct import BODY, Direct, send_many, send_one_by_one
@@ -410,8 +410,7 @@ def main() -> int:
     text = text_of(run.results)
     print(text)
     if options.page:
-        page = options.page.read_text() if options.page.exists() else "# Spark\n"
-        options.page.write_text(put_between(BEGIN, END, text, page))
+        write_between(BEGIN, END, text, options.page)
     return 0
 
 

@@ -38,7 +38,7 @@ import spoolrack
 from spoolrack import aio
 
 from .made_root import MadeRoot
-from .marked_parts import put_between
+from .marked_parts import write_between
 from .server_processes import Server, free_port, serve
 from .work_folder import own_disk
 
@@ -545,8 +545,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json is not None:
         options.json.write_text(json.dumps([row.__dict__ for row in rows], indent=1) + "\n")
     if options.page is not None:
-        page = options.page.read_text()
-        options.page.write_text(put_between(BEGIN, END, table(rows, work.described), page))
+        write_between(BEGIN, END, table(rows, work.described), options.page)
 
 
 def table(rows: Sequence[StallRow], place: str) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from .. import server_processes
 
@@ -143,6 +144,18 @@ class System(ABC):
     def start(self) -> None:
         """Return when it takes connections."""
         self.folder.mkdir(exist_ok=True)
+
+    def run(self, port: int, *arguments: str, **more: Any) -> None:
+        """Run the program, as a server at a port of the loopback; return when it listens there."""
+        program = server_processes.find(self.program) or self.program
+        self.server = server_processes.Server([program, *arguments], self.folder / "log", **more)
+        self.address = f"127.0.0.1:{port}"
+        self.server.wait_for_port(port)
+
+    def output_of(self, *arguments: str) -> str:
+        """Return what the program prints."""
+        program = server_processes.find(self.program) or self.program
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
 
     def version(self) -> str:
         """Of the program that runs."""
