@@ -7,7 +7,6 @@ returns, that is on stable media.
 
 from __future__ import annotations
 
-import importlib
 import shutil
 import subprocess
 import time
@@ -56,13 +55,13 @@ class Driver(ABC):
         for body in bodies:
             self.send(body)
 
-    @abstractmethod
     def receive(self, count: int) -> list[Received]:
         """Return up to so many messages; waits `WAIT` for the first, and may come with none."""
+        raise NotImplementedError("there is no queue, but sends alone")
 
-    @abstractmethod
     def delete(self, messages: Sequence[Received]) -> None:
         """Return when none of them will ever be delivered again."""
+        raise NotImplementedError("there is no queue, but sends alone")
 
     def stream(self) -> Iterator[Received | None]:
         """Yield messages as they come, without end; None now and then, when there is none."""
@@ -112,8 +111,6 @@ class System(ABC):
     driver: ClassVar[type[Driver]]
     program: ClassVar[str] = ""
     """The program that must be installed."""
-    module: ClassVar[str] = ""
-    """The Python module that must be."""
     only: ClassVar[frozenset[str] | None] = None
     """The workloads that it has an answer to; None: to all."""
     most_rounds: ClassVar[int | None] = None
@@ -134,11 +131,6 @@ class System(ABC):
         """Return what keeps it from being run here; None if nothing does."""
         if cls.program and server_processes.find(cls.program) is None:
             return f"{cls.program} is not installed"
-        if cls.module:
-            try:
-                importlib.import_module(cls.module)
-            except ImportError:
-                return f"the Python package {cls.module} is not installed"
         return None
 
     def start(self) -> None:

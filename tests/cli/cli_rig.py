@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from spoolrack_server.cli.program import run
 
 from tests.support import STUCK
-
-PROGRAM = (sys.executable, "-m", "spoolrack_server")
+from tests.support.serving import PROGRAM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +84,3 @@ def files_under(root: Path) -> dict[str, bytes | None]:
         else None
         for path in sorted(root.rglob("*"))
     }
-
-
-__all__ = [
-    "PROGRAM",
-    "Result",
-    "Spoolrack",
-    "at_a_terminal",
-    "commands",
-    "files_under",
-    "run",
-    "started",
-]

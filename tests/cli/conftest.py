@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from spoolrack import Client
 from spoolrack.testing import RunningServer, running_server
+from spoolrack_server.cli.program import run
 
-from tests.cli.cli_rig import FAST, Result, Spoolrack, run, started
+from tests.cli.cli_rig import FAST, Result, Spoolrack, started
 
 
 @pytest.fixture

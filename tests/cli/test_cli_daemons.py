@@ -24,8 +24,9 @@ from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.changes import PATH as CHANGES
 from spoolrack_store.store import Store
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
 from tests.support import STUCK
+from tests.support.serving import PROGRAM
 from tests.support.waiting import until
 
 Launch = Callable[..., "Running"]

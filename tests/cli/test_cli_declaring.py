@@ -11,8 +11,9 @@ import pytest
 from spoolrack import Client
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
 from tests.support.fixed_answers import answering
+from tests.support.serving import PROGRAM
 
 Declare = Callable[..., Path]
 
