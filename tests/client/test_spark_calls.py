@@ -430,7 +430,7 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
 def test_a_batch_stays_reserved_for_as_long_as_its_query_lives() -> None:
     with relayed_server("jobs") as server:
         server.put("jobs", BODIES)
-        options = ReadOptions(place=place(server), hold_seconds=1.0)
+        options = ReadOptions(place=place(server), hold_seconds=3.0)
         one = JobsReading(options, LightClient(server.endpoint, 30.0))
         latest(one, initial())
         due = reservation(server).expires_at
