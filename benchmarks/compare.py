@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from . import backlog, client_processes, table
+from . import backlog, client_processes, page, table
 from .backlog import Standing
 from .systems import catalog
 from .systems.base import System
@@ -215,7 +215,7 @@ def main() -> int:
         finally:
             if options.json:
                 options.json.write_text(json.dumps(asdict(results), indent=1) + "\n")
-    print(table.text_of(results.rounds, results.standing))
+    print(page.text_of(page.Figures(asdict(results)), "performance"))
     for fault in results.faults:
         say(f"FAULT {fault}")
     return 1 if any(fault.startswith(_OURS) for fault in results.faults) else 0

@@ -7,10 +7,11 @@ default.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from .systems.limit import Limit, LivingLimit, SendingLimit
 
 Answer = TypeVar("Answer")
 
+_FORK: Final = multiprocessing.get_context("fork")
 _BATCH: Final = 256
 _CALLERS: Final = 64
 _QUEUE: Final = "q"
@@ -64,10 +66,31 @@ def _repeat(act: Callable[[], int], seconds: float) -> Done:
     return done, spent
 
 
-def run(workload: str, root: Path, seconds: float, pipe: Connection) -> None:
-    """Run the workload of this name, and tell what it has done."""
+def measure(workload: str, roots: Sequence[Path], seconds: float) -> list[Done]:
+    """Run the workload of this name at each root at once, in processes of their own, which take with
+    them whatever they have open there."""
     (chosen,) = (each for each in WORKLOADS if each.name == workload)
-    pipe.send(chosen.run(root, seconds))
+    pipes = [_FORK.Pipe(duplex=False) for _ in roots]
+    processes = []
+    for root, (_, told) in zip(roots, pipes, strict=True):
+        process = _FORK.Process(
+            target=lambda root=root, told=told: told.send(chosen.run(root, seconds))
+        )
+        process.start()
+        told.close()
+        processes.append(process)
+    try:
+        return [heard.recv() for heard, _ in pipes]
+    except EOFError as error:
+        raise RuntimeError(f"{workload} has failed in {roots}; its output stands above") from error
+    finally:
+        for process, (heard, _) in zip(processes, pipes, strict=True):
+            process.join()
+            heard.close()
+
+
+def _tell(load: StoreLoad, root: Path, seconds: float, pipe: Connection) -> None:
+    pipe.send(load.run(root, seconds))
 
 
 # The limit.

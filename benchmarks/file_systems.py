@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import shutil
 import signal
 import sys
@@ -26,14 +25,13 @@ from typing import Any, Final
 
 from . import file_system_loads as loads
 from .compare import chosen_from, machine, say
-from .marked_parts import put_between
+from .marked_parts import write_between
 from .page_figures import short, summary
 from .work_folder import LoopDisk, flush, why_not
 
 BEGIN: Final = "<!-- file systems: made by benchmarks/file_systems.py -->"
 END: Final = "<!-- end of the file systems -->"
 _MEBIBYTE: Final = 1 << 20
-_FORK: Final = multiprocessing.get_context("fork")
 _INODES: Final = ("-i", "4096")
 """An inode for every 4 KiB: a message is a file. XFS makes them as it needs them."""
 _BLOCKS: Final = ("-b", "4096")
@@ -144,7 +142,7 @@ def measure_all(
             for name in names[at:] + names[:at]:
                 flush(folders[name])
                 with _scratch(folders[name]) as root:
-                    messages, spent = _in_a_child(workload.name, root, seconds)
+                    ((messages, spent),) = loads.measure(workload.name, [root], seconds)
                 yield FileSystemRound(
                     variant=name,
                     workload=workload.name,
@@ -152,22 +150,6 @@ def measure_all(
                     messages=messages,
                     rate=messages / spent,
                 )
-
-
-def _in_a_child(workload: str, root: Path, seconds: float) -> loads.Done:
-    """Run it in a process of its own, which takes with it whatever it has open there."""
-    ours, theirs = _FORK.Pipe(duplex=False)
-    child = _FORK.Process(target=loads.run, args=(workload, root, seconds, theirs))
-    child.start()
-    theirs.close()
-    try:
-        done: loads.Done = ours.recv()
-    except EOFError as error:
-        raise RuntimeError(f"{workload} has failed in {root}; its output stands above") from error
-    finally:
-        child.join()
-        ours.close()
-    return done
 
 
 @contextmanager
@@ -310,8 +292,7 @@ def main() -> int:
     text = text_of(results)
     print(text)
     if options.page:
-        page = options.page.read_text() if options.page.exists() else "# Which file system\n"
-        options.page.write_text(put_between(BEGIN, END, text, page))
+        write_between(BEGIN, END, text, options.page)
     return 0
 
 

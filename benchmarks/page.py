@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from . import plots
 from .backlog import FULL, Standing
-from .marked_parts import put_between
+from .marked_parts import write_between
 from .page_figures import Summary, ratio, short, summary
 from .workloads import WORKLOADS, Round, Workload
 
@@ -285,22 +285,16 @@ def plots_of(figures: Figures) -> dict[str, str]:
     return plot_of
 
 
-def put(text: str, page: str) -> str:
-    """Return the page with this text between its marks; at its end if it has none."""
-    return put_between(BEGIN, END, text, page)
-
-
 def main() -> int:
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     figures = Figures(json.loads(Path(sys.argv[1]).read_text()))
     path = Path(sys.argv[2])
-    page = path.read_text() if path.exists() else "# Performance\n"
     folder = path.with_suffix("")
     folder.mkdir(exist_ok=True)
     for name, plot in plots_of(figures).items():
         (folder / name).write_text(plot)
-    path.write_text(put(text_of(figures, folder.name), page))
+    write_between(BEGIN, END, text_of(figures, folder.name), path)
     return 0
 
 

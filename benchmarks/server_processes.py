@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from glob import glob
@@ -139,6 +140,12 @@ class Server:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+
+def serve(root: Path, log: Path, *options: str) -> Server:
+    """Start `spoolrack serve` on a root; its own port of gRPC, and no HTTP, unless `options` say so."""
+    command = [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(root)]
+    return Server([*command, "--grpc", "127.0.0.1:0", "--http", "off", *options], log)
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -9,7 +9,6 @@ ratios tell more than the rates.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Sequence
@@ -23,29 +22,18 @@ from spoolrack_store.store import Store
 from tests.ceph.cluster import HOSTS, VARIABLE, Cluster
 
 from . import file_system_loads as loads
-from .marked_parts import put_between
+from .marked_parts import write_between
 from .page_figures import short
 from .work_folder import own_disk
 
 BEGIN: Final = "<!-- several hosts: made by benchmarks/several_hosts.py -->"
 END: Final = "<!-- end of several hosts -->"
 WORKLOADS: Final = ("singles", "callers", "tens", "hundreds", "lives-1", "lives-10", "lives-100")
-_FORK: Final = multiprocessing.get_context("fork")
 
 
 def _rate(workload: str, roots: Sequence[Path], seconds: float) -> float:
     """Return the messages a second of one process at each of these paths of one root."""
-    pipes = [_FORK.Pipe(duplex=False) for _ in roots]
-    processes = [
-        _FORK.Process(target=loads.run, args=(workload, root, seconds, told))
-        for root, (_, told) in zip(roots, pipes, strict=True)
-    ]
-    for process in processes:
-        process.start()
-    done: list[loads.Done] = [heard.recv() for heard, _ in pipes]
-    for process in processes:
-        process.join()
-    return sum(messages / spent for messages, spent in done)
+    return sum(messages / spent for messages, spent in loads.measure(workload, roots, seconds))
 
 
 def measure(cluster: Cluster, local: Path, seconds: float, rounds: int) -> dict[str, list[list[float]]]:
@@ -84,8 +72,7 @@ def main() -> int:
         text = text_of(measure(cluster, work.folder, options.seconds, options.rounds))
     print(text)
     if options.page:
-        page = options.page.read_text()
-        options.page.write_text(put_between(BEGIN, END, f"{BEGIN}\n\n{text}\n\n{END}", page))
+        write_between(BEGIN, END, f"{BEGIN}\n\n{text}\n\n{END}", options.page)
     return 0
 
 

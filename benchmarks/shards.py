@@ -13,7 +13,6 @@ import argparse
 import os
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -27,8 +26,8 @@ from typing import Any, Final, Literal
 import spoolrack
 from spoolrack._shards import shard_of
 
-from .marked_parts import put_between
-from .server_processes import Server, find, free_port, processor_seconds
+from .marked_parts import write_between
+from .server_processes import Server, find, free_port, processor_seconds, serve
 from .work_folder import own_disk
 
 BEGIN: Final = "<!-- processor time: made by benchmarks/shards.py -->"
@@ -113,18 +112,14 @@ def measure(title: str, count: int, folder: Path, *, is_proxied: bool) -> Measur
     with ExitStack() as stack:
         servers, addresses = [], []
         for number in range(count):
-            address = f"127.0.0.1:{free_port()}"
             root = tempfile.mkdtemp(dir=folder)
             # The disk would be full after some rounds, and sends refused.
             stack.callback(shutil.rmtree, root)
             shard = ("--shard", f"{number}/{count}") if count > 1 else ()
-            at = ("--data", f"{root}/root", "--grpc", address, "--http", "off")
-            program = (sys.executable, "-m", "spoolrack_server", "serve")
-            server = Server([*program, *at, *shard], Path(root, "log"))
+            server = serve(Path(root, "root"), Path(root, "log"), *shard)
             stack.callback(server.end)
-            server.wait_for_port(int(address.rpartition(":")[2]))
             servers.append(server)
-            addresses.append(address)
+            addresses.append(server.wait_for_line("  gRPC  ").split()[0])
         url, proxies = ",".join(addresses), list[Server]()
         if is_proxied:
             proxy, url = start_proxy(addresses, Path(tempfile.mkdtemp(dir=folder)))
@@ -201,8 +196,7 @@ def main() -> int:
     text = f"Measured {told}; the disk is {work.described}.\n\n{text_of(found)}"
     print(text)
     if options.page:
-        page = options.page.read_text()
-        options.page.write_text(put_between(BEGIN, END, f"{BEGIN}\n\n{text}\n\n{END}", page))
+        write_between(BEGIN, END, f"{BEGIN}\n\n{text}\n\n{END}", options.page)
     return 0
 
 

@@ -3,10 +3,10 @@
     python -m benchmarks.spark --json spark.json --page docs/how-to/spark.md
     python -m benchmarks.spark --quick
 
-Each is measured over a server without a disk (benchmarks/null_server.py) and over a real one, beside as
-many processes of the ordinary client that send and receive in thousands, and beside the store in a
-process of its own. It needs pyspark and a Java (`scripts/find-java`). Rounds are interleaved, every row
-is counted, and nothing begins before the server has come to rest.
+Each is measured over a server, beside as many processes of the ordinary client that send and receive in
+thousands, and beside the store in a process of its own. It needs pyspark and a Java
+(`scripts/find-java`). Rounds are interleaved, every row is counted, and nothing begins before the
+server has come to rest.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
@@ -30,18 +30,17 @@ from typing import TYPE_CHECKING, Any, Final
 from spoolrack import connect
 from spoolrack.spark import COUNTS, write_batches, write_partition
 
-from .marked_parts import put_between
+from .marked_parts import write_between
 from .page_figures import short
-from .server_processes import PATIENCE, Server, family, free_port, processor_seconds
+from .server_processes import PATIENCE, family, processor_seconds, serve
 from .spark_direct import BODY, Direct, send_many, send_one_by_one
+from .spark_environment import prepare
 from .spark_page import BEGIN, END, SparkResults, SparkRound, text_of
-from .spark_plan import FULL, QUICK, Plan
 from .work_folder import own_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CHECKOUT: Final = Path(__file__).parents[1]
 QUEUE: Final = "rows"
 OUT: Final = "out"
 STUCK: Final = 600
@@ -51,26 +50,58 @@ _GIBIBYTE: Final = 1 << 30
 ROWS_BODY: Final = f"cast(rpad(cast(id AS string), {len(BODY)}, 'x') AS binary) AS body"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much is measured."""
+
+    cores: tuple[int, ...]
+    """The most last: with these alone some more is measured, in any case."""
+    rounds: int
+    small: int
+    middle: int
+    large: int
+    """Rows."""
+    single: int
+    """Rows that are sent one by one."""
+    batches: int
+    """Micro-batches of one row."""
+    gibibytes: int
+    """Of the file system that the real server works on."""
+
+
+FULL: Final = Plan(
+    cores=(1, 2, 4),
+    rounds=3,
+    small=10_000,
+    middle=100_000,
+    large=1_000_000,
+    single=1_000,
+    batches=20,
+    gibibytes=6,
+)
+QUICK: Final = Plan(
+    cores=(1, 4),
+    rounds=1,
+    small=1_000,
+    middle=10_000,
+    large=30_000,
+    single=200,
+    batches=5,
+    gibibytes=1,
+)
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 class SparkServer:
-    """One server as a process, with its queues."""
+    """The server as a process, with its queues."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.kind = kind
+    def __init__(self, folder: Path) -> None:
         self._root = folder / "root"
-        port = free_port()
-        self.endpoint = f"127.0.0.1:{port}"
-        command = [sys.executable, "-m"]
-        if kind == "null":
-            command += ["benchmarks.null_server", "--port", str(port), QUEUE, OUT]
-        else:
-            command += ["spoolrack_server", "serve", "--data", str(self._root)]
-            command += ["--grpc", self.endpoint, "--http", "127.0.0.1:0"]
-        self.server = Server(command, folder / f"{kind}.log")
-        self.server.wait_for_port(port)
+        self.server = serve(self._root, folder / "server.log")
+        self.endpoint = self.server.wait_for_line("  gRPC  ").split()[0]
         with connect(self.endpoint) as client:
             for name in (QUEUE, OUT):
                 client.create_queue(name)
@@ -88,10 +119,11 @@ class SparkServer:
 class Spark:
     """A session with so many cores, and what is measured in it. All answer seconds."""
 
-    def __init__(self, cores: int, folder: Path) -> None:
+    def __init__(self, cores: int, folder: Path, endpoint: str) -> None:
         from pyspark.sql import SparkSession
 
         self.cores = cores
+        self._endpoint = endpoint
         self._folder = folder
         self._checkpoints = 0
         self.session: SparkSession = (
@@ -110,20 +142,20 @@ class Spark:
     def _rows(self, rows: int) -> Any:
         return self.session.range(rows, numPartitions=self.cores).selectExpr(ROWS_BODY)
 
-    def sink(self, place: SparkServer, rows: int) -> float:
+    def sink(self, rows: int) -> float:
         writer = self._rows(rows).write.format("spoolrack").mode("append")
-        return timed(writer.options(endpoint=place.endpoint, queue=QUEUE).save)
+        return timed(writer.options(endpoint=self._endpoint, queue=QUEUE).save)
 
-    def writer(self, place: SparkServer, rows: int) -> float:
-        send = write_partition(place.endpoint, QUEUE)
+    def writer(self, rows: int) -> float:
+        send = write_partition(self._endpoint, QUEUE)
         return timed(lambda: self._rows(rows).foreachPartition(send))
 
-    def arrow_writer(self, place: SparkServer, rows: int) -> float:
-        sent = self._rows(rows).mapInArrow(write_batches(place.endpoint, QUEUE), COUNTS).groupBy().sum()
+    def arrow_writer(self, rows: int) -> float:
+        sent = self._rows(rows).mapInArrow(write_batches(self._endpoint, QUEUE), COUNTS).groupBy().sum()
         return timed(lambda: expect(sent.first()[0], rows))
 
-    def send_many(self, place: SparkServer, rows: int) -> float:
-        send = send_many(place.endpoint, QUEUE)
+    def send_many(self, rows: int) -> float:
+        send = send_many(self._endpoint, QUEUE)
         return timed(lambda: self._rows(rows).foreachPartition(send))
 
     # Beside, without a queue.
@@ -154,13 +186,13 @@ class Spark:
         spent = sum(one.durationMs["triggerExecution"] for one in batches) / 1_000
         return float(spent * rows / sum(one.numInputRows for one in batches))
 
-    def one_by_one(self, place: SparkServer, rows: int) -> float:
-        send = send_one_by_one(place.endpoint, QUEUE)
+    def one_by_one(self, rows: int) -> float:
+        send = send_one_by_one(self._endpoint, QUEUE)
         return timed(lambda: self._rows(rows).foreachPartition(send))
 
-    def source(self, place: SparkServer, rows: int) -> float:
+    def source(self, rows: int) -> float:
         """Drain the queue, into nothing, from the first micro-batch on."""
-        query = self._drain(place, TOGETHER, self.cores).format("noop").start()
+        query = self._drain(TOGETHER, self.cores).format("noop").start()
         assert query.awaitTermination(STUCK)
         ended = datetime.now(UTC)
         progress = query.recentProgress
@@ -168,10 +200,10 @@ class Spark:
         # The start of a query is not the rows'.
         return (ended - datetime.fromisoformat(progress[0].timestamp)).total_seconds()
 
-    def _drain(self, place: SparkServer, batch: int, tasks: int) -> Any:
+    def _drain(self, batch: int, tasks: int) -> Any:
         return (
             self.session.readStream.format("spoolrack")
-            .options(endpoint=place.endpoint, queue=QUEUE, maxBytesPerTrigger=1 << 30)
+            .options(endpoint=self._endpoint, queue=QUEUE, maxBytesPerTrigger=1 << 30)
             .options(maxMessagesPerTrigger=batch, numPartitions=tasks)
             .load()
             .select("body")
@@ -185,13 +217,13 @@ class Spark:
 
     # The cost of a micro-batch of one row: the median of many.
 
-    def batch_through(self, place: SparkServer, batches: int) -> float:
+    def batch_through(self, batches: int) -> float:
         """From a queue into another."""
-        writer = self._drain(place, 1, 1).format("spoolrack")
-        return self._each(writer.options(endpoint=place.endpoint, queue=OUT).start(), batches)
+        writer = self._drain(1, 1).format("spoolrack")
+        return self._each(writer.options(endpoint=self._endpoint, queue=OUT).start(), batches)
 
-    def batch_read(self, place: SparkServer, batches: int) -> float:
-        return self._each(self._drain(place, 1, 1).format("noop").start(), batches)
+    def batch_read(self, batches: int) -> float:
+        return self._each(self._drain(1, 1).format("noop").start(), batches)
 
     def _each(self, query: Any, batches: int) -> float:
         assert query.awaitTermination(STUCK)
@@ -234,12 +266,12 @@ class Run:
     """All measurements of a plan. The findings so far are in `found`."""
 
     def __init__(
-        self, plan: Plan, disk: Path, scratch: Path, places: Sequence[SparkServer], minutes: float
+        self, plan: Plan, disk: Path, scratch: Path, place: SparkServer, minutes: float
     ) -> None:
         self._plan = plan
         self._disk = disk
         self._scratch = scratch
-        self._places = places
+        self._place = place
         self._began = time.monotonic()
         self._seconds = 60 * minutes
         self.results = SparkResults(
@@ -252,7 +284,7 @@ class Run:
     def run(self) -> None:
         with Direct(max(self._plan.cores)) as direct:
             for number, cores in enumerate(self._plan.cores):
-                spark = Spark(cores, self._scratch)
+                spark = Spark(cores, self._scratch, self._place.endpoint)
                 try:
                     self._with(spark, direct, self._seconds * (number + 1) / len(self._plan.cores))
                 finally:
@@ -261,94 +293,77 @@ class Run:
     def _with(self, spark: Spark, direct: Direct, until: float) -> None:
         """Begin no second round so many seconds after the run's beginning."""
         is_most = spark.cores == max(self._plan.cores)
-        for place in self._places:
-            spark.sink(place, self._plan.small)
-            spark.source(place, self._plan.small)
-            if is_most:
-                for warm in (spark.writer, spark.arrow_writer):
-                    warm(place, self._plan.small)
-                    spark.source(place, self._plan.small)
-        for round in range(self._plan.rounds):
+        plan = self._plan
+        for warm in (spark.sink, spark.writer, spark.arrow_writer) if is_most else (spark.sink,):
+            warm(plan.small)
+            spark.source(plan.small)
+        for round in range(plan.rounds):
             if round and time.monotonic() - self._began > until:
                 say("no more rounds with these cores: their time is over")
                 break
-            for place in self._places:
-                self._pair(spark, place, self._plan.middle, round)
-                if is_most:
-                    self._pair(spark, place, self._plan.small, round)
-                    if place.kind != "null":
-                        self._writers(spark, place, round)
-                self._directly(direct, spark.cores, place, round)
-            for what, seconds in direct.stores(self._disk, self._plan.middle).items():
-                self._note(what, "store", 1, self._plan.middle, round, seconds)
+            self._pair(spark, plan.middle, round)
+            if is_most:
+                self._pair(spark, plan.small, round)
+                self._writers(spark, round)
+            self._directly(direct, spark.cores, round)
+            for what, seconds in direct.stores(self._disk, plan.middle).items():
+                self._note(what, "store", 1, plan.middle, round, seconds)
             if is_most:
                 for act in (spark.null_sink, spark.parquet, spark.null_source):
-                    self._time(act, "spark", spark.cores, self._plan.middle, round)
+                    self._time(act.__name__, act, spark.cores, plan.middle, round, over="spark")
         if is_most:
             self._batches(spark)
-            for place in self._places:
-                self._pair(spark, place, self._plan.large, 0)
+            self._pair(spark, plan.large, 0)
 
-    def _pair(self, spark: Spark, place: SparkServer, rows: int, round: int) -> None:
+    def _pair(self, spark: Spark, rows: int, round: int) -> None:
         """Fill the queue by the sink, and drain it by the source."""
-        for what in (spark.sink, spark.source):
-            self._time(what, place, spark.cores, rows, round)
+        for act in (spark.sink, spark.source):
+            self._time(act.__name__, act, spark.cores, rows, round)
 
-    def _directly(self, direct: Direct, processes: int, place: SparkServer, round: int) -> None:
-        if place.kind == "null":
-            return  # It has no leases by receipt.
-        rows = self._plan.middle
-
-        def sends(place: SparkServer, rows: int) -> float:
-            return direct.sends(place.endpoint, QUEUE, processes, rows)
-
-        def receives(place: SparkServer, rows: int) -> float:
-            return direct.receives(place.endpoint, QUEUE, processes, rows)
-
-        def stream(place: SparkServer, rows: int) -> float:
-            return direct.stream(place.endpoint, QUEUE, rows)
-
-        self._time(sends, place, processes, rows, round)
-        self._time(receives, place, processes, rows, round)
+    def _directly(self, direct: Direct, processes: int, round: int) -> None:
+        rows, at = self._plan.middle, (self._place.endpoint, QUEUE)
+        sends = partial(direct.sends, *at, processes)
+        self._time("sends", sends, processes, rows, round)
+        self._time("receives", partial(direct.receives, *at, processes), processes, rows, round)
         if processes == max(self._plan.cores):
-            sends(place, rows)
-            self._time(stream, place, 1, rows, round)
+            sends(rows)
+            self._time("stream", partial(direct.stream, *at), 1, rows, round)
 
-    def _writers(self, spark: Spark, place: SparkServer, round: int) -> None:
-        for what in (spark.writer, spark.arrow_writer, spark.send_many, spark.one_by_one):
-            rows = self._plan.single if what == spark.one_by_one else self._plan.middle
-            self._time(what, place, spark.cores, rows, round)
-            spark.source(place, rows)
+    def _writers(self, spark: Spark, round: int) -> None:
+        for act in (spark.writer, spark.arrow_writer, spark.send_many, spark.one_by_one):
+            rows = self._plan.single if act == spark.one_by_one else self._plan.middle
+            self._time(act.__name__, act, spark.cores, rows, round)
+            spark.source(rows)
 
     def _batches(self, spark: Spark) -> None:
         count = self._plan.batches
         self._note("batch_of_spark", "spark", 1, 1, 0, spark.batch_of_spark(count))
-        for place in self._places:
-            for what in (spark.batch_read, spark.batch_through):
-                spark.sink(place, count)
-                self._note(what.__name__, place.kind, 1, 1, 0, what(place, count))
+        for act in (spark.batch_read, spark.batch_through):
+            spark.sink(count)
+            self._note(act.__name__, "server", 1, 1, 0, act(count))
 
     def _time(
-        self, act: Callable[..., float], over: SparkServer | str, cores: int, rows: int, round: int
+        self,
+        what: str,
+        act: Callable[[int], float],
+        cores: int,
+        rows: int,
+        round: int,
+        over: str = "server",
     ) -> None:
-        """Note how long it takes, and how much processor time."""
-        if isinstance(over, str):
-            began = processor_seconds(family(os.getpid()))
-            seconds = act(rows)
-            others = processor_seconds(family(os.getpid())) - began
-            self._note(act.__name__, over, cores, rows, round, seconds, others=others)
-            return
-        over.rest()
-        servers = {pid for place in self._places for pid in place.server.pids()}
-        mine = over.server.pids()
+        """Note how long it takes, and how much processor time of the server and of the others."""
+        self._place.rest()
+        servers = self._place.server.pids()
 
         def spent() -> tuple[float, float]:
-            return processor_seconds(mine), processor_seconds(set(family(os.getpid())) - servers)
+            others = set(family(os.getpid())) - set(servers)
+            return processor_seconds(servers), processor_seconds(others)
 
         before = spent()
-        seconds = act(over, rows)
+        seconds = act(rows)
         server, others = (now - then for now, then in zip(spent(), before, strict=True))
-        self._note(act.__name__, over.kind, cores, rows, round, seconds, server=server, others=others)
+        server = server if over == "server" else 0.0
+        self._note(what, over, cores, rows, round, seconds, server=server, others=others)
 
     def _note(
         self, what: str, over: str, cores: int, rows: int, round: int, seconds: float, **spent: float
@@ -361,34 +376,6 @@ class Run:
             f"{round + 1}. {what:15} over {over:6} cores {cores} rows {rows:>9,}"
             f" {seconds:8.3f} s {short(rows / seconds):>7}/s"
         )
-
-
-@contextmanager
-def places(folder: Path) -> Iterator[list[SparkServer]]:
-    with ExitStack() as stack:
-        addresses = []
-        for kind in ("null", "server"):
-            place = SparkServer(kind, folder)
-            stack.callback(place.server.kill)
-            addresses.append(place)
-        yield addresses
-
-
-def prepare() -> None:
-    """Set the environment of Spark, its workers and the servers."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    roads = [str(CHECKOUT), *(str(Path(road).absolute()) for road in _roads())]
-    os.environ["PYTHONPATH"] = os.pathsep.join(roads)
-    os.environ["JAVA_HOME"] = subprocess.run(
-        [sys.executable, CHECKOUT / "scripts" / "find-java"],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    ).stdout.strip()
-
-
-def _roads() -> list[str]:
-    return [road for road in os.environ.get("PYTHONPATH", "").split(os.pathsep) if road]
 
 
 def main() -> int:
@@ -408,10 +395,12 @@ def main() -> int:
         own_disk(options.folder, 0 if options.no_own_disk else plan.gibibytes * _GIBIBYTE) as disk,
         # Spark's Java has files of its own open until we end.
         tempfile.TemporaryDirectory(prefix="spark-", dir=options.folder) as scratch,
-        places(disk.folder) as addresses,
+        ExitStack() as stack,
     ):
         say(f"on {disk.described}")
-        run = Run(plan, disk.folder, Path(scratch), addresses, options.minutes)
+        place = SparkServer(disk.folder)
+        stack.callback(place.server.kill)
+        run = Run(plan, disk.folder, Path(scratch), place, options.minutes)
         run.results.disk = disk.described
         try:
             run.run()
@@ -421,8 +410,7 @@ def main() -> int:
     text = text_of(run.results)
     print(text)
     if options.page:
-        page = options.page.read_text() if options.page.exists() else "# Spark\n"
-        options.page.write_text(put_between(BEGIN, END, text, page))
+        write_between(BEGIN, END, text, options.page)
     return 0
 
 

@@ -9,10 +9,7 @@ The session is started before, and one run is thrown away: the figure is the cos
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,10 +18,10 @@ from typing import Final
 from examples.backlog import heaps, names
 
 from .made_root import MadeRoot
+from .spark_environment import prepare
 
 BATCH: Final = 256
 TIMES: Final = 3
-SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "find-java"
 
 
 def fill(root: MadeRoot, messages: int, now: int) -> int:
@@ -43,13 +40,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--messages", default="10000,100000,1000000")
     options = parser.parse_args()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # The workers import what this module does.
-    above = str(SCRIPT.parents[1])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [above, os.environ.get("PYTHONPATH")]))
-    os.environ["JAVA_HOME"] = subprocess.run(
-        [sys.executable, SCRIPT], check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
+    prepare()
     spark = (
         SparkSession.builder.master("local[4]")
         .config("spark.ui.enabled", "false")

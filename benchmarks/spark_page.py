@@ -18,7 +18,7 @@ UNKNOWN: Final = "?"
 class SparkRound:
     what: str
     over: str
-    """`null`, `server`, `store`, or `spark` alone."""
+    """`server`, `store`, or `spark` alone."""
     cores: int
     """Of the session, or processes of the client."""
     rows: int
@@ -93,9 +93,9 @@ def text_of(results: SparkResults) -> str:
 def _cores(results: SparkResults) -> list[str]:
     """Sink and source by cores, beside what they can be compared with."""
     lines = [
-        "| cores | sink | of direct sends | of a null server | of the store "
-        "| source | of direct receives | of a null server | of the store |",
-        "|---:" * 9 + "|",
+        "| cores | sink | of direct sends | of the store "
+        "| source | of direct receives | of the store |",
+        "|---:" * 7 + "|",
     ]
     for cores in results.by_cores():
         cells = [str(cores)]
@@ -107,7 +107,6 @@ def _cores(results: SparkResults) -> list[str]:
             cells += [
                 _rate(ours),
                 _ratio(ours, results.rates(direct, "server", cores, results.middle)),
-                _ratio(ours, results.rates(what, "null", cores, results.middle)),
                 _ratio(ours, results.rates(store, "store", 1, results.middle)),
             ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -120,9 +119,8 @@ def _cores(results: SparkResults) -> list[str]:
         "",
         "A source is measured from its first micro-batch on. Direct: as many processes as cores, each "
         "with the ordinary client, `send_many` and "
-        "`receive(1000)` with `delete_many`. The null server keeps all in memory. The store: in a "
-        f"process of its own without gRPC, {sends} rows/s sent in thousands, {reads} reserved, read "
-        "and deleted.",
+        "`receive(1000)` with `delete_many`. The store: in a process of its own without gRPC, "
+        f"{sends} rows/s sent in thousands, {reads} reserved, read and deleted.",
         "",
     ]
 
@@ -130,15 +128,11 @@ def _cores(results: SparkResults) -> list[str]:
 def _sizes(results: SparkResults) -> list[str]:
     most = max(results.by_cores(), default=0)
     lines = [
-        f"| rows, {most} cores | sink | over a null server | source | over a null server |",
-        "|---:" * 5 + "|",
+        f"| rows, {most} cores | sink | source |",
+        "|---:" * 3 + "|",
     ]
     for rows in results.sizes():
-        cells = [
-            _rate(results.rates(what, over, most, rows))
-            for what in ("sink", "source")
-            for over in ("server", "null")
-        ]
+        cells = [_rate(results.rates(what, "server", most, rows)) for what in ("sink", "source")]
         if any(cell != UNKNOWN for cell in cells):
             lines.append(f"| {rows:,} | {' | '.join(cells)} |")
     return [*lines, ""]
@@ -206,9 +200,7 @@ def _batches(results: SparkResults) -> list[str]:
     for name, what, over in (
         ("from Spark's own source into nothing, without Python", "batch_of_spark", "spark"),
         ("from a queue into nothing", "batch_read", "server"),
-        ("the same over a null server", "batch_read", "null"),
         ("from a queue into another", "batch_through", "server"),
-        ("the same over a null server", "batch_through", "null"),
     ):
         spans = [one.seconds for one in results.rounds if (one.what, one.over) == (what, over)]
         lines.append(f"| {name} | {f'{median(spans) * 1_000:.0f}' if spans else UNKNOWN} |")

@@ -219,14 +219,8 @@ def measure(protocol: str, address: str, queue: str, seconds: float) -> tuple[fl
 
 def start_spoolrack(folder: Path, *options: str) -> tuple[server_processes.Server, str, str]:
     """Return the server, and its addresses of gRPC and of SQS."""
-    server = server_processes.Server(
-        [
-            *(sys.executable, "-m", "spoolrack_server", "serve", "--data", str(folder / "root")),
-            *("--grpc", "127.0.0.1:0", "--http", "off", "--sqs", "127.0.0.1:0"),
-            *options,
-        ],
-        folder / "spoolrack.log",
-    )
+    at = (folder / "root", folder / "spoolrack.log")
+    server = server_processes.serve(*at, "--sqs", "127.0.0.1:0", *options)
     grpc = server.wait_for_line("  gRPC  ").split()[0]
     return server, grpc, server.wait_for_line("  SQS   ").split()[0]
 

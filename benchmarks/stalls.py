@@ -38,8 +38,8 @@ import spoolrack
 from spoolrack import aio
 
 from .made_root import MadeRoot
-from .marked_parts import put_between
-from .server_processes import Server, free_port
+from .marked_parts import write_between
+from .server_processes import Server, free_port, serve
 from .work_folder import own_disk
 
 PROBES: Final = ("send", "life", "health", "get_queue", "metrics")
@@ -107,8 +107,7 @@ class ServedRoot:
     def beside(self, ports: tuple[int, int] | None = None) -> Server:
         """Start another server on the root."""
         grpc, http = (f"127.0.0.1:{port}" for port in ports or (free_port(), free_port()))
-        command = [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(self.root)]
-        return Server([*command, "--grpc", grpc, "--http", http], self._log)
+        return serve(self.root, self._log, "--grpc", grpc, "--http", http)
 
     def stop(self) -> None:
         self._server.end()
@@ -546,8 +545,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json is not None:
         options.json.write_text(json.dumps([row.__dict__ for row in rows], indent=1) + "\n")
     if options.page is not None:
-        page = options.page.read_text()
-        options.page.write_text(put_between(BEGIN, END, table(rows, work.described), page))
+        write_between(BEGIN, END, table(rows, work.described), options.page)
 
 
 def table(rows: Sequence[StallRow], place: str) -> str:

@@ -1,12 +1,10 @@
-"""The output of a run at the terminal. Pure."""
+"""The lines of a run at the terminal. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .backlog import Standing
-from .page_figures import short, summary
-from .workloads import WORKLOADS, Round
+from .page_figures import short
+from .workloads import Round
 
 
 def line_of(measured: Round) -> str:
@@ -28,33 +26,3 @@ def standing_line(standing: Standing) -> str:
         + (f"; listing {standing.listing:.2f} s" if standing.listing is not None else "")
         + (f"  {len(standing.faults)} FAULTS" if standing.faults else "")
     )
-
-
-def text_of(rounds: Sequence[Round], standing: Sequence[Standing]) -> str:
-    """Medians by workload, the best first."""
-    lines = []
-    for workload in WORKLOADS:
-        ours = [each for each in rounds if each.workload == workload.name]
-        if not ours:
-            continue
-        lines += ["", workload.title]
-        rows = []
-        for name in dict.fromkeys(each.system for each in ours):
-            its = [each for each in ours if each.system == name]
-            rate = summary([each.rate for each in its])
-            p50, p99 = summary([each.p50 for each in its]), summary([each.p99 for each in its])
-            processor = summary([each.server_processor for each in its])
-            worth = p50.median if workload.rate else -rate.median
-            rows.append(
-                (
-                    worth,
-                    f"  {name:13} {short(rate.median):>7}/s  ±{rate.noise:4.0%} of {rate.rounds}"
-                    f"  p50 {p50.median:8.2f} ms  p99 {p99.median:8.2f} ms"
-                    f"  server {processor.median:6.0f} us a message",
-                )
-            )
-        lines += [row for _, row in sorted(rows)]
-    if standing:
-        lines += ["", "waiting messages: received and deleted in tens"]
-        lines += [standing_line(each) for each in standing]
-    return "\n".join(lines)

@@ -7,14 +7,14 @@ returns, that is on stable media.
 
 from __future__ import annotations
 
-import importlib
 import shutil
+import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from .. import server_processes
 
@@ -55,13 +55,13 @@ class Driver(ABC):
         for body in bodies:
             self.send(body)
 
-    @abstractmethod
     def receive(self, count: int) -> list[Received]:
         """Return up to so many messages; waits `WAIT` for the first, and may come with none."""
+        raise NotImplementedError("there is no queue, but sends alone")
 
-    @abstractmethod
     def delete(self, messages: Sequence[Received]) -> None:
         """Return when none of them will ever be delivered again."""
+        raise NotImplementedError("there is no queue, but sends alone")
 
     def stream(self) -> Iterator[Received | None]:
         """Yield messages as they come, without end; None now and then, when there is none."""
@@ -111,8 +111,6 @@ class System(ABC):
     driver: ClassVar[type[Driver]]
     program: ClassVar[str] = ""
     """The program that must be installed."""
-    module: ClassVar[str] = ""
-    """The Python module that must be."""
     only: ClassVar[frozenset[str] | None] = None
     """The workloads that it has an answer to; None: to all."""
     most_rounds: ClassVar[int | None] = None
@@ -133,16 +131,23 @@ class System(ABC):
         """Return what keeps it from being run here; None if nothing does."""
         if cls.program and server_processes.find(cls.program) is None:
             return f"{cls.program} is not installed"
-        if cls.module:
-            try:
-                importlib.import_module(cls.module)
-            except ImportError:
-                return f"the Python package {cls.module} is not installed"
         return None
 
     def start(self) -> None:
         """Return when it takes connections."""
         self.folder.mkdir(exist_ok=True)
+
+    def run(self, port: int, *arguments: str, **more: Any) -> None:
+        """Run the program, as a server at a port of the loopback; return when it listens there."""
+        program = server_processes.find(self.program) or self.program
+        self.server = server_processes.Server([program, *arguments], self.folder / "log", **more)
+        self.address = f"127.0.0.1:{port}"
+        self.server.wait_for_port(port)
+
+    def output_of(self, *arguments: str) -> str:
+        """Return what the program prints."""
+        program = server_processes.find(self.program) or self.program
+        return subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
 
     def version(self) -> str:
         """Of the program that runs."""

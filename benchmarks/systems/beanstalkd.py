@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
 from collections.abc import Sequence
 
 from .. import server_processes
@@ -90,20 +89,10 @@ class Beanstalkd(System):
         port = server_processes.free_port()
         log = self.folder / "binlog"
         log.mkdir(exist_ok=True)
-        program = server_processes.find(self.program) or self.program
-        command = [program, "-l", "127.0.0.1", "-p", str(port), "-b", str(log), "-f0"]
-        self.server = server_processes.Server(command, self.folder / "log")
-        self.address = f"127.0.0.1:{port}"
-        self.server.wait_for_port(port)
+        self.run(port, "-l", "127.0.0.1", "-p", str(port), "-b", str(log), "-f0")
 
     def version(self) -> str:
-        output = subprocess.run(
-            [server_processes.find(self.program) or self.program, "-v"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return output.stdout.split()[-1]
+        return self.output_of("-v").split()[-1]
 
     def create_queue(self, queue: str) -> None:
         """Do nothing: a tube exists while a client uses it."""

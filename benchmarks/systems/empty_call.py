@@ -9,14 +9,13 @@ import asyncio
 import os
 import secrets
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
 import grpc
 
 from .. import server_processes
-from .base import Driver, Received, System, SystemFacts
+from .base import Driver, System, SystemFacts
 
 _SERVICE: Final = "benchmarks.Empty"
 _METHOD: Final = "Call"
@@ -43,12 +42,6 @@ class EmptyCallDriver(Driver):
         os.write(file, body)
         os.fsync(file)
         os.close(file)
-
-    def receive(self, count: int) -> list[Received]:
-        raise NotImplementedError("there is no queue")
-
-    def delete(self, messages: Sequence[Received]) -> None:
-        raise NotImplementedError("there is no queue")
 
     def close(self) -> None:
         self._channel.close()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..work_folder import flush
-from .base import Driver, Received, Shape, System, SystemFacts
+from .base import Driver, Shape, System, SystemFacts
 
 _FOLDERS = ("new", "queues", "delay", "remove")
 _BATCH = 256
@@ -50,12 +50,6 @@ class SendingLimit(Driver):
 
     def _move(self, name: str, source: str, destination: str) -> None:
         os.rename(f"{self._root}/{source}/{name}", f"{self._root}/{destination}/{name}")
-
-    def receive(self, count: int) -> list[Received]:
-        raise NotImplementedError("the limit of sends is not received")
-
-    def delete(self, messages: Sequence[Received]) -> None:
-        raise NotImplementedError("the limit of sends is not deleted")
 
 
 class LivingLimit(SendingLimit):

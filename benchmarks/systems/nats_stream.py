@@ -105,16 +105,12 @@ class NatsStream(System):
         settings = self.folder / "nats.conf"
         store = f'store_dir: "{files}", max_file_store: 64GB, max_memory_store: 1GB{sync}'
         settings.write_text(f"listen: 127.0.0.1:{port}\njetstream {{ {store} }}\n")
-        program = server_processes.find(self.program) or self.program
-        self.server = server_processes.Server([program, "-c", str(settings)], self.folder / "log")
-        self.address = f"127.0.0.1:{port}"
-        self.server.wait_for_port(port)
+        self.run(port, "-c", str(settings))
 
     def version(self) -> str:
-        program = server_processes.find(self.program) or self.program
-        output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-        found = re.search(r"\d+(\.\d+)+", output.stdout)
-        return found[0] if found else output.stdout.strip()
+        output = self.output_of("--version")
+        found = re.search(r"\d+(\.\d+)+", output)
+        return found[0] if found else output.strip()
 
     def create_queue(self, queue: str) -> None:
         async def create(stream: Any) -> None:

@@ -123,7 +123,6 @@ class Postgres(System):
                 cwd="/",
             )
         port = server_processes.free_port()
-        program = server_processes.find(self.program) or self.program
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": port,
@@ -131,10 +130,7 @@ class Postgres(System):
             "max_connections": 200,
         }
         flags = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        command = [program, "-D", str(files), *flags]
-        self.server = server_processes.Server(command, self.folder / "log", user=user)
-        self.address = f"127.0.0.1:{port}"
-        self.server.wait_for_port(port)
+        self.run(port, "-D", str(files), *flags, user=user)
 
     def version(self) -> str:
         self.connect_as_user().close()

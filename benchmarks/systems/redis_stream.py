@@ -70,7 +70,6 @@ class RedisStream(System):
     def start(self) -> None:
         super().start()
         port = server_processes.free_port()
-        program = server_processes.find(self.program) or self.program
         settings = {
             "port": port,
             "bind": "127.0.0.1",
@@ -80,13 +79,8 @@ class RedisStream(System):
             "save": "",
             "daemonize": "no",
         }
-        command = [
-            program,
-            *(word for name, value in settings.items() for word in (f"--{name}", str(value))),
-        ]
-        self.server = server_processes.Server(command, self.folder / "log")
-        self.address = f"127.0.0.1:{port}"
-        self.server.wait_for_port(port)
+        words = (word for name, value in settings.items() for word in (f"--{name}", str(value)))
+        self.run(port, *words)
 
     def version(self) -> str:
         return str(_client(self.address).info("server")["redis_version"])

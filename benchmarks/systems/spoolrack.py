@@ -112,10 +112,7 @@ class Spoolrack(System):
     def _start(self, number: int) -> server_processes.Server:
         log = self.folder / f"log-{number}"
         log.unlink(missing_ok=True)
-        at = ("--grpc", "127.0.0.1:0", "--http", "off")
-        return server_processes.Server(
-            [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(self.root), *at], log
-        )
+        return server_processes.serve(self.root, log)
 
     def address_of(self, client: int) -> str:
         return self._addresses[client % self.processes]

@@ -9,8 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import budget, page, plots, table
+from benchmarks import budget, page, plots
 from benchmarks.backlog import Standing
+from benchmarks.marked_parts import put_between
 from benchmarks.page import BEGIN, END, Figures
 from benchmarks.workloads import NAMES, Round
 
@@ -98,12 +99,12 @@ def test_a_queue_that_did_not_get_as_deep_is_shown_as_deep_as_it_got() -> None:
 
 
 def test_text_around_the_figures_stays() -> None:
-    once = page.put(page.text_of(figures(), "performance"), "# Performance\n\nBefore.\n")
+    once = put_between(BEGIN, END, page.text_of(figures(), "performance"), "# Performance\n\nBefore.\n")
     assert once.startswith("# Performance\n\nBefore.\n\n" + BEGIN)
-    twice = page.put(page.text_of(figures(), "performance"), once + "\nAfter.\n")
+    twice = put_between(BEGIN, END, page.text_of(figures(), "performance"), once + "\nAfter.\n")
     assert twice == once + "\nAfter.\n"
     with pytest.raises(ValueError, match="and no"):
-        page.put("", f"x {BEGIN} y")
+        put_between(BEGIN, END, "", f"x {BEGIN} y")
     assert END in once
 
 
@@ -136,9 +137,3 @@ def test_each_plot_is_well_formed_and_named_in_the_page() -> None:
 def test_a_plot_of_nothing_is_a_plot() -> None:
     ElementTree.fromstring(plots.bars("<none>", [], ours=frozenset()))
     ElementTree.fromstring(plots.curves("none", {"a": [(1.0, 0.0)]}, across="x", up="y"))
-
-
-def test_the_terminal_has_a_line_for_each_system() -> None:
-    found = figures()
-    text = table.text_of(found.rounds, found.standing)
-    assert text.count("redis") == len(NAMES) + 1

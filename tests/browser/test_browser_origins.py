@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.browser.browser_rig import Served
 from tests.support import STUCK
+from tests.support.fixed_answers import answering
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -35,26 +34,12 @@ HOSTS = ("evil.localhost", "127.0.0.1")
 """Another site, and another port of the server's own address, which is the same site to a browser."""
 
 
-class _Page(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(b"<!doctype html><title>Another site</title><body>")
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     """Of another site."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as site:
-        thread = Thread(target=site.serve_forever)
-        thread.start()
-        yield site.server_port
-        site.shutdown()
-        thread.join(STUCK)
+    page = b"<!doctype html><title>Another site</title><body>"
+    with answering(lambda path: (200, "text/html", page)) as port:
+        yield port
 
 
 @pytest.fixture(params=HOSTS)

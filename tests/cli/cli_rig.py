@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from spoolrack_server.cli.program import run
+import click
 
 from tests.support import STUCK
-
-PROGRAM = (sys.executable, "-m", "spoolrack_server")
+from tests.support.serving import PROGRAM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +64,18 @@ def at_a_terminal(
     return process.wait(STUCK), seen
 
 
+def commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield the words and the command of each, through all groups."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+        else:
+            yield (*path, name), command
+
+
 def files_under(root: Path) -> dict[str, bytes | None]:
     """Return every path under a folder, with the content of those that are files."""
     return {
@@ -74,6 +84,3 @@ def files_under(root: Path) -> dict[str, bytes | None]:
         else None
         for path in sorted(root.rglob("*"))
     }
-
-
-__all__ = ["PROGRAM", "Result", "Spoolrack", "at_a_terminal", "files_under", "run", "started"]

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from spoolrack import Client
 from spoolrack.testing import RunningServer, running_server
+from spoolrack_server.cli.program import run
 
-from tests.cli.cli_rig import FAST, Result, Spoolrack, run, started
+from tests.cli.cli_rig import FAST, Result, Spoolrack, started
 
 
 @pytest.fixture
@@ -27,9 +28,17 @@ def client(server: RunningServer) -> Iterator[Client]:
 
 
 @pytest.fixture
-def offline(capfd: pytest.CaptureFixture[str]) -> Iterator[Spoolrack]:
-    """Runs a command in this process, without a server."""
+def kept_handlers() -> Iterator[None]:
+    """The handlers of signals, as they were before the test."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, action in before.items():
+        signal.signal(number, action)
+
+
+@pytest.fixture
+def offline(kept_handlers: None, capfd: pytest.CaptureFixture[str]) -> Spoolrack:
+    """Runs a command in this process, without a server."""
 
     def call(*arguments: str) -> Result:
         capfd.readouterr()
@@ -37,9 +46,7 @@ def offline(capfd: pytest.CaptureFixture[str]) -> Iterator[Spoolrack]:
         out, err = capfd.readouterr()
         return Result(code=code, out=out, err=err)
 
-    yield call
-    for number, action in before.items():
-        signal.signal(number, action)
+    return call
 
 
 @pytest.fixture

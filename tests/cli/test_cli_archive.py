@@ -15,8 +15,9 @@ from spoolrack import Client, MessageState, Outgoing, connect
 from spoolrack.testing import RunningServer
 from spoolrack_server.cli.transfer.archive_format import FORMAT
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
 from tests.cli.moving_rig import BODIES, bodies_in, held
+from tests.support.serving import PROGRAM
 
 ORIGIN = "imported-from"
 ID = "01890000-0000-7000-8000-000000000000"

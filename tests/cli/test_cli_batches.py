@@ -119,25 +119,6 @@ def test_a_batch_of_no_lines_sends_nothing(spoolrack: Spoolrack, client: Client)
     assert (staged.code, staged.out) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--batch",),
-        ("--writer", "w", "--epoch", "1"),
-        ("--lines", "x", "--no-publish"),
-        ("--lines", "x", "--batch", "--writer", "w"),
-        ("--lines", "x", "--batch", "--epoch", "1"),
-        ("--lines", "x", "--batch", "--writer", "w", "--epoch", "1", "--no-publish"),
-        ("--lines", "x", "--deduplication-id", "1"),
-        ("body", "--deduplication-id", ""),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(
-    spoolrack: Spoolrack, options: tuple[str, ...]
-) -> None:
-    assert spoolrack("send", "jobs", *options).code == 2
-
-
 def test_batches_work_with_no_server(offline: Spoolrack, tmp_path: Path, lines: str) -> None:
     root = ("--root", str(tmp_path / "root"))
     staged = offline(

@@ -82,12 +82,6 @@ def test_no_wait_for_the_steps_is_without_a_bound(monkeypatch: pytest.MonkeyPatc
     assert None not in bounds
 
 
-def test_no_server_there_is_one_line(offline: Spoolrack) -> None:
-    refused = offline("bench", "--url", "127.0.0.1:1")
-    assert refused.code == 69
-    assert len(refused.err.splitlines()) == 1
-
-
 def test_a_time_that_is_over_before_the_first_step_measures_one_step() -> None:
     row = _measure("a step", [lambda: 1], seconds=0)
     assert row.per_second > 0

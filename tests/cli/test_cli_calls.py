@@ -21,7 +21,7 @@ from spoolrack.testing import RunningServer, running_server
 from spoolrack_server.cli.program import run, spoolrack
 from spoolrack_server.cli.units import quoted
 
-from tests.cli.cli_rig import files_under
+from tests.cli.cli_rig import commands, files_under
 
 NOT_UTF8: Final = "a\udcffb"
 """Python's text for a byte that is not UTF-8."""
@@ -123,22 +123,14 @@ class Call(NamedTuple):
         return f"{self.command} {self.parameter.human_readable_name}"
 
 
-def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from commands(command, f"{before}{name} ")
-        else:
-            yield before + name, command
+COMMANDS: Final = {" ".join(path): command for path, command in commands(spoolrack)}
 
 
 def calls() -> Iterator[Call]:
     """Yield a case for each parameter with a value. Shared parameters are tried with the first command
     alone."""
     shared: set[object] = set()
-    for name, command in commands(spoolrack):
+    for name, command in COMMANDS.items():
         for parameter in command.params:
             if isinstance(parameter, click.Option) and (parameter.is_flag or parameter.count):
                 continue
@@ -203,14 +195,10 @@ def arguments(call: Call, value: str, folder: Path) -> list[str]:
         option = max(call.parameter.opts, key=len)
         # The last one counts, where a command needs it as well.
         return [*call.command.split(), *words, f"{option}={value}"]
-    at = [each for each in command_of(call).params if isinstance(each, click.Argument)]
+    at = [each for each in COMMANDS[call.command].params if isinstance(each, click.Argument)]
     index = at.index(call.parameter)
     named, options = words[: len(at)], words[len(at) :]
     return [*call.command.split(), *options, *named[:index], "--", value, *named[index + 1 :]]
-
-
-def command_of(call: Call) -> click.Command:
-    return dict(commands(spoolrack))[call.command]
 
 
 @pytest.mark.parametrize("call", CALLS, ids=str)
@@ -241,5 +229,5 @@ def test_a_value_that_cannot_be_is_refused_by_the_name_of_its_option(
 def names_of(call: Call) -> set[str]:
     """Return the words by which an error may name the parameter."""
     name = call.parameter.name or ""
-    hint = call.parameter.get_error_hint(click.Context(command_of(call)))
+    hint = call.parameter.get_error_hint(click.Context(COMMANDS[call.command]))
     return {*call.parameter.opts, name, name.removesuffix("s"), hint}

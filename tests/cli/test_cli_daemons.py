@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import subprocess
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,8 +24,9 @@ from spoolrack_store.files.changes import LOCK
 from spoolrack_store.files.changes import PATH as CHANGES
 from spoolrack_store.store import Store
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
 from tests.support import STUCK
+from tests.support.serving import PROGRAM
 from tests.support.waiting import until
 
 Launch = Callable[..., "Running"]
@@ -35,26 +35,20 @@ Launch = Callable[..., "Running"]
 class Running:
     """A daemon, and what it has said so far."""
 
-    def __init__(self, *arguments: object) -> None:
-        self.process = subprocess.Popen(
-            [*PROGRAM, *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.out: list[str] = []
-        self.err: list[str] = []
-        self._listeners = [
-            threading.Thread(target=self._listen, args=pair, daemon=True)
-            for pair in ((self.process.stdout, self.out), (self.process.stderr, self.err))
-        ]
-        for listener in self._listeners:
-            listener.start()
+    def __init__(self, folder: Path, *arguments: object) -> None:
+        self._out, self._err = folder / "out", folder / "err"
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self.process = subprocess.Popen(
+                [*PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=out, stderr=err
+            )
 
-    def _listen(self, stream: object, said: list[str]) -> None:
-        for line in stream:  # type: ignore[attr-defined]
-            said.append(line.rstrip("\n"))
+    @property
+    def out(self) -> list[str]:
+        return self._out.read_text().splitlines()
+
+    @property
+    def err(self) -> list[str]:
+        return self._err.read_text().splitlines()
 
     def hears(self, words: str) -> None:
         until(lambda: self.is_over() or any(words in line for line in [*self.out, *self.err]))
@@ -68,10 +62,7 @@ class Running:
         return self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(STUCK)
-        for listener in self._listeners:
-            listener.join(STUCK)
-        return code
+        return self.process.wait(STUCK)
 
     def address(self, door: str) -> str:
         """Return where a server listens, once it does."""
@@ -81,11 +72,11 @@ class Running:
 
 
 @pytest.fixture
-def launch() -> Iterator[Launch]:
+def launch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launch]:
     running: list[Running] = []
 
     def start(*arguments: object) -> Running:
-        running.append(Running(*arguments))
+        running.append(Running(tmp_path_factory.mktemp("daemon"), *arguments))
         return running[-1]
 
     yield start
@@ -93,9 +84,6 @@ def launch() -> Iterator[Launch]:
         if not each.is_over():
             each.process.kill()
         each.wait()
-        for pipe in (each.process.stdout, each.process.stderr):
-            assert pipe is not None
-            pipe.close()
 
 
 def serve(launch: Launch, root: Path, *more: object) -> Running:

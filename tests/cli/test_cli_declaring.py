@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from spoolrack import Client
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
+from tests.support.fixed_answers import answering
+from tests.support.serving import PROGRAM
 
 Declare = Callable[..., Path]
 
@@ -163,28 +162,6 @@ def test_try_says_that_no_server_is_there(server: RunningServer) -> None:
     assert tried.stderr.count("\n") == 1
 
 
-@contextmanager
-def listener(status: int, body: bytes) -> Iterator[str]:
-    """Run a server that answers so to every request; yield its address."""
-
-    class Answer(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found = self.path in ("/-/health/ready", "/-/health/live")
-            self.send_response(status if found else 404)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Says nothing."""
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Answer) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
-
-
 @pytest.mark.parametrize(
     ("status", "body", "code", "says"),
     [
@@ -197,7 +174,9 @@ def listener(status: int, body: bytes) -> Iterator[str]:
 def test_health_is_told_by_the_exit_code(
     offline: Spoolrack, which: str, status: int, body: bytes, code: int, says: str
 ) -> None:
-    with listener(status, body) as address:
+    paths = ("/-/health/ready", "/-/health/live")
+    with answering(lambda path: (status if path in paths else 404, "text/plain", body)) as port:
+        address = f"127.0.0.1:{port}"
         asked = offline("health", which, "--health", address)
         everywhere = offline("health", which, "--health", address.replace("127.0.0.1", "0.0.0.0"))
     assert (asked.code, asked.out) == (code, "")

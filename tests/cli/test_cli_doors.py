@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -33,21 +32,10 @@ from spoolrack_server.cli.units import (
 )
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
-from tests.cli.cli_rig import Spoolrack
+from tests.cli.cli_rig import Spoolrack, commands
 from tests.support.serving import ANY_PORTS, output_of, serving
 
-
-def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        found = group.get_command(context, name)
-        if isinstance(found, click.Group):
-            yield from commands(found, (*path, name))
-        else:
-            yield (*path, name)
-
-
-COMMANDS = list(commands(program))
+COMMANDS = dict(commands(program))
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -100,15 +88,9 @@ DEFAULTS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_an_option_that_is_left_out_has_this_default(path: tuple[str, ...]) -> None:
-    command: click.Command = program
-    for name in path:
-        assert isinstance(command, click.Group)
-        found = command.get_command(click.Context(command), name)
-        assert found is not None
-        command = found
     defaults = {
         max(each.opts, key=len): each.default
-        for each in command.params
+        for each in COMMANDS[path].params
         if isinstance(each, click.Option) and isinstance(each.default, int | str) and each.default
     }
     expected = DEFAULTS.get(" ".join(path), {})
@@ -137,6 +119,7 @@ def test_an_option_can_come_from_the_environment(
         ["peek", "jobs"],
         ["queues", "list"],
         ["top", "--once"],
+        ["bench"],
     ],
     ids=" ".join,
 )
@@ -192,6 +175,14 @@ def test_an_error_is_one_line_on_standard_error(
             "--deliver-at can't go with --batch, whose delays count from its end.",
         ),
         ("send q x --batch", "Error: --batch goes with --lines."),
+        ("send q --writer w --epoch 1", "--writer, --epoch and --no-publish go with --batch."),
+        ("send q --lines x --no-publish", "--writer, --epoch and --no-publish go with --batch."),
+        ("send q --lines x --batch --writer w", "--writer and --epoch go together."),
+        ("send q --lines x --batch --epoch 1", "--writer and --epoch go together."),
+        (
+            "send q --lines x --batch --writer w --epoch 1 --no-publish",
+            "Without publishing there is no writer: leave --writer out.",
+        ),
         (
             "send q --lines - --deduplication-id 1",
             "--deduplication-id is of one message, and can't go with --lines.",
@@ -238,6 +229,7 @@ def test_an_error_is_one_line_on_standard_error(
         (["fsck", ""], ": it is empty: give a value, or leave it out"),
         (["queues", "list", "--root", ""], ": it is empty: give a value, or leave it out"),
         (["serve", "--root", ""], ": it is empty: give a value, or leave it out"),
+        (["send", "q", "x", "--deduplication-id", ""], ": it is empty: give a value, or leave it out"),
         (["send", "q", "x", "--group", ""], ": it is empty: give a value, or leave it out"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoolrack import Client, MessageState, connect
+from spoolrack import MessageState, connect
 from spoolrack.testing import RunningServer
 
 from tests.cli.cli_rig import FAST, Spoolrack
-from tests.cli.cutting_proxy import CuttingProxy
 from tests.cli.moving_rig import BODIES, FIRST, bodies_in, held, in_an_hour, vsqs_folder
+from tests.support.relayed_server import Fault, relayed_server
 
 VSQS_USER = Path(__file__).parents[1] / "vsqs" / "user.py"
 
@@ -254,24 +254,18 @@ def test_a_folder_whose_name_no_queue_can_have_needs_another(
     assert bodies_in(url, "jobs") == [b"a"]
 
 
-@pytest.mark.parametrize("cut", ["before the server has it", "before the answer has come"])
+@pytest.mark.parametrize("is_after", [False, True], ids=["before the call", "before the answer"])
 def test_a_call_without_an_answer_is_not_made_twice(
-    spoolrack: Spoolrack, client: Client, server: RunningServer, tmp_path: Path, cut: str
+    offline: Spoolrack, tmp_path: Path, is_after: bool
 ) -> None:
     jobs = tmp_path / "jobs"
-    bodies = [b"a", b"b", b"the mark", b"d"]
+    bodies = [b"a", b"b", b"c", b"d"]
     vsqs_folder(jobs, bodies, leased=[2])  # In a call of its own.
-    is_done = None
-    if cut == "before the answer has come":
-
-        def is_done() -> bool:
-            return any(message.body == b"the mark" for message in client.queue("jobs").peek())
-
-    port = int(server.url.rpartition(":")[2])
-    with CuttingProxy(port, b"the mark", is_done) as proxy:
-        done = spoolrack("import", "--from", "vsqs", str(jobs), "--url", proxy.url, *FAST)
-        assert (done.code, proxy.cuts) == (0, 1)
-    assert bodies_in(server.url, "jobs") == bodies
+    with relayed_server("jobs") as server:
+        server.faults.append(Fault(method="Send", skip=1, is_after=is_after))
+        done = offline("import", "--from", "vsqs", str(jobs), "--url", server.endpoint, *FAST)
+        assert (done.code, server.faults[0].times) == (0, 0)
+        assert [message.body for message in server.client.queue("jobs").peek()] == bodies
 
 
 def test_an_import_without_a_server_goes_on_once_there_is_one(

@@ -24,7 +24,8 @@ from spoolrack_server.cli.connection_options import _FEW
 from spoolrack_server.cli.line_reader import Lines
 from spoolrack_server.cli.line_sender import LineSender, Ranges
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
+from tests.support.serving import PROGRAM
 from tests.support.waiting import until
 
 Start = Callable[..., "subprocess.Popen[bytes]"]

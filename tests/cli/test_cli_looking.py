@@ -16,7 +16,8 @@ import spoolrack
 from spoolrack.errors import Unsupported
 from spoolrack_server.cli.connection_options import LISTING, Connection, connects_to_queues
 
-from tests.cli.cli_rig import PROGRAM, Result, Spoolrack
+from tests.cli.cli_rig import Result, Spoolrack
+from tests.support.serving import PROGRAM
 
 LOOKS = (
     ("queues", "list", "--json"),

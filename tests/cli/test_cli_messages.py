@@ -49,8 +49,6 @@ def test_send_takes_a_delivery_time(spoolrack: Spoolrack, client: Client) -> Non
     assert message.lease_expires_at is None
     ahead = message.deliver_at - message.sent_at
     assert timedelta(hours=1, minutes=55) < ahead <= timedelta(hours=2, seconds=1)
-    assert spoolrack("send", "jobs", "x", "--deliver-at", "tomorrow").code == 2
-    assert spoolrack("send", "jobs", "x", "--deliver-at", "1h", "--delay", "1h").code == 2
 
 
 def test_send_takes_attributes_and_a_delay(spoolrack: Spoolrack, client: Client) -> None:
@@ -93,17 +91,6 @@ def test_a_body_that_is_too_large_is_refused_in_the_servers_words(
     assert refused.code == 65
     assert "2000000 bytes" in refused.err
     assert "max_message_size" in refused.err
-
-
-def test_a_file_that_no_grpc_message_holds_needs_the_http_url(
-    spoolrack: Spoolrack, tmp_path: Path
-) -> None:
-    with (tmp_path / "huge").open("wb") as file:
-        file.truncate(1 << 30)
-    refused = spoolrack("send", "jobs", "--file", str(tmp_path / "huge"))
-    assert refused.code == 2
-    assert "64 MiB" in refused.err
-    assert "--http-url" in refused.err
 
 
 def test_a_message_with_a_deduplication_id_is_sent_once(spoolrack: Spoolrack, client: Client) -> None:

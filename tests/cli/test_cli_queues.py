@@ -59,7 +59,6 @@ def test_set_changes_what_is_named_and_resets_what_is_named(
     for name, value in (("visibility_timeout", 30), ("max-messages", 0)):
         assert spoolrack("queues", "set", "jobs", "--reset", name).code == 0
         assert getattr(client.queue("jobs").info().settings, name.replace("-", "_")) == value
-    assert spoolrack("queues", "set", "jobs").code == 2
 
 
 def test_labels_are_set_shown_and_removed(spoolrack: Spoolrack, client: Client) -> None:
@@ -69,8 +68,6 @@ def test_labels_are_set_shown_and_removed(spoolrack: Spoolrack, client: Client) 
     assert (changed.code, changed.err) == (0, "")
     assert "  label                 team=b\n" in spoolrack("queues", "show", "jobs").out
     assert json.loads(spoolrack("queues", "show", "jobs", "--json").out)["labels"] == {"team": "b"}
-    wrong = spoolrack("queues", "set", "jobs", "--label", "team")
-    assert (wrong.code, "is not a label: write team=checkout" in wrong.err) == (2, True)
 
 
 def test_a_change_is_bound_to_a_version(spoolrack: Spoolrack, client: Client) -> None:

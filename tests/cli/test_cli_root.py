@@ -13,7 +13,8 @@ import pytest
 import spoolrack as library
 from spoolrack.testing import RunningServer
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
+from tests.support.serving import PROGRAM
 from tests.support.waiting import until
 
 ABSENT = "01890000-0000-7000-8000-000000000000"

@@ -12,9 +12,9 @@ import pytest
 from spoolrack_store.model.shards import Shard
 from spoolrack_store.store import Store
 
-from tests.cli.cli_rig import PROGRAM, Spoolrack
+from tests.cli.cli_rig import Spoolrack
 from tests.support import STUCK
-from tests.support.serving import output_of, serving
+from tests.support.serving import PROGRAM, output_of, serving
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import json
 from typing import Any, Final
 
 import pytest
+from spoolrack_server.cli.program import run
 
 from tests import CHECKOUT
-from tests.cli.cli_rig import run
 
 VECTORS: Final[list[dict[str, Any]]] = json.loads(
     (CHECKOUT / "tests" / "vectors" / "shards.json").read_text()

@@ -155,13 +155,6 @@ def test_a_message_that_a_command_fails_on_is_delayed_and_holds_up_no_other(
         assert (counts.ready_count, counts.leased_count, counts.delayed_count) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("queues", [["a", "b"], ["a*"]])
-def test_several_queues_need_a_receive_that_follows(offline: Spoolrack, queues: list[str]) -> None:
-    result = offline("receive", *queues)
-    assert result.code == USAGE
-    assert "--follow" in result.err
-
-
 def test_a_proxy_that_routes_by_queues_is_told_the_queue_of_each_call(
     shards: RunningShards, offline: Spoolrack
 ) -> None:

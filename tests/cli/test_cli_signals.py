@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 from spoolrack_server.cli import signals
 
 
 @pytest.fixture(autouse=True)
-def installed() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+def installed(kept_handlers: None) -> None:
     signals.install()
-    yield
-    for number, action in before.items():
-        signal.signal(number, action)
 
 
 def test_a_signal_is_raised_at_once() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import spoolrack
 
-from tests.cli.cli_rig import PROGRAM
+from tests.support.serving import PROGRAM
 
 CLOSED = "spoolrack: standard input or output is closed, and is needed"
 

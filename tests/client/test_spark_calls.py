@@ -1,15 +1,17 @@
-"""Spark's tasks and planner, without Spark: over a server in memory that fails as told."""
+"""Spark's tasks and planner, without Spark: over a server whose calls fail as told."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
 import grpc
 import pytest
 import spoolrack
-from spoolrack import SpoolrackError
+from spoolrack import Reservation, ReservationState, SpoolrackError
 from spoolrack.spark import write_partition
 from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._offsets import Offset
@@ -20,22 +22,28 @@ from spoolrack.spark._reservation_extender import ReservationExtender
 from spoolrack.spark._row_sender import stage
 from spoolrack.spark._rows import chunks, message_of
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack.v1 import reservation_service_pb2 as reserved
+from spoolrack_store.manual_clock import ManualClock
 
-from benchmarks.null_server import NullServer
-from benchmarks.null_state import Fault, refuse
+from tests.support.relayed_server import FRAME, Fault, RelayedServer, relayed_server
 from tests.support.spark_reading import JobsReading, bodies_of, initial
+from tests.support.waiting import until
 
 BODIES = [str(number).encode() for number in range(10_000)]
 
 
 class Time:
-    """A clock that waiting moves."""
+    """A clock that waiting moves, and the server's."""
 
     def __init__(self) -> None:
-        self.now = 1_000.0
+        self.clock = ManualClock()
+
+    @property
+    def now(self) -> float:
+        return self.clock.monotonic() / 1_000
 
     def sleep(self, seconds: float) -> None:
-        self.now += seconds
+        self.clock.advance(round(seconds * 1_000))
 
 
 @pytest.fixture
@@ -44,15 +52,13 @@ def time() -> Time:
 
 
 @pytest.fixture
-def server(time: Time) -> Iterator[NullServer]:
-    server = NullServer(["jobs"], now=lambda: time.now)
-    server.start()
-    yield server
-    server.stop()
+def server(time: Time) -> Iterator[RelayedServer]:
+    with relayed_server("jobs", clock=time.clock) as server:
+        yield server
 
 
 @pytest.fixture
-def reading(server: NullServer, time: Time) -> Callable[..., JobsReading]:
+def reading(server: RelayedServer, time: Time) -> Callable[..., JobsReading]:
     made = []
 
     def make(**options: object) -> JobsReading:
@@ -66,11 +72,16 @@ def reading(server: NullServer, time: Time) -> Callable[..., JobsReading]:
         one.stop()
 
 
-def place(server: NullServer) -> QueueAddress:
+def reservation(server: RelayedServer) -> Reservation:
+    (only,) = server.client.reservations.list()
+    return only
+
+
+def place(server: RelayedServer) -> QueueAddress:
     return QueueAddress(address=server.endpoint, queue="jobs", retry_seconds=30.0)
 
 
-def caller(server: NullServer, time: Time, retry_seconds: float = 30.0) -> LightClient:
+def caller(server: RelayedServer, time: Time, retry_seconds: float = 30.0) -> LightClient:
     now = {"sleep": time.sleep, "monotonic": lambda: time.now}
     return LightClient(server.endpoint, retry_seconds, random=Random(1), **now)
 
@@ -79,7 +90,9 @@ def latest(one: JobsReading, start: Offset, messages: int = 4_000) -> Offset:
     return one.latest(start, max_messages=messages, max_bytes=1 << 26)
 
 
-def rows(server: NullServer, one: JobsReading, start: Offset, end: Offset, time: Time) -> list[bytes]:
+def rows(
+    server: RelayedServer, one: JobsReading, start: Offset, end: Offset, time: Time
+) -> list[bytes]:
     return [
         body
         for part in one.parts(start, end)
@@ -89,7 +102,7 @@ def rows(server: NullServer, one: JobsReading, start: Offset, end: Offset, time:
 
 
 def test_batches_follow_each_other_and_what_is_done_is_deleted(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
     one, start, read = reading(deletes_unread=False), initial(), []
@@ -99,12 +112,12 @@ def test_batches_follow_each_other_and_what_is_done_is_deleted(
         start = end
 
     assert read == BODIES
-    assert server.deleted["jobs"] == len(BODIES)
+    assert server.left("jobs") == 0
     assert start.sequence_number == 2
 
 
 def test_an_idle_query_repeats_its_last_commit_once_a_day(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     """The server remembers a commit for 30 days."""
     server.put("jobs", BODIES[:1])
@@ -114,14 +127,14 @@ def test_an_idle_query_repeats_its_last_commit_once_a_day(
         assert latest(one, end) == end
     assert server.calls["CommitReservations"] == 1
 
-    time.now += REMIND
+    time.sleep(REMIND)
     assert latest(one, end) == end
     assert latest(one, end) == end
     assert server.calls["CommitReservations"] == 2
 
 
 def test_batches_that_are_done_for_an_old_checkpoint_are_refused_or_passed_over(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     """With asynchronous progress tracking a checkpoint is behind what is done: nothing is lost."""
     server.put("jobs", BODIES)
@@ -141,7 +154,9 @@ def test_batches_that_are_done_for_an_old_checkpoint_are_refused_or_passed_over(
     assert rows(server, goes_on, first, end, time) == BODIES[8_000:]
 
 
-def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., JobsReading]) -> None:
+def test_an_empty_batch_has_no_parts(
+    server: RelayedServer, reading: Callable[..., JobsReading]
+) -> None:
     server.put("jobs", BODIES)
     one = reading()
     end = latest(one, initial())
@@ -151,7 +166,7 @@ def test_an_empty_batch_has_no_parts(server: NullServer, reading: Callable[..., 
 
 
 def test_a_first_batch_is_done_again_from_a_new_beginning(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     """Spark makes a new initial offset for it, with an unknown stream."""
     server.put("jobs", BODIES)
@@ -161,7 +176,7 @@ def test_a_first_batch_is_done_again_from_a_new_beginning(
 
 
 def test_a_reservation_that_was_not_written_down_is_found_again(
-    server: NullServer, reading: Callable[..., JobsReading]
+    server: RelayedServer, reading: Callable[..., JobsReading]
 ) -> None:
     server.put("jobs", BODIES)
     start = latest(reading(), initial())
@@ -171,12 +186,13 @@ def test_a_reservation_that_was_not_written_down_is_found_again(
 
 
 def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     """Its messages were never read, so that nothing is doubled."""
     server.put("jobs", BODIES)
     start = latest(reading(), initial())
-    server.release(start.gen, latest(reading(), start).sequence_number)
+    lost = latest(reading(), start)
+    server.client.reservations.release(lost.gen, lost.sequence_number)
 
     one = reading()
     end = latest(one, start)
@@ -187,11 +203,11 @@ def test_one_that_was_not_written_down_and_is_lost_is_passed_over(
 
 
 def test_a_lost_batch_fails_and_nothing_is_lost(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
     end = latest(reading(), initial())
-    time.now += 61
+    time.sleep(61)
 
     with pytest.raises(BatchLost, match="redeliver"):
         reading().parts(initial(), end)
@@ -201,14 +217,14 @@ def test_a_lost_batch_fails_and_nothing_is_lost(
 
 @pytest.mark.parametrize("was_read", [False, True])
 def test_a_lost_batch_is_empty_where_redelivery_is_asked_for(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time, was_read: bool
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time, was_read: bool
 ) -> None:
     server.put("jobs", BODIES)
     first, start = reading(), initial()
     end = latest(first, start)
     if was_read:
         assert rows(server, first, start, end, time) == BODIES[:4_000]
-    time.now += 61
+    time.sleep(61)
     one = reading(redelivers=True)
 
     assert one.parts(initial(), end) == []
@@ -217,11 +233,11 @@ def test_a_lost_batch_is_empty_where_redelivery_is_asked_for(
 
 
 def test_a_batch_that_was_done_and_could_not_be_deleted_is_told(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
     end = latest(reading(), initial())
-    time.now += 61
+    time.sleep(61)
     other = latest(reading(), initial(), messages=10)
     assert other.n == 10
 
@@ -232,7 +248,7 @@ def test_a_batch_that_was_done_and_could_not_be_deleted_is_told(
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_batch_that_was_done_does_not_come_back_when_its_hold_is_over(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time, is_stopped: bool
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time, is_stopped: bool
 ) -> None:
     server.put("jobs", BODIES)
     one = reading()
@@ -241,16 +257,16 @@ def test_a_batch_that_was_done_does_not_come_back_when_its_hold_is_over(
     assert rows(server, one, start, end, time) == BODIES[:4_000]
     if is_stopped:
         one.stop()
-    time.now += 3600
+    time.sleep(3600)
 
     following = latest(reading(), end)
 
-    assert server.deleted["jobs"] == end.n
+    assert server.left("jobs") == len(BODIES) - end.n
     assert (following.sequence_number, following.n) == (end.sequence_number + 1, 4_000)
 
 
 def test_an_old_checkpoint_is_told_and_nothing_is_lost(
-    server: NullServer, reading: Callable[..., JobsReading]
+    server: RelayedServer, reading: Callable[..., JobsReading]
 ) -> None:
     server.put("jobs", BODIES)
     one = reading()
@@ -261,37 +277,33 @@ def test_an_old_checkpoint_is_told_and_nothing_is_lost(
         latest(reading(), first)
     with pytest.raises(CheckpointTooOld):
         reading().parts(initial(), first)
-    assert server.deleted["jobs"] + sum(len(h.messages) for h in server.holds.values()) == len(BODIES)
+    assert server.left("jobs") == len(BODIES) - 2 * first.n
 
 
 @pytest.mark.parametrize("skips", [False, True])
 def test_a_commit_that_is_too_old_to_be_remembered_is_done(
-    server: NullServer, reading: Callable[..., JobsReading], skips: bool
+    server: RelayedServer, reading: Callable[..., JobsReading], skips: bool
 ) -> None:
     """The server knows the last 100 batches one by one. What an older checkpoint commits is over, and
     the batch after it says so."""
     server.put("jobs", BODIES)
     one = reading()
-    first = latest(one, initial())
-    second = latest(one, first)
-    one.commit(second)
-    server.faults.append(Fault(method="CommitReservations", action=not_remembered))
+    first = last = latest(one, initial())
+    for _ in range(101):
+        last = latest(one, last, messages=1)
+    one.commit(last)
 
     old = reading(skips_done=skips)
     if not skips:
         with pytest.raises(CheckpointTooOld, match="new checkpointLocation"):
             latest(old, first)
     else:
-        assert latest(old, first).sequence_number == second.sequence_number + 1
-    assert server.deleted["jobs"] == first.n + second.n
-
-
-def not_remembered(context: grpc.ServicerContext) -> None:
-    refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "RESERVATION_COMMITTED", "not remembered")
+        assert latest(old, first).sequence_number == last.sequence_number + 1
+    assert server.left("jobs") == len(BODIES) - first.n - 101
 
 
 def test_with_what_is_there_a_query_ends(
-    server: NullServer, reading: Callable[..., JobsReading]
+    server: RelayedServer, reading: Callable[..., JobsReading]
 ) -> None:
     server.put("jobs", BODIES)
     one, start, seen = reading(), initial(), 0
@@ -303,12 +315,12 @@ def test_with_what_is_there_a_query_ends(
         start = end
 
     assert seen == len(BODIES)
-    assert server.deleted["jobs"] == len(BODIES)
+    assert server.left("jobs") == len(BODIES)
 
 
 @pytest.mark.parametrize("waiting", [0, 3_000])
 def test_with_what_is_there_a_forgotten_reservation_comes_too(
-    server: NullServer, reading: Callable[..., JobsReading], waiting: int
+    server: RelayedServer, reading: Callable[..., JobsReading], waiting: int
 ) -> None:
     server.put("jobs", BODIES[: 5_000 + waiting])
     start = latest(reading(), initial())
@@ -330,7 +342,7 @@ def test_with_what_is_there_a_forgotten_reservation_comes_too(
 )
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_call_that_breaks_is_made_again(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time, method: str, is_after: bool
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time, method: str, is_after: bool
 ) -> None:
     server.put("jobs", BODIES)
     one, start, read = reading(hold_seconds=3600.0), initial(), []
@@ -345,11 +357,11 @@ def test_a_call_that_breaks_is_made_again(
         start = end
 
     assert read == BODIES
-    assert server.deleted["jobs"] == len(BODIES)
+    assert server.left("jobs") == 0
 
 
 def test_a_call_that_stays_broken_is_given_up(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.faults.append(Fault(method="Reserve", times=10_000))
     began = time.now
@@ -361,7 +373,7 @@ def test_a_call_that_stays_broken_is_given_up(
     assert server.calls["Reserve"] > 5
 
 
-def test_a_call_that_can_not_succeed_is_not_repeated(server: NullServer, time: Time) -> None:
+def test_a_call_that_can_not_succeed_is_not_repeated(server: RelayedServer, time: Time) -> None:
     nowhere = QueueAddress(address=server.endpoint, queue="nowhere")
 
     with pytest.raises(spoolrack.errors.QueueNotFound):
@@ -370,34 +382,34 @@ def test_a_call_that_can_not_succeed_is_not_repeated(server: NullServer, time: T
     assert server.calls["ListMessages"] == 1
 
 
-def test_a_read_that_breaks_is_taken_up_where_it_was(server: NullServer, time: Time) -> None:
+def test_a_read_that_breaks_is_taken_up_where_it_was(server: RelayedServer, time: Time) -> None:
     server.put("jobs", BODIES)
-    one = JobsReading(ReadOptions(place=place(server)), caller(server, time))
-    end = latest(one, initial())
+    one = JobsReading(ReadOptions(place=place(server), partitions=1), caller(server, time))
+    end = latest(one, initial(), messages=len(BODIES))
     (part,) = one.parts(initial(), end)
     one.stop()
-    server.faults.append(Fault(method="frame", times=2))
+    server.faults.append(Fault(method=FRAME, times=2))
 
     read = list(read_slice(caller(server, time), end.gen, end.sequence_number, part))
 
-    assert [body for frame in read for body in bodies_of(frame)] == BODIES[:4_000]
+    assert [body for frame in read for body in bodies_of(frame)] == BODIES
     assert server.calls["ReadReservation"] == 3
 
 
 def test_a_slice_whose_hold_is_over_fails_its_task(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     """Before it reads, and in the middle: a part of a batch is never taken for all of it."""
     server.put("jobs", BODIES)
     one = reading(partitions=1)
-    end = latest(one, initial())
+    end = latest(one, initial(), messages=len(BODIES))
     (part,) = one.parts(initial(), end)
     one.stop()
 
-    def lose(_: grpc.ServicerContext) -> None:
-        time.now += 61
+    def lose() -> None:
+        time.sleep(61)
 
-    server.faults.append(Fault(method="frame", skip=1, action=lose))
+    server.faults.append(Fault(method=FRAME, skip=1, action=lose))
     patient = caller(server, time, 600.0)
     read: list[bytes] = []
 
@@ -411,53 +423,50 @@ def test_a_slice_whose_hold_is_over_fails_its_task(
         assert lost.value.reason == "RESERVATION_LOST"
 
     assert read == BODIES[: len(read)]
-    assert 0 < len(read) < 4_000
+    assert 0 < len(read) < len(BODIES)
     assert server.bodies("jobs") == BODIES
 
 
 def test_a_batch_stays_reserved_for_as_long_as_its_query_lives() -> None:
-    server = NullServer(["jobs"])
-    server.start()
-    server.put("jobs", BODIES)
-    options = ReadOptions(place=place(server), hold_seconds=1.0)
-    one = JobsReading(options, LightClient(server.endpoint, 30.0))
-    end = latest(one, initial())
-    hold = server.holds[end.gen, end.sequence_number]
-    due = hold.due
+    with relayed_server("jobs") as server:
+        server.put("jobs", BODIES)
+        options = ReadOptions(place=place(server), hold_seconds=3.0)
+        one = JobsReading(options, LightClient(server.endpoint, 30.0))
+        latest(one, initial())
+        due = reservation(server).expires_at
 
-    assert server.wait_until(lambda: hold.due > due + 1.0 or hold.is_lost)
-    assert not hold.is_lost
-    one.stop()
-    assert server.wait_until(lambda: hold.is_lost)
-    server.stop()
+        until(lambda: reservation(server).expires_at > due + timedelta(seconds=1))
+        assert reservation(server).state is ReservationState.HELD
+        one.stop()
+        until(lambda: reservation(server).state is ReservationState.LOST)
 
 
 def test_a_query_that_stops_leaves_a_whole_hold_to_its_batch(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES)
     one = reading(hold_seconds=3600.0)
-    end = latest(one, initial())
+    latest(one, initial())
     time.sleep(3000.0)
 
     one.stop()
 
-    assert server.holds[end.gen, end.sequence_number].due == time.now + 3600.0
+    assert reservation(server).expires_at.timestamp() * 1_000 == time.clock.wall() + 3_600_000
 
 
-def test_an_idle_queue_is_not_waited_for(
-    server: NullServer, reading: Callable[..., JobsReading]
-) -> None:
-    start = initial()
-
-    assert latest(reading(), start) == start
-    assert latest(reading(wait_seconds=1.0), start) == start
-
-    assert server.waits == [0.0, 1.0]
+def test_an_idle_queue_is_not_waited_for() -> None:
+    with relayed_server("jobs") as server:
+        for more in ({}, {"wait_seconds": 1.0}):
+            options = ReadOptions(place=place(server), hold_seconds=60.0, **more)
+            one, start = JobsReading(options, LightClient(server.endpoint, 30.0)), initial()
+            assert latest(one, start) == start
+            one.stop()
+        asked = map(reserved.ReserveRequest.FromString, server.requests["Reserve"])
+        assert [each.wait.seconds for each in asked] == [0, 1]
 
 
 def test_a_batch_after_the_first_waits_for_enough_messages_and_not_too_long(
-    server: NullServer, reading: Callable[..., JobsReading], time: Time
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
 ) -> None:
     server.put("jobs", BODIES[:1])
     one = reading(min_messages=100, max_trigger_delay=60.0)
@@ -478,7 +487,7 @@ def test_a_batch_after_the_first_waits_for_enough_messages_and_not_too_long(
 
 
 def test_a_query_of_what_is_there_waits_for_no_more(
-    server: NullServer, reading: Callable[..., JobsReading]
+    server: RelayedServer, reading: Callable[..., JobsReading]
 ) -> None:
     server.put("jobs", BODIES[:150])
     one = reading(min_messages=100)
@@ -490,7 +499,7 @@ def test_a_query_of_what_is_there_waits_for_no_more(
 
 
 def test_the_keeper_says_nothing_of_a_batch_that_is_committed(
-    server: NullServer, time: Time, caplog: pytest.LogCaptureFixture
+    server: RelayedServer, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.put("jobs", BODIES)
     options = ReadOptions(place=place(server), hold_seconds=60.0, deletes_unread=True)
@@ -507,7 +516,7 @@ def test_the_keeper_says_nothing_of_a_batch_that_is_committed(
 
 
 def test_a_call_that_is_repeated_is_logged(
-    server: NullServer, time: Time, caplog: pytest.LogCaptureFixture
+    server: RelayedServer, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.faults.append(Fault(method="GetQueue", times=2))
 
@@ -518,7 +527,7 @@ def test_a_call_that_is_repeated_is_logged(
     assert all(text.startswith("GetQueue failed, and is repeated in") for text in told)
 
 
-def test_a_stage_is_whole_whatever_call_breaks(server: NullServer, time: Time) -> None:
+def test_a_stage_is_whole_whatever_call_breaks(server: RelayedServer, time: Time) -> None:
     server.faults += [
         Fault(method="Stage", times=2),
         Fault(method="Stage", times=3, is_after=True),
@@ -530,11 +539,11 @@ def test_a_stage_is_whole_whatever_call_breaks(server: NullServer, time: Time) -
 
     assert staged.messages == len(BODIES)
     (name,) = staged.stages
-    held = server.stages[name].chunks
-    assert [m.body for number in sorted(held) for m in held[number][1]] == BODIES
+    server.client.staging.publish(name, 0, [name])
+    assert Counter(server.bodies("jobs")) == Counter(BODIES)
 
 
-def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
+def test_a_stage_that_fails_is_dropped(server: RelayedServer, time: Time) -> None:
     messages = (message_of(body, None, None, None) for body in [*BODIES, None])
 
     with pytest.raises(ValueError, match="null"):
@@ -543,7 +552,7 @@ def test_a_stage_that_fails_is_dropped(server: NullServer, time: Time) -> None:
     assert server.calls["AbortStage"] == 1
 
 
-def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: NullServer) -> None:
+def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: RelayedServer) -> None:
     server.faults += [Fault(method="Send", times=2), Fault(method="Send", times=2, is_after=True)]
     write = write_partition(server.endpoint, "jobs")
 
@@ -555,7 +564,7 @@ def test_rows_with_ids_are_sent_once_whatever_call_breaks(server: NullServer) ->
     assert sorted(server.bodies("jobs")) == sorted(BODIES)
 
 
-def test_a_look_at_a_queue_takes_nothing(server: NullServer, time: Time) -> None:
+def test_a_look_at_a_queue_takes_nothing(server: RelayedServer, time: Time) -> None:
     server.put("jobs", BODIES)
 
     pages = peek(caller(server, time), ReadOptions(place=place(server)), PeekShare("jobs"))

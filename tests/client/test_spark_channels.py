@@ -13,15 +13,13 @@ from spoolrack._credentials import NONE
 from spoolrack.spark import _light_client as channel
 from spoolrack.spark import write_partition
 
-from benchmarks.null_server import NullServer
+from tests.support.relayed_server import RelayedServer, relayed_server
 
 
 @pytest.fixture
-def server() -> Iterator[NullServer]:
-    server = NullServer(["jobs"])
-    server.start()
-    yield server
-    server.stop()
+def server() -> Iterator[RelayedServer]:
+    with relayed_server("jobs") as server:
+        yield server
 
 
 FORKS = """
@@ -35,13 +33,13 @@ if child:
 """
 
 
-def test_processes_that_are_forked_make_channels_of_their_own(server: NullServer) -> None:
+def test_processes_that_are_forked_make_channels_of_their_own(server: RelayedServer) -> None:
     subprocess.run([sys.executable, "-c", FORKS, server.endpoint], check=True, timeout=120)
 
     assert sorted(server.bodies("jobs")) == [b"from the child", b"from the parent"]
 
 
-def test_a_process_makes_one_channel_when_it_first_calls(server: NullServer) -> None:
+def test_a_process_makes_one_channel_when_it_first_calls(server: RelayedServer) -> None:
     writer = pickle.loads(pickle.dumps(write_partition(server.endpoint, "jobs")))
     key = (os.getpid(), server.endpoint, NONE)
     assert key not in channel._channels

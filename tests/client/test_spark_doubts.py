@@ -12,20 +12,18 @@ from spoolrack.spark._queue_reader import BatchUnread
 from spoolrack.spark._row_sender import stage, together
 from spoolrack.spark._rows import chunks, message_of
 
-from benchmarks.null_server import NullServer
+from tests.support.relayed_server import RelayedServer, relayed_server
 from tests.support.spark_reading import JobsReading, initial
 
 
 @pytest.fixture
-def server() -> Iterator[NullServer]:
-    server = NullServer(["jobs"])
-    server.start()
-    yield server
-    server.stop()
+def server() -> Iterator[RelayedServer]:
+    with relayed_server("jobs") as server:
+        yield server
 
 
 @pytest.fixture
-def place(server: NullServer) -> QueueAddress:
+def place(server: RelayedServer) -> QueueAddress:
     return QueueAddress(address=server.endpoint, queue="jobs", retry_seconds=30.0)
 
 
@@ -35,7 +33,7 @@ def caller(place: QueueAddress) -> LightClient:
 
 
 def test_a_batch_that_no_task_has_read_is_not_deleted(
-    server: NullServer, caller: LightClient, place: QueueAddress
+    server: RelayedServer, caller: LightClient, place: QueueAddress
 ) -> None:
     server.put("jobs", [b"1", b"2"])
     one = JobsReading(ReadOptions(place=place), caller)
@@ -45,7 +43,7 @@ def test_a_batch_that_no_task_has_read_is_not_deleted(
         one.commit(end)
     one.stop()
 
-    assert server.deleted["jobs"] == 0
+    assert server.left("jobs") == 2
 
 
 def test_staged_rows_have_one_digest_in_any_order_and_division(caller: LightClient) -> None:

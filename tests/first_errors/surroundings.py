@@ -8,10 +8,8 @@ import os
 import re
 import socket
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +25,7 @@ from spoolrack.spark._options import InvalidOption, read_options
 from tests import CHECKOUT
 from tests.support import STUCK
 from tests.support.access_rig import Files
+from tests.support.fixed_answers import Answer, answering
 from tests.support.forked import ForkedProgram, run_forked
 from tests.support.sqs_rig import Sqs
 
@@ -100,7 +99,7 @@ class Surroundings:
         taken = self._stack.enter_context(socket.socket())
         taken.bind(("127.0.0.1", 0))  # Nothing listens, and no other program gets the port.
         self.names["closed"] = f"127.0.0.1:{taken.getsockname()[1]}"
-        self.names["html"] = f"127.0.0.1:{self._stack.enter_context(_page_of_a_proxy())}"
+        self.names["html"] = f"127.0.0.1:{self._stack.enter_context(answering(_page_of_a_proxy))}"
         for server in ("plain", "full", "guarded"):
             token = self.names["admin"] if server == "guarded" else None
             with spoolrack.connect(self(f"{{{server}_grpc}}"), token=token) as connected:
@@ -131,38 +130,9 @@ class Surroundings:
         raise AssertionError(process.stderr.read())
 
 
-class _Page(BaseHTTPRequestHandler):
-    """The page of a proxy that reaches no server."""
-
-    protocol_version = "HTTP/1.1"
-
-    def _answer(self) -> None:
-        # Closed on unread bytes, the connection would be reset before the page is read (RFC 9112, 9.6).
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        body = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
-        self.send_response(502)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_PUT = do_POST = do_DELETE = _answer  # noqa: N815
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@contextmanager
-def _page_of_a_proxy() -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join(STUCK)
+def _page_of_a_proxy(_: str) -> Answer:
+    """Return what a proxy that reaches no server answers to all."""
+    return 502, "text/html", b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
 # The doors. Each makes a call, and returns what is said to the caller.

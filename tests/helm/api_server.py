@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.helm.chart_rig import Object
+from tests.support.fixed_answers import Answer, answering
 
 CLAIMS = {
     "name": "persistentvolumeclaims",
@@ -37,26 +36,11 @@ def cluster_with(claims: Sequence[Object], version: str = "v1.33.0") -> Iterator
             each
         )
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound"}
-            answer = answers.get(path, missing | {"code": 404})
-            body = json.dumps(answer).encode()
-            self.send_response(200 if path in answers else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", f"{len(body)}")
-            self.end_headers()
-            self.wfile.write(body)
+    missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound"}
 
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
+    def answer_to(path: str) -> Answer:
+        found = answers.get(path, missing | {"code": 404})
+        return 200 if path in answers else 404, "application/json", json.dumps(found).encode()
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(answer_to) as port:
+        yield f"http://127.0.0.1:{port}"

@@ -16,7 +16,7 @@ import kubernetes_validate.utils
 import pytest
 import yaml
 
-from tests.helm.chart_rig import CASES, ROUTED, Object, Rendered
+from tests.helm.chart_rig import CASES, ROUTED, Object, Rendered, rendered
 from tests.helm.custom_schemas import SCHEMAS
 from tests.helm.helm_engine import CHART, Engine
 
@@ -93,8 +93,6 @@ def test_every_object_says_whose_it_is(release: Release, case: str) -> None:
 
 
 def test_two_releases_in_one_namespace_share_no_object(engine: Engine) -> None:
-    from tests.helm.chart_rig import rendered
-
     names = [
         {(each["kind"], each["metadata"]["name"]) for each in found.objects}
         for found in (
@@ -107,8 +105,6 @@ def test_two_releases_in_one_namespace_share_no_object(engine: Engine) -> None:
 
 
 def test_long_names_still_fit(engine: Engine) -> None:
-    from tests.helm.chart_rig import rendered
-
     found = rendered(engine, CASES["everything"] | {"nameOverride": "x" * 50}, name="r" * 53)
     for each in found.objects:
         assert len(each["metadata"]["name"]) <= 63

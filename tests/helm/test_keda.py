@@ -53,13 +53,6 @@ def test_each_object_is_one_of_kedas(file: str) -> None:
         jsonschema.Draft202012Validator(SCHEMAS[each["kind"], each["apiVersion"]]).validate(each)
 
 
-def test_a_slip_of_the_pen_is_found() -> None:
-    wrong = scaled()
-    wrong["spec"]["maxReplicas"] = 1
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft202012Validator(SCHEMAS[wrong["kind"], wrong["apiVersion"]]).validate(wrong)
-
-
 def test_the_address_is_that_of_the_release_on_the_page(engine: Engine) -> None:
     (values,) = blocks()["queues.yaml"]
     release = rendered(engine, values, name="queues", namespace="queues")

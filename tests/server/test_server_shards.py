@@ -13,6 +13,7 @@ import pytest
 import spoolrack
 from spoolrack.errors import WrongShard
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.cli.program import run
 from spoolrack_server.keda import externalscaler_pb2 as keda
 from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
 from spoolrack_server.process.server import Server
@@ -20,7 +21,6 @@ from spoolrack_server.wire import contract
 from spoolrack_store.model.shards import Shard
 from spoolrack_store.store import Store
 
-from tests.cli.cli_rig import run
 from tests.support.method_requests import ID, naming, outcome
 from tests.support.scaler_calls import scaler_calls
 from tests.support.server_rig import Client, connected, refused

@@ -15,11 +15,11 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from benchmarks.null_server import NullServer
 from tests.spark.programs import Move, end_session, moving
 from tests.spark.spark_rig import environment
 from tests.support import STUCK
 from tests.support.ports import free_port
+from tests.support.relayed_server import RelayedServer, relayed_server
 
 BODIES = [str(number).encode() for number in range(20_000)]
 
@@ -27,29 +27,27 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
-def server() -> Iterator[NullServer]:
-    server = NullServer(["in", "out"])
-    server.start()
-    server.put("in", BODIES)
-    yield server
-    server.stop()
+def server() -> Iterator[RelayedServer]:
+    with relayed_server("in", "out") as server:
+        server.put("in", BODIES)
+        yield server
 
 
 @pytest.fixture
-def move(server: NullServer, tmp_path: Path) -> Iterator[Move]:
+def move(server: RelayedServer, tmp_path: Path) -> Iterator[Move]:
     """Runs the program until it ends well; answers how often it didn't."""
     with moving(tmp_path, server.endpoint) as run:
         yield run
 
 
-def counted(server: NullServer) -> None:
+def counted(server: RelayedServer) -> None:
     assert Counter(server.bodies("out")) == Counter(BODIES)
     assert server.bodies("in") == []
-    assert server.deleted["in"] == len(BODIES)
+    assert server.left("in") == 0
 
 
 def test_a_repeated_task_with_another_order_loses_and_doubles_nothing(
-    server: NullServer, move: Move
+    server: RelayedServer, move: Move
 ) -> None:
     read = {"maxMessagesPerTrigger": 8_000, "numPartitions": 2}
 
@@ -95,7 +93,7 @@ def two_hosts(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_task_that_runs_twice_at_once_is_written_once(
-    server: NullServer, move: Move, two_hosts: str, tmp_path: Path
+    server: RelayedServer, move: Move, two_hosts: str, tmp_path: Path
 ) -> None:
     read = {"maxMessagesPerTrigger": 10_000, "numPartitions": 2}
     conf = {

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 import click
-from spoolrack import MessageFacts, MessageState, QueueInfo, Schedule
+from spoolrack import Attributes, MessageFacts, MessageState, QueueInfo, Schedule
 from spoolrack.errors import Timeout, Unreachable
 from spoolrack_store.model.terminal_text import printable
 
@@ -88,8 +88,8 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
     entries |= {"body": None} if message.is_body_left_out else _body(message.body)
     if message.path is not None:
         entries["body_path"] = str(message.path)
-    entries["attributes"] = text_attributes(message)
-    binary = binary_attributes(message)
+    entries["attributes"] = text_attributes(message.attributes)
+    binary = binary_attributes(message.attributes)
     if binary:
         entries["binary_attributes"] = binary
     if message.group:
@@ -115,8 +115,8 @@ def message_line(message: MessageFacts, queue: str | None = None) -> bytes:
 def schedule_json(schedule: Schedule) -> str:
     """Return a schedule as a JSON object; bytes that aren't text are base64."""
     entries = _fields_of(schedule)
-    entries |= {"attributes": text_attributes(schedule), **_body(entries.pop("body"))}
-    return json.dumps(entries | {"binary_attributes": binary_attributes(schedule)})
+    entries |= {"attributes": text_attributes(schedule.attributes), **_body(entries.pop("body"))}
+    return json.dumps(entries | {"binary_attributes": binary_attributes(schedule.attributes)})
 
 
 def _body(body: bytes) -> dict[str, str]:
@@ -136,14 +136,15 @@ def _escaped(match: re.Match[str]) -> str:
     return json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
 
 
-def text_attributes(message: MessageFacts | Schedule) -> dict[str, str]:
-    return {name: value for name, value in message.attributes.items() if isinstance(value, str)}
+def text_attributes(attributes: Attributes) -> dict[str, str]:
+    return {name: value for name, value in attributes.items() if isinstance(value, str)}
 
 
-def binary_attributes(message: MessageFacts | Schedule) -> dict[str, str]:
+def binary_attributes(attributes: Attributes) -> dict[str, str]:
+    """Return the attributes that aren't text, in base64."""
     return {
         name: base64.b64encode(value).decode()
-        for name, value in message.attributes.items()
+        for name, value in attributes.items()
         if not isinstance(value, str)
     }
 

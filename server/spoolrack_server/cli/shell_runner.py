@@ -87,7 +87,7 @@ class Runner:
             return process.wait()
 
     def _environment(self, message: Message) -> Mapping[str, str]:
-        text = text_attributes(message)
+        text = text_attributes(message.attributes)
         variables = {
             "SPOOLRACK_MESSAGE_ID": message.id,
             "SPOOLRACK_MESSAGE_QUEUE": message.queue_name,
@@ -96,7 +96,9 @@ class Runner:
             "SPOOLRACK_MESSAGE_GROUP": message.group,
             "SPOOLRACK_MESSAGE_PRIORITY": str(message.priority),
             "SPOOLRACK_MESSAGE_PATH": "" if message.path is None else str(message.path),
-            "SPOOLRACK_MESSAGE_ATTRIBUTES": json.dumps({**text, **binary_attributes(message)}),
+            "SPOOLRACK_MESSAGE_ATTRIBUTES": json.dumps(
+                {**text, **binary_attributes(message.attributes)}
+            ),
         }
         for name, value in text.items():
             variables.setdefault(f"SPOOLRACK_ATTRIBUTE_{_UNFIT.sub('_', name.upper())}", value)

@@ -17,7 +17,7 @@ import binascii
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -29,6 +29,7 @@ from uuid import UUID
 from spoolrack import Message, QueueInfo, Settings
 
 from ..exit_codes import BAD_CONTENT, Failed
+from ..output import binary_attributes, text_attributes
 from ..units import plural
 from .sources import ArchivedSchedule, Item, SourceQueue
 
@@ -85,9 +86,10 @@ def _read_schedule(fields: Mapping[str, Any]) -> ArchivedSchedule:
 
 
 def _attribute_fields(attributes: Mapping[str, str | bytes]) -> dict[str, object]:
-    texts = {name: value for name, value in attributes.items() if isinstance(value, str)}
-    others = {name: _text64(value) for name, value in attributes.items() if isinstance(value, bytes)}
-    found = {"attributes": texts, "binary_attributes": others}
+    found = {
+        "attributes": text_attributes(attributes),
+        "binary_attributes": binary_attributes(attributes),
+    }
     return {name: values for name, values in found.items() if values}
 
 
@@ -121,7 +123,7 @@ def _body(body: bytes) -> dict[str, object]:
             return {"body": body.decode()}
         except UnicodeDecodeError:
             pass  # Bytes, then.
-    return {"body_base64": _text64(body)}
+    return {"body_base64": base64.b64encode(body).decode()}
 
 
 def _read_body(fields: Mapping[str, Any]) -> bytes:
@@ -135,10 +137,6 @@ def _read_attributes(fields: Mapping[str, Any]) -> dict[str, str | bytes]:
         **_texts(fields.get("attributes", {})),
         **{name: _bytes(value) for name, value in binaries.items()},
     }
-
-
-def _text64(content: bytes) -> str:
-    return base64.b64encode(content).decode()
 
 
 class ExportArchive:
@@ -192,7 +190,7 @@ class ExportArchive:
     def remove(self, items: Sequence[Item]) -> int:
         return 0
 
-    def remove_rest(self, done_keys: Collection[str]) -> bool:
+    def remove_rest(self, done_keys: Container[str]) -> bool:
         return False
 
     def _rename(self, queue: str | None) -> dict[str, str]:

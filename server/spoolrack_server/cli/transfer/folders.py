@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -62,7 +62,7 @@ class Folders:
     def remove(self, items: Sequence[Item]) -> int:
         return sum(not _unlinked(item.path) for item in items)
 
-    def remove_rest(self, done_keys: Collection[str]) -> bool:
+    def remove_rest(self, done_keys: Container[str]) -> bool:
         left = self._listing()
         for item in left:
             if item.key in done_keys:
@@ -152,7 +152,7 @@ def _add(
         key=key,
         queue=queue,
         length=facts.st_size,
-        read=partial(_content, entry.path),
+        read=Path(entry.path).read_bytes,
         path=entry.path,
         visible_at=due,
     )
@@ -185,11 +185,6 @@ def _files(folder: str) -> Iterator[os.DirEntry[str]]:
 def _folders(folder: str) -> Iterator[os.DirEntry[str]]:
     with os.scandir(folder) as entries:
         yield from (entry for entry in entries if entry.is_dir(follow_symlinks=False))
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _unlinked(path: str) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Container, Iterable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -28,7 +28,7 @@ _FORMAT: Final = "spoolrack import 1"
 _TRIES: Final = 100
 
 
-class Numbers(Collection[str]):
+class Numbers(Container[str]):
     """A set of small numbers, in a bit each: an archive may have very many."""
 
     def __init__(self) -> None:
@@ -37,12 +37,6 @@ class Numbers(Collection[str]):
     def __contains__(self, key: object) -> bool:
         place, bit = divmod(int(str(key)), 8)
         return place < len(self._bits) and bool(self._bits[place] >> bit & 1)
-
-    def __len__(self) -> int:
-        return sum(byte.bit_count() for byte in self._bits)
-
-    def __iter__(self) -> Iterator[str]:
-        return (str(n) for n in range(len(self._bits) * 8) if str(n) in self)
 
     def update(self, keys: Iterable[str]) -> None:
         for key in keys:

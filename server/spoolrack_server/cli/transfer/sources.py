@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import quote
@@ -80,7 +80,7 @@ class Source(Protocol):
         """Remove imported messages; return how many of them had another state, because other programs
         use the source."""
 
-    def remove_rest(self, done_keys: Collection[str]) -> bool:
+    def remove_rest(self, done_keys: Container[str]) -> bool:
         """Remove the rest of messages with these keys, and make all removals durable. Return whether
         the source can do so."""
 
