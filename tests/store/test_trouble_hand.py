@@ -278,17 +278,6 @@ def test_a_foreign_file_goes_to_quarantine(root: Path, rig: Rig, folder: str, ki
     assert rig.engine.moves.quarantined == 0, "once is enough"
 
 
-@pytest.mark.parametrize("folder", ["reserved", "staged"])
-def test_a_foreign_file_among_sets_and_stages_is_left_there_and_told(
-    root: Path, rig: Rig, folder: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    (root / folder / "stranger").write_bytes(b"x")
-    rig.start()
-    rig.commit()
-    assert (root / folder / "stranger").read_bytes() == b"x"
-    assert f"'{folder}/stranger' is none of ours" in caplog.text
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -352,21 +341,6 @@ def test_a_message_in_new_of_a_missing_queue_goes_to_quarantine(root: Path, rig:
     (name,) = os.listdir(root / "quarantine")
     assert name.startswith(f"q:{id},")
     assert not (root / "queues/q").exists()
-
-
-@pytest.mark.parametrize("call", ["make_folder", "rename_new"])
-def test_a_failed_move_to_quarantine_is_tried_again(root: Path, rig: Rig, call: str) -> None:
-    (root / "delay/stranger").write_bytes(b"x")
-    rig.disk.fail(errno.EACCES, call, path="stranger" if call == "rename_new" else "")
-    rig.start()
-    rig.send(b"a")
-    assert bodies(rig) == [b"a"]
-    assert rig.engine.moves.quarantined == 0
-    assert rig.paths("quarantine") == []
-    rig.disk.heal()
-    rig.commit()
-    assert rig.engine.moves.quarantined == 1
-    assert rig.paths("delay", "quarantine")[0].startswith("delay/q:")
 
 
 @pytest.mark.parametrize("call", ["make_folder", "rename_new"])
