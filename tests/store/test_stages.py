@@ -22,7 +22,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.settings import MAX_DELAY, QueueSettings
-from spoolrack_store.model.stage_requests import Abort, Publish, Stage
+from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.transitions import State
 
 from tests.store.stage_rig import START, Rig, chunk, publication
@@ -46,30 +46,19 @@ def test_a_chunk_that_comes_twice_in_one_commit_is_stored_once(rig: Rig) -> None
 @pytest.mark.parametrize(
     "request_",
     [
-        chunk("", 0, b"a"),
-        chunk("../x", 0, b"a"),
-        chunk("a" * 65, 0, b"a"),
-        chunk("a.b", 0, b"a"),
-        chunk("s", -1, b"a"),
-        chunk("s", 1_000_000_000, b"a"),
         chunk("s", 0, b"a", time_to_live=999),
         chunk("s", 0, b"a", time_to_live=15 * DAY),
         chunk("s", 0),
         chunk("s", 0, *[b"a"] * 1_001),
-        publication("", 0),
-        publication("w/w", 0),
-        publication("w", -1),
-        publication("w", 2**63),
         publication("w", 0, "a b"),
         publication("w", 0, *["s"] * 10_001),
         publication("w", 0, epoch_retention=1),
         publication("w", 0, digest="a b"),
-        Abort(stage="~"),
     ],
     ids=lambda request: repr(request)[:60],
 )
 def test_a_request_that_cannot_be_meant_is_refused_before_a_byte_is_written(
-    rig: Rig, request_: Stage | Publish | Abort
+    rig: Rig, request_: Stage | Publish
 ) -> None:
     with pytest.raises(InvalidRequest):
         rig.ask(request_)
