@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from spoolrack_store.engine import reserver
 from spoolrack_store.files import changes
-from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
     DiskFull,
@@ -66,26 +65,6 @@ def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
     assert len(rig.disk.scan("delay")) == before + 5
     assert len(rig.disk.read(f"reserved/{rig.names('reserved')[0]}")) < 1_000
     assert rig.ids_in() == ids
-
-
-def test_a_confirmation_lengthens_the_hold_of_all_of_it_with_one_rename(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve()
-    leases = sorted(each.name for each in rig.disk.scan("delay"))
-    rig.advance(HOLD - 1_000)
-
-    confirmed = rig.ask(
-        ExtendReservation(stream="s", sequence_number=0, visibility_timeout=Millis(2 * HOLD))
-    )
-    rig.advance(2 * HOLD - 1)
-
-    assert confirmed.expires_at == rig.clock.now + 1
-    assert sorted(each.name for each in rig.disk.scan("delay")) == leases
-    assert (rig.ids_in(), rig.receive()) == (ids, [])
-    rig.restart()
-    assert (rig.ids_in(), rig.receive()) == (ids, [])
-    rig.advance(1)
-    assert rig.receive() == [(id, 2) for id in ids]
 
 
 def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig: SetRig) -> None:
