@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from spoolrack import Client
-from spoolrack.spark import COUNTS, write_batches
 from spoolrack.testing import RunningServer, running_server
 
 from tests.support import STUCK
@@ -31,7 +30,7 @@ def server(tmp_path: Path) -> Iterator[RunningServer]:
 def client(server: RunningServer) -> Iterator[Client]:
     with server.client(timeout=120) as client:
         client.create_queue("in")
-        client.create_queue("out", deduplication_window=3_600)
+        client.create_queue("out")
         yield client
 
 
@@ -72,19 +71,6 @@ def test_a_server_that_is_restarted_in_mid_batch_is_waited_for(
     assert query.awaitTermination(STUCK)
     assert bodies(spark, server, "out") == BODIES
     assert bodies(spark, server, "in") == Counter()
-
-
-def test_rows_with_ids_are_sent_once(
-    spark: SparkSession, server: RunningServer, client: Client
-) -> None:
-    frame = spark.range(ROWS, numPartitions=3).selectExpr(
-        "cast(id as string) AS body", "cast(id as string) AS deduplication_id"
-    )
-    for sent in (ROWS, 0):
-        counts = frame.mapInArrow(write_batches(server.url, "out"), COUNTS).groupBy().sum().first()
-        assert tuple(counts) == (sent, ROWS - sent)
-
-    assert bodies(spark, server, "out") == BODIES
 
 
 def test_a_query_of_a_pattern_reads_each_queue_once_through_a_restart(

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
-import pyarrow
 import spoolrack
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -38,17 +37,6 @@ def listeners(pid: int) -> Iterator[IPv4Address | IPv6Address]:
 
 def where(_: int) -> tuple[str, str]:
     return sys.prefix, spoolrack.__file__
-
-
-def doubled(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    for batch in batches:
-        yield pyarrow.RecordBatch.from_pydict({"id": [2 * value for value in batch["id"].to_pylist()]})
-
-
-def test_spark_runs_python_on_arrow_batches_in_its_workers(spark: SparkSession) -> None:
-    rows = spark.range(1000, numPartitions=4).mapInArrow(doubled, "id long").collect()
-
-    assert sorted(row.id for row in rows) == list(range(0, 2000, 2))
 
 
 def test_spark_listens_on_loopback_only(spark: SparkSession) -> None:

@@ -35,13 +35,16 @@ from tests.store.front_rig import GIVE_UP, CallersDriver, opened
 from tests.support.dead_letter_rig import LEASE, Rig
 from tests.support.engines import commit
 
-pytestmark = pytest.mark.timeout(300)  # It sends thousands of messages.
-
 LONE = QueueSettings(messages_per_file=1, visibility_timeout=LEASE)
-QUEUES = {"q": LONE, "other": LONE, "limited": QueueSettings(messages_per_file=1, max_messages=500)}
-MANY = 400
+QUEUES = {"q": LONE, "other": LONE, "limited": QueueSettings(messages_per_file=1, max_messages=50)}
+MANY = 40
 CALLERS = 8
 MOST_COMMITS = 200
+
+
+@pytest.fixture(autouse=True)
+def a_small_portion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(part, "PORTION", 100)
 
 
 @pytest.fixture
@@ -87,7 +90,7 @@ def test_sends_that_need_many_files_are_written_in_slices_and_a_small_one_at_onc
 
 
 def test_a_request_is_written_to_its_end_before_a_later_one_of_its_queue(rig: Rig) -> None:
-    first, second = (Send(queue="q", bodies=_bodies(count)) for count in (MANY, 1))
+    first, second = (Send(queue="q", bodies=_bodies(count)) for count in (2 * MANY, 1))
     assert commit(rig.engine, first) == [UNFINISHED]
     assert commit(rig.engine, first, second) == [UNFINISHED] * 2
     found, _ = _commits(rig, [first, second])
@@ -101,7 +104,7 @@ def test_a_queue_counts_what_is_still_to_be_written(rig: Rig) -> None:
     first, second = (Send(queue="limited", bodies=_bodies()) for _ in range(2))
     found, _ = _commits(rig, [first, second])
     full = [isinstance(each, QueueFull) for each in found[second].results]
-    assert full == [False] * 100 + [True] * 300
+    assert full == [False] * 10 + [True] * 30
     rig = Rig(QUEUES)
     assert commit(rig.engine, first) == [UNFINISHED]
     assert rig.engine._sender.written("limited") == (MANY, sum(map(len, first.bodies)))

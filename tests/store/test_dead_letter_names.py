@@ -12,7 +12,6 @@ from spoolrack_store.model.operations import (
     DeleteQueue,
     Purge,
     RejectMessages,
-    messages_of,
 )
 from spoolrack_store.model.settings import QueueSettings
 
@@ -45,17 +44,6 @@ def reject(rig: Rig, why: str, queue: str = "q", most: int = 10) -> Sequence[obj
     return found
 
 
-def test_all_messages_of_a_name_die_by_one_name(rig: Rig) -> None:
-    ids = rig.bury(b"a", b"b", b"c")
-    (text,) = names(rig, "queues/dead")
-    name = parse(f"queues/dead/{text}")
-    assert name.members == 0b111
-    assert name.death is not None
-    assert (name.death.source, name.death.receives, name.receives) == ("q", 1, 0)
-    assert rig.ids("dead") == ids
-    assert names(rig, "dead_letters") == []
-
-
 def test_of_a_batch_some_may_be_dead_and_the_others_go_on(rig: Rig) -> None:
     ids = rig.send(b"a", b"b", b"c", b"d")
     (lease,) = rig.receive(most=2)
@@ -64,19 +52,6 @@ def test_of_a_batch_some_may_be_dead_and_the_others_go_on(rig: Rig) -> None:
     assert rig.ask(Delete(queue="q", receipts=lease.receipts)) is not None
     rest(rig)
     assert (rig.restart().ids("dead"), rig.ids("q")) == (ids[:1], ids[2:])
-
-
-def test_the_words_of_a_consumer_survive_a_start_and_go_with_the_message(rig: Rig) -> None:
-    ids = rig.send(b"a", b"b")
-    assert reject(rig, "no such customer") == [None, None]
-    (file,) = names(rig, "dead_letters")
-    assert f",h{file.rpartition('.')[2]}" in names(rig, "queues/dead")[0]
-    rig = rig.restart()
-    (letter, _) = messages_of(rig.receive("dead"))
-    assert [each.explanation for each in letter.deaths] == ["no such customer"]
-    assert rig.ask(Delete(queue="dead", ids=ids)) == [None, None]
-    rest(rig)
-    assert names(rig, "dead_letters") == names(rig, "remove") == []
 
 
 def test_a_second_death_is_told_after_the_first_by_one_file(rig: Rig) -> None:

@@ -51,33 +51,6 @@ def sending(*ids: str, queue: str = "q") -> Send:
     return Send(queue=queue, bodies=[b"x"] * len(ids), deduplication_ids=dict(enumerate(ids)))
 
 
-@pytest.mark.parametrize("cut", [False, True])
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("end", ["ready", "leased", "deleted", "purged", "unlinked"])
-def test_an_id_is_refused_wherever_its_message_is_also_after_a_restart(
-    end: str, count: int, cut: bool
-) -> None:
-    rig = Rig()
-    ids = ["a", "b", "c"][:count]
-    first = rig.send(*ids)
-    rig.commit()
-    if end == "leased":
-        rig.commit(Receive(queue="q", max_messages=5))
-    elif end == "purged":
-        rig.commit(Purge(queue="q"))
-    elif end in ("deleted", "unlinked"):
-        rig.commit(Delete(queue="q", ids=first.results))  # type: ignore[arg-type]
-    if end == "unlinked":
-        rig.settle()
-        assert not rig.names("remove")
-        assert len(rig.names("keys")) == 1
-    assert rig.send(*ids).results == first.results
-    (rig.cut if cut else rig.restart)()
-    again = rig.send(*ids)
-    assert again.results == first.results
-    assert again.duplicates == set(range(count))
-
-
 def test_keys_and_segments_go_when_their_window_is_over() -> None:
     rig = Rig()
     rig.commit(Delete(queue="q", ids=rig.send("a", "b").results))  # type: ignore[arg-type]

@@ -14,10 +14,8 @@ from spoolrack_store.files.disk import Space
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
-    InvalidRequest,
     MessageDamaged,
     MessageNotFound,
-    QueueNotFound,
 )
 from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.operations import CreateQueue, Delete, Message, MessageFilter, Receive, Send
@@ -310,21 +308,6 @@ def test_a_file_that_can_not_be_read_for_now_is_told_as_that(tmp_path: Path) -> 
         rig.disk.open = refusing  # type: ignore[method-assign]
         with pytest.raises(DiskError, match="Too many open files"):
             rig.store.message("q", id)
-
-
-def test_a_missing_message_is_not_found(rig: FrontRig) -> None:
-    (id,) = rig.send(b"1")
-    with pytest.raises(QueueNotFound):
-        rig.store.message("missing", id)
-    with pytest.raises(QueueNotFound):
-        messages_in(rig.store, "missing")
-    with pytest.raises(InvalidRequest):
-        rig.store.message("q", "x")
-    with pytest.raises(MessageNotFound):
-        rig.store.message("relaxed", id)
-    rig.ask(Delete(queue="q", ids=[id]))
-    with pytest.raises(MessageNotFound):
-        rig.store.message("q", id)
 
 
 def test_any_text_is_a_place_between_two_pages(rig: FrontRig) -> None:

@@ -273,33 +273,6 @@ def test_a_redrive_that_the_disk_refuses_is_tried_again_and_is_no_failure(
     assert (rig.ids("q"), is_done(rig.shown(redrive))) == (ids, True)
 
 
-def test_a_record_that_the_disk_refuses_to_rename_is_tried_again(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ids = rig.bury(b"a", b"b")
-    rename = rig.disk.rename_new
-
-    def refused(source: str, target: str) -> None:
-        if source.startswith("redrives/"):
-            _refused()
-        rename(source, target)
-
-    redrive = rig.start()
-    with monkeypatch.context() as broken:
-        broken.setattr(rig.disk, "rename_new", refused)
-        for _ in range(3):
-            rig.after(1_000)
-            rig.ask()
-        going = rig.shown(redrive)
-        assert (going.state, going.failed) == (RedriveState.RUNNING, 0)
-    for _ in range(3):
-        rig.after(1_000)
-        rig.settle()
-    done = rig.shown(redrive)
-    assert (done.state, done.moved, done.failed) == (RedriveState.DONE, 2, 0)
-    assert rig.ids("q") == ids
-
-
 def test_a_redrive_that_cannot_be_read_stands_in_no_other_ones_way(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,19 +314,6 @@ def test_the_folder_of_redrives_is_made_again_when_it_is_gone(rig: Rig) -> None:
 
 def _refused(*_: str) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_redrive_that_cannot_be_written_is_not_begun(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def create(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(rig.disk, "create", create)
-        with pytest.raises(StoreError):
-            rig.start()
-    assert rig.engine.redrives.listed("", "", 10) == []
 
 
 # The requests.
@@ -436,13 +396,6 @@ def test_a_pause_is_not_made_up_for(rig: Rig) -> None:
     rig.after(60_000)
     rig.ask()
     assert rig.shown(redrive).moved == 1
-
-
-def test_it_is_told_when_a_redrive_goes_on(rig: Rig) -> None:
-    rig.bury(b"a")
-    rig.start(rate=2)
-    assert rig.engine.next_work(rig.clock.monotonic())[1] == rig.clock.monotonic() + 500
-    assert not rig.engine.wants_commit
 
 
 def test_one_commit_looks_at_a_bounded_number(rig: Rig) -> None:

@@ -9,7 +9,7 @@ import pytest
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.backoff import pause
 from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
-from spoolrack_store.model.errors import InvalidRequest, StaleReceipt
+from spoolrack_store.model.errors import InvalidRequest
 from spoolrack_store.model.names import Name
 from spoolrack_store.model.operations import (
     ChangeVisibility,
@@ -117,20 +117,6 @@ def test_a_reason_is_bounded(rig: Rig) -> None:
 
 
 # Releases.
-
-
-def test_a_release_ends_the_receipt(rig: Rig) -> None:
-    rig.send("w", b"1")
-    taken = receipts(rig.receive("w"))
-    rig.ask(ReleaseMessages(queue="w", receipts=taken, delay=Millis(DAY)))
-    for late in (
-        ReleaseMessages(queue="w", receipts=taken),
-        ChangeVisibility(queue="w", receipts=taken, visibility=Millis(1)),
-        Delete(queue="w", receipts=taken),
-    ):
-        answer = rig.ask(late)
-        assert isinstance(answer, list)
-        assert isinstance(answer[0], StaleReceipt)
 
 
 def test_a_delay_is_bounded(rig: Rig) -> None:

@@ -11,18 +11,16 @@ from spoolrack_store.model.errors import (
     DamagedSettings,
     InvalidRequest,
     QueueFull,
-    QueueNotFound,
     ScheduleExists,
     ScheduleNotFound,
     StoreError,
 )
-from spoolrack_store.model.operations import CreateQueue, DeleteQueue, UpdateQueue
+from spoolrack_store.model.operations import DeleteQueue, UpdateQueue
 from spoolrack_store.model.schedule import MAX_BODY, MAX_SCHEDULES
 from spoolrack_store.model.schedule_requests import (
     CreateSchedule,
     DeleteSchedule,
     Fire,
-    PauseSchedule,
     QueuedSchedule,
     UpdateSchedule,
 )
@@ -125,22 +123,6 @@ def test_nothing_is_sent_after_a_schedule_is_deleted_or_made_anew(rig: Rig) -> N
     assert fire(rig, again)
 
 
-def test_ticks_of_a_pause_are_not_sent(rig: Rig) -> None:
-    made = create(rig)
-    paused = rig.ask(PauseSchedule(queue="q", name="nightly", is_paused=True))
-    assert paused.schedule.is_paused
-    assert not fire(rig, made)
-    rig.clock.advance(120_000)
-    resumed = rig.ask(PauseSchedule(queue="q", name="nightly", is_paused=False))
-    assert resumed.schedule.since == START + 120_000
-    assert not fire(rig, made)
-    assert not fire(rig, made, TICK + 60)
-    assert fire(rig, made, TICK + 61)
-    version = rig.engine.catalog.records["q"].version
-    assert rig.ask(PauseSchedule(queue="q", name="nightly", is_paused=False)).last_tick == TICK + 61
-    assert rig.engine.catalog.records["q"].version == version
-
-
 def test_a_repeated_creation_finds_the_schedule_and_another_content_is_refused(rig: Rig) -> None:
     made = create(rig)
     assert create(rig) == made
@@ -151,16 +133,6 @@ def test_a_repeated_creation_finds_the_schedule_and_another_content_is_refused(r
         create(rig, attributes={})
 
 
-def test_schedules_are_listed_by_queue_and_name(rig: Rig) -> None:
-    for queue, name in (("q", "b"), ("other", "c"), ("q", "a")):
-        create(rig, queue=queue, name=name)
-    assert listed(rig) == ["c", "a", "b"]
-    assert listed(rig, "q") == ["a", "b"]
-    assert [each.name for each in rig.engine.schedules.listed("", ("q", "a"), 1)] == ["b"]
-    with pytest.raises(QueueNotFound):
-        listed(rig, "none")
-
-
 def test_settings_and_labels_of_a_queue_leave_its_schedules_alone(rig: Rig) -> None:
     create(rig)
     rig.ask(UpdateQueue(name="q", changes={"max_messages": 5}, labels={"a": "b"}))
@@ -168,15 +140,6 @@ def test_settings_and_labels_of_a_queue_leave_its_schedules_alone(rig: Rig) -> N
     rig.restart()
     assert listed(rig) == ["nightly"]
     assert rig.engine.catalog.records["q"].labels == {"a": "b"}
-
-
-def test_a_queue_that_is_made_again_has_no_schedules(rig: Rig) -> None:
-    create(rig)
-    rig.ask(DeleteQueue(name="q"))
-    assert listed(rig) == []
-    rig.settle()
-    rig.ask(CreateQueue(name="q", settings=rig.queues["q"]))
-    assert listed(rig) == []
 
 
 def test_a_full_queue_takes_a_tick_once_it_has_room(rig: Rig) -> None:

@@ -13,10 +13,7 @@ from spoolrack_store.model.errors import (
     DiskError,
     Draining,
     InvalidRequest,
-    NameTaken,
-    ReservationCommitted,
     ReservationLost,
-    ReservationNotFound,
     ReservationUnread,
     RootInUse,
 )
@@ -127,22 +124,6 @@ def test_a_page_says_where_the_next_one_begins_whatever_was_deleted(rig: FrontRi
     assert [page.following for page in pages] == [3, 4]
     assert [len(page.runs) for page in pages] == [2, 1]
     assert messages_of(rig.store.read_reservation("s", 0, begin=3))[0].id == ids[3]
-
-
-def test_a_reservation_that_cannot_be_read_is_refused_at_once(rig: FrontRig) -> None:
-    rig.send(b"1", b"2")
-    with pytest.raises(ReservationNotFound):
-        rig.store.read_reservation("s", 0)
-    with pytest.raises(InvalidRequest):
-        rig.store.read_reservation("../x", 0)
-    with pytest.raises(InvalidRequest):
-        rig.store.read_reservation("s", 0, begin=-1)
-    rig.ask(asked())
-    with pytest.raises(NameTaken):
-        rig.store.read_reservation("s", 0, allowed=lambda queue: queue != "q")
-    rig.ask(CommitReservations(stream="s", last_sequence_number=0))
-    with pytest.raises(ReservationCommitted):
-        rig.store.read_reservation("s", 0)
 
 
 def test_a_set_is_marked_before_it_is_read_unless_the_read_is_refused(rig: FrontRig) -> None:

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 from spoolrack_store.engine import reserver
 from spoolrack_store.files import changes
-from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
     DiskFull,
     ReservationCommitted,
     ReservationLost,
     ReservationNotFound,
-    StoreError,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
 from spoolrack_store.model.reservation_requests import (
@@ -67,26 +65,6 @@ def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
     assert len(rig.disk.scan("delay")) == before + 5
     assert len(rig.disk.read(f"reserved/{rig.names('reserved')[0]}")) < 1_000
     assert rig.ids_in() == ids
-
-
-def test_a_confirmation_lengthens_the_hold_of_all_of_it_with_one_rename(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve()
-    leases = sorted(each.name for each in rig.disk.scan("delay"))
-    rig.advance(HOLD - 1_000)
-
-    confirmed = rig.ask(
-        ExtendReservation(stream="s", sequence_number=0, visibility_timeout=Millis(2 * HOLD))
-    )
-    rig.advance(2 * HOLD - 1)
-
-    assert confirmed.expires_at == rig.clock.now + 1
-    assert sorted(each.name for each in rig.disk.scan("delay")) == leases
-    assert (rig.ids_in(), rig.receive()) == (ids, [])
-    rig.restart()
-    assert (rig.ids_in(), rig.receive()) == (ids, [])
-    rig.advance(1)
-    assert rig.receive() == [(id, 2) for id in ids]
 
 
 def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig: SetRig) -> None:
@@ -273,19 +251,6 @@ def test_the_messages_of_a_lost_set_are_counted_though_the_disk_refused_to_relea
     assert rig.receive() == [(id, 2) for id in ids]
 
 
-def test_an_undone_reservation_was_never_there(rig: SetRig) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve()
-
-    rig.ask(UndoReservation(stream="s", sequence_number=0))
-
-    assert rig.names("reserved") == []
-    found = rig.engine.index.holder(ids[0])
-    assert found is not None
-    assert found[0].name.first is None
-    assert rig.receive() == [(id, 1) for id in ids]
-
-
 def test_a_reservation_that_another_caller_was_told_of_is_not_undone(rig: SetRig) -> None:
     rig.send(b"1", b"2")
     made = rig.reserve()
@@ -326,23 +291,6 @@ def test_a_page_holds_two_mebibytes(rig: SetRig) -> None:
 
 
 # Several processes.
-
-
-def test_a_record_that_cannot_be_read_stops_reservations_and_nothing_else(
-    rig: SetRig, caplog: pytest.LogCaptureFixture
-) -> None:
-    ids = rig.send(b"1", b"2")
-    rig.reserve(max_messages=1)
-    rig.disk.refused = ("read reserved/",)
-    rig.restart()
-    with pytest.raises(StoreError, match=r"can't be read"):
-        rig.reserve(1)
-    assert "can't be read, so reservations have to wait" in caplog.text
-    assert rig.receive() == [(ids[1], 1)]
-    rig.disk.refused = ()
-    rig.advance(1_000)
-
-    assert rig.ids_in() == ids[:1]
 
 
 def test_a_committed_set_whose_marker_cannot_be_read_is_not_brought_back(rig: SetRig) -> None:
@@ -393,16 +341,4 @@ def test_a_damaged_record_is_put_aside_and_its_messages_are_ready_again(rig: Set
     (place,) = [each.name for each in rig.disk.scan("quarantine")]
     kept = sorted(each.name for each in rig.disk.scan(f"quarantine/{place}"))
     assert kept == [name, f"{name}.why"]
-    assert rig.receive() == [(id, 1) for id in ids]
-
-
-def test_a_torn_record_leaves_nothing(rig: SetRig) -> None:
-    ids = rig.send(b"a", b"b")
-    rig.reserve()
-    (name,) = rig.names("reserved")
-    content = rig.disk.read(f"reserved/{name}")
-    rig.disk.unlink(f"reserved/{name}")
-    rig.disk.create(f"reserved/{name}", [content[:-1]], sync=True)
-    rig.restart()
-    assert (rig.names("reserved"), list(rig.disk.scan("quarantine"))) == ([], [])
     assert rig.receive() == [(id, 1) for id in ids]

@@ -44,19 +44,6 @@ def test_a_chunk_leaves_room_on_the_disk_for_deletes(rig: Rig) -> None:
     assert not rig.stage("s", 0, b"a").is_repeated
 
 
-def test_a_published_message_that_cannot_be_moved_yet_arrives_later(rig: Rig) -> None:
-    rig.stage("s", 0, b"a")
-    rig.disk.refused = ["rename staged/"]
-    rig.publish("w", 0, "s")
-    assert rig.publish("w", 1).last_epoch == 1
-    rig.settle()
-    assert rig.names("published") == ["w.0", "w.1"]
-    rig.disk.refused = []
-    assert rig.receive() == [b"a"]
-    rig.settle()
-    assert rig.names("published") == ["w.1"]
-
-
 def test_a_chunk_that_a_power_cut_left_beside_its_message_is_unlinked(rig: Rig) -> None:
     rig.stage("s", 0, b"a", delay=1_000)
     (staged,) = rig.names("staged")
@@ -121,15 +108,6 @@ def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there
     assert rig.receive() == [b"b"]
 
 
-@pytest.mark.parametrize("left", [b"", b"{", b"{}\n", bytes(200)])
-def test_a_torn_manifest_is_none(rig: Rig, left: bytes) -> None:
-    rig.stage("s", 0, b"a")
-    rig.disk.create("published/w.1", [left], sync=True)
-    rig.restart()
-    assert (rig.staged(), rig.names("published")) == (["s"], [])
-    assert rig.publish("w", 1, "s").messages == 1
-
-
 def test_a_damaged_manifest_is_put_aside(rig: Rig) -> None:
     rig.stage("s", 0, b"a")
     rig.disk.create("published/w.1", [b'{"stages":{}}\n00000000\n'], sync=True)
@@ -166,23 +144,6 @@ def test_a_torn_chunk_was_never_staged(rig: Rig, torn: str) -> None:
     rig.restart()
     assert rig.names("quarantine") == []
     assert not rig.stage("s", 7, b"x", b"y").is_repeated
-
-
-def test_stages_that_cannot_be_read_are_not_taken_for_missing(rig: Rig) -> None:
-    rig.stage("s", 7, b"x", b"y")
-    rig.disk.refused = ["read staged/"]
-    with pytest.raises(DiskError):
-        rig.restart()
-    rig.disk.refused = []
-    rig.restart()
-    assert rig.staged() == ["s"]
-
-
-def test_a_foreign_file_among_the_stages_is_left_alone(rig: Rig) -> None:
-    for path in ("staged/notes.txt", "staged/a~dropped", "published/README", "staged/s@1:2:3"):
-        rig.disk.create(path, [b"mine"], sync=True)
-    rig.restart()
-    assert (len(rig.names("staged")), rig.staged(), rig.names("published")) == (3, [], ["README"])
 
 
 @pytest.mark.parametrize("end", ["deleted", "made again"])

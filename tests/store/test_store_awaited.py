@@ -41,22 +41,6 @@ def called(rig: Rig, *names: str) -> list[tuple[Any, ...]]:
     return [arguments for name, arguments in rig.disk.called if name in names]
 
 
-@pytest.mark.parametrize("count", [1, 5])
-def test_a_message_leased_as_it_is_sent_is_not_read_and_touches_no_queue(count: int) -> None:
-    rig = Rig(cache_bytes=1 << 20)
-    rig.commit()
-    rig.disk.called.clear()
-    _, found = rig.commit(sending(*[b"x"] * count), receiving())
-    assert bodies(found) == [b"x"] * count
-    assert not called(rig, "read", "scan")
-    moved = called(rig, "rename_new", "link")
-    assert [(source[:4], target[:6]) for source, target in moved] == [
-        ("new/", "new/q:"),
-        ("new/", "delay/"),
-    ]
-    rig.check()
-
-
 def test_a_deduplication_id_is_taken_by_what_is_leased_at_once_also_after_a_restart(rig: Rig) -> None:
     send = Send(queue="q", bodies=[b"x"], deduplication_ids={0: "a"})
     stored, found = rig.commit(send, receiving())
@@ -79,13 +63,6 @@ def test_a_restart_finds_the_lease_as_it_was_and_its_receipt_is_good(rig: Rig) -
     rig.advance(LEASE)
     (delivery,) = rig.ask(receiving())
     assert (delivery.bodies, delivery.receives) == ([b"b"], 2)
-
-
-def test_a_message_that_cannot_be_leased_at_once_is_sent_all_the_same(rig: Rig) -> None:
-    rig.disk.fail(errno.EIO, "rename_new", "link", path="new/", times=1)
-    stored, found = rig.commit(sending(b"a"), receiving())
-    assert found == []
-    assert list(rig.receive()) == stored.results
 
 
 def test_flow_control_counts_no_lease_that_is_not_handed_out_as_the_lock_fails(rig: Rig) -> None:

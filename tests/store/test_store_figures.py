@@ -105,15 +105,6 @@ def test_operations_are_counted_by_queue_until_the_queue_is_deleted(rig: FrontRi
     assert rig.store.metrics.statistics.messages == {"other": {"send": 1}}
 
 
-def test_a_message_that_is_refused_is_not_counted(rig: FrontRig) -> None:
-    create(rig, "small", max_messages=2)
-
-    rig.ask(Send(queue="small", bodies=[b"1", b"2", b"3"]))
-    rig.ask(Delete(queue="small", ids=["00000000-0000-7000-8000-000000000000"]))
-
-    assert counted(rig, "small") == {"send": 2}
-
-
 def test_dead_letters_and_expired_messages_are_counted_where_they_come_from(rig: FrontRig) -> None:
     create(rig, "dead")
     create(rig, "poor", max_receives=1, dead_letter_queue="dead", visibility_timeout=1_000)

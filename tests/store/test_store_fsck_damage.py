@@ -131,39 +131,6 @@ def make_huge(root: Path) -> Path:
 
 
 DAMAGES = [flip_a_byte, flip_a_byte_of_the_attributes, truncate, lengthen, make_huge]
-LOST = {flip_a_byte: READY[1:], make_huge: READY[1:], lengthen: READY[:1]}
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_damaged_messages_are_found_and_moved_to_quarantine_and_others_are_delivered(
-    root: Path, damage: Callable[[Path], Path]
-) -> None:
-    spoiled = damage(root)
-    (problem,) = check(root).problems
-    assert problem.path == str(spoiled.relative_to(root))
-    assert problem.remedy is Remedy.QUARANTINE
-    content = os.stat(spoiled).st_ino
-    (mended,), left = repair(root)
-    assert mended.problem == problem
-    assert not left
-    report = check(root)
-    assert not report.problems
-    (file,) = report.quarantined
-    assert file.why != "whole: it can be restored"
-    assert (root / file.path).stat().st_ino == content
-    assert bodies(root) == LOST.get(damage, READY)
-
-
-def test_of_a_batch_only_the_damaged_message_goes_to_quarantine(root: Path) -> None:
-    path = batch(root)
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"batch 2", b"batch x"))
-    (problem,) = check(root).problems
-    assert problem.members == 0b100
-    assert "message 2" in problem.why
-    repair(root)
-    assert not check(root).problems
-    assert bodies(root) == [body for body in READY if body != b"batch 2"]
 
 
 def test_without_deep_only_sizes_are_looked_at(root: Path) -> None:
@@ -436,16 +403,6 @@ def test_a_copy_that_was_being_made_is_unfinished(root: Path) -> None:
 # Times.
 
 
-def test_a_lease_that_is_longer_than_a_lease_may_be_is_found_and_ended(root: Path) -> None:
-    path = leased(root)
-    path.rename(path.with_name(path.name.replace(f"@{NOW + 3_600_000}", f"@{NOW + 50_000_000}")))
-    (problem,) = check(root).problems
-    assert problem.remedy is Remedy.READY
-    repair(root)
-    assert not check(root).problems
-    assert sorted(bodies(root)) == sorted([*READY, b"single 1"])
-
-
 def test_of_a_lease_that_is_too_long_the_damaged_messages_are_not_made_ready(root: Path) -> None:
     path = batch(root)
     lease = root / "delay" / f"q:{stem_of(path)},v3,r1,f{NOW}@{NOW + 50_000_000}~0123456789abc"
@@ -504,24 +461,6 @@ def test_a_queue_that_is_being_deleted_or_was_never_made_is_unfinished(root: Pat
     paths = [each.path for each in report.leftovers]
     assert paths == ["config/dead.2.json", "config/q.2.json", "queues/nobody"]
     assert report.queues["dead"].is_being_deleted
-
-
-def test_a_missing_folder_is_found_and_made_anew(root: Path) -> None:
-    (root / "quarantine").rmdir()
-    (problem,) = check(root).problems
-    assert (problem.path, problem.remedy) == ("quarantine", Remedy.FOLDER)
-    repair(root)
-    assert not check(root).problems
-
-
-def test_a_queue_whose_folder_is_missing_is_found_and_its_folder_made_anew(root: Path) -> None:
-    shutil.rmtree(root / "queues" / "q")
-    (problem,) = check(root).problems
-    assert (problem.path, problem.remedy) == ("queues/q", Remedy.FOLDER)
-    assert "only a backup has them" in problem.why
-    repair(root)
-    assert (root / "queues" / "q").is_dir()
-    assert not check(root).problems
 
 
 def test_a_queue_that_is_being_deleted_needs_no_folder(root: Path) -> None:

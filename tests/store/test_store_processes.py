@@ -12,7 +12,6 @@ from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import (
     DiskError,
     MessageNotFound,
-    QueueBeingDeleted,
     QueueNotFound,
     RootInUse,
     StaleReceipt,
@@ -93,18 +92,6 @@ def begin(rig: Rig, *requests: Any) -> Work:
 
 
 # Leases.
-
-
-def test_the_receipt_of_a_lease_that_is_over_works_with_no_process(one: Rig, other: Rig) -> None:
-    one.send(b"a")
-    (stale,) = receipts(lease(one))
-    one.after(LEASE)
-    (good,) = receipts(lease(other))
-    for rig in (one, other):
-        (result,) = rig.ask(Delete(queue="q", receipts=[stale]))
-        assert isinstance(result, StaleReceipt)
-    assert one.ask(Delete(queue="q", receipts=[good])) == [None]
-    assert other.ask(Delete(queue="q", receipts=[good])) == [None]
 
 
 def test_prefetched_messages_are_left_to_the_process_that_leased_them(one: Rig, other: Rig) -> None:
@@ -270,27 +257,6 @@ def test_a_purge_takes_what_a_process_has_in_new_that_others_have_overtaken(
 
 
 # Queues.
-
-
-def test_a_deleted_queue_is_gone_for_all_and_starts_empty_when_it_is_made_again(
-    one: Rig, other: Rig
-) -> None:
-    one.send(b"a", b"b")
-    lease(other, 1)
-    one.ask(DeleteQueue(name="q"))
-    with pytest.raises(QueueNotFound):
-        lease(other)
-    with pytest.raises((QueueBeingDeleted, QueueNotFound)):
-        other.ask(Send(queue="q", bodies=[b"late"]))
-    creation = CreateQueue(name="q", settings=QueueSettings())
-    with pytest.raises(QueueBeingDeleted):
-        other.ask(creation)
-    for _ in range(6):
-        one.ask()
-        other.ask()
-    other.ask(creation)
-    one.after(LEASE)
-    assert lease(one) == lease(other) == []
 
 
 def test_a_queue_can_be_made_again_as_soon_as_another_process_has_deleted_it(

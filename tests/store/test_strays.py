@@ -1,4 +1,4 @@
-"""Refuse calls about sets and stages that this root doesn't know, and answer repetitions."""
+"""Refuse calls about sets that this root doesn't know, and answer repetitions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pytest
 from spoolrack_store.model.errors import (
     ReservationCommitted,
     ReservationNotFound,
-    StageIncomplete,
-    StageNotFound,
 )
 from spoolrack_store.model.reservation_requests import (
     REMEMBERED_SETS,
@@ -20,9 +18,7 @@ from spoolrack_store.model.reservation_requests import (
     OfSet,
     Release,
 )
-from spoolrack_store.model.stage_requests import Abort
 
-from tests.store.stage_rig import Rig as StageRig
 from tests.support.set_rig import SetRig
 
 
@@ -96,42 +92,3 @@ def test_a_read_of_a_set_of_another_queue_is_refused(rig: SetRig) -> None:
     with pytest.raises(ReservationNotFound):
         sets.find("s", 0, "other")
     assert sets.begin_reading("s", 0, 0, 0, queue="q") == sets.find("s", 0, "q").messages == 1
-
-
-def test_a_part_of_what_was_staged_is_never_published() -> None:
-    rig = StageRig()
-    rig.stage("s", 0, b"a")
-    with pytest.raises(StageIncomplete, match="hold 1 messages, and 2 were staged"):
-        rig.publish("w", 0, "s", messages=2)
-    rig.settle()
-    assert rig.receive() == []
-    rig.stage("s", 1, b"b")
-    assert rig.publish("w", 0, "s", messages=2).messages == 2
-    rig.settle()
-    assert rig.receive() == [b"a", b"b"]
-
-
-def test_a_publication_that_is_repeated_succeeds_without_its_stages() -> None:
-    rig = StageRig()
-    rig.stage("s", 0, b"a")
-    assert rig.publish("w", 0, "s", messages=1, queue="q").messages == 1
-    rig.settle()
-    assert rig.publish("w", 0, "s", messages=1, queue="q").is_already
-
-
-def test_an_abort_of_a_stage_that_is_not_here_is_refused() -> None:
-    rig = StageRig()
-    with pytest.raises(StageNotFound, match="was never on this server"):
-        rig.ask(Abort(stage="s"))
-
-
-def test_stages_are_listed_by_queue() -> None:
-    rig = StageRig()
-    rig.stage("a", 0, b"1")
-    rig.stage("b", 0, b"1", queue="other")
-    rig.stage("c", 0, b"1", queue="other")
-    rig.stage("c", 1, b"1")
-    listed = rig.engine.stages.listed
-    assert [each.name for each in listed("", 9, "other")] == ["b", "c"]
-    assert [each.name for each in listed("a", 9, "q")] == ["c"]
-    assert [each.name for each in listed("", 1, "q")] == ["a"]
