@@ -23,11 +23,7 @@ async def pages(
     """Fetch one page after the other. `timeout` is for each of them."""
     token = ""
     while True:
-
-        async def once(left: float, token: str = token) -> Page[T]:
-            return await fetch(token=token, timeout=left)
-
-        page = await context.call(once, timeout)
+        page = await context.call(fetch, timeout, token=token)
         yield page
         token = page.next_token
         if not token:

@@ -44,9 +44,7 @@ class Redrives(Resource[Redrive]):
         redriving = self._context.transport.redrives
         arguments.text("id", id)
         arguments.text("queue", queue)
-        found = await self._context.call(
-            lambda left: redriving.get(id, queue=queue, timeout=left), timeout
-        )
+        found = await self._context.call(redriving.get, timeout, id, queue=queue)
         handle: RedriveHandle = self._handle(found)
         return handle
 
@@ -58,9 +56,7 @@ class Redrives(Resource[Redrive]):
         redriving = self._context.transport.redrives
         arguments.text("id", id)
         arguments.text("queue", queue)
-        ended = await self._context.call(
-            lambda left: redriving.cancel(id, queue=queue, timeout=left), timeout
-        )
+        ended = await self._context.call(redriving.cancel, timeout, id, queue=queue)
         handle: RedriveHandle = self._handle(ended)
         return handle
 
@@ -91,7 +87,7 @@ async def start_redrive(
     redriving = context.transport.redrives
     in_doubt = False
 
-    async def once(left: float) -> Redrive:
+    async def once(*, timeout: float) -> Redrive:
         nonlocal in_doubt
         try:
             return await redriving.start(
@@ -100,7 +96,7 @@ async def start_redrive(
                 ids=selected,
                 source_queue=source_queue,
                 max_messages_per_second=max_messages_per_second,
-                timeout=left,
+                timeout=timeout,
             )
         except Unreachable:
             in_doubt = True
@@ -109,7 +105,7 @@ async def start_redrive(
             id = error.metadata.get("redrive")
             if not in_doubt or not id:
                 raise
-            found = await redriving.get(id, queue=queue, timeout=left)
+            found = await redriving.get(id, queue=queue, timeout=timeout)
             told = (found.destination, found.source_queue, found.max_messages_per_second)
             if told != (destination, source_queue, max_messages_per_second):
                 raise
