@@ -61,6 +61,7 @@ class BatchState:
     def __init__(
         self, context: ClientContext, queue: str | None = None, **options: Unpack[BatchOptions]
     ) -> None:
+        arguments.check_options(options, BatchOptions)
         self._queue = queue
         self._queue_of_all = queue or ""
         """A queue on the shard of all of them."""

@@ -104,7 +104,9 @@ class QueueHandle:
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
         is_one_of_several: bool = False,
+        **unknown: object,
     ) -> EnvelopeStream:
+        arguments.check_options(unknown, StreamOptions)
         return EnvelopeStream(
             self._context,
             self._name,

@@ -22,7 +22,7 @@ from .._message_base import MessageFacts
 from .._runtime import Signal, Started
 from .._shards import QueuePattern
 from .._stream import EnvelopeStream
-from .._values import Envelope, Seconds
+from .._values import Envelope, Seconds, StreamOptions
 from ..errors import (
     ClientClosed,
     InvalidRequest,
@@ -124,7 +124,9 @@ class SeveralStreams:
         timeout: Seconds | None = None,
         concurrency: int | None = None,
         until_dropped: bool = False,
+        **unknown: object,
     ) -> None:
+        arguments.check_options(unknown, StreamOptions)
         self._queues = queues
         self._context = context
         self._runtime = context.runtime
