@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -63,10 +62,9 @@ class Redrives(Resource[Redrive]):
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[RedriveHandle]:
         """Return the redrives of a dead-letter queue, or all, the oldest first: running ones, and those
         that ended within the last 30 days. `timeout` is for each page of them."""
-        fetch = partial(
-            self._context.transport.redrives.list_redrives, queue=arguments.text("queue", queue)
-        )
-        return self._handles(items(self._context, fetch, arguments.timeout(timeout)))
+        arguments.text("queue", queue)
+        fetch, span = self._context.transport.redrives.list_redrives, arguments.timeout(timeout)
+        return self._handles(items(self._context, fetch, span, queue=queue))
 
 
 async def start_redrive(

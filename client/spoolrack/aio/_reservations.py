@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -160,12 +159,10 @@ class Reservations(Resource[Reservation]):
     ) -> AsyncIterator[ReservationHandle]:
         """Return the reservations of a queue, of a stream, or all, by stream and number. `timeout` is
         for each page of them."""
-        fetch = partial(
-            self._context.transport.reservations.list_reservations,
-            queue=arguments.text("queue", queue),
-            stream=arguments.text("stream", stream),
-        )
-        return self._handles(items(self._context, fetch, arguments.timeout(timeout)))
+        arguments.text("queue", queue)
+        arguments.text("stream", stream)
+        fetch, span = self._context.transport.reservations.list_reservations, arguments.timeout(timeout)
+        return self._handles(items(self._context, fetch, span, queue=queue, stream=stream))
 
 
 def _check_name(stream: str, sequence_number: int, queue: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -93,10 +92,8 @@ class Schedules(Resource[Any]):
 
     def list(self, queue: object = "", *, timeout: Seconds | None = None) -> AsyncIterator[Schedule]:
         """Return the schedules of a queue, or all, by queue and name, with last and next ticks."""
-        fetch = partial(
-            self._context.transport.schedules.list_schedules, queue=arguments.queue_name(queue)
-        )
-        return items(self._context, fetch, arguments.timeout(timeout))
+        fetch, place = self._context.transport.schedules.list_schedules, arguments.queue_name(queue)
+        return items(self._context, fetch, arguments.timeout(timeout), queue=place)
 
     async def pause(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Send no message of a schedule until it is resumed; raises `ScheduleNotFound`."""

@@ -13,7 +13,6 @@ import copy
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, Literal
 
 from .. import _arguments as arguments
@@ -406,8 +405,8 @@ class SeveralStreams:
         for number, pattern in enumerate(self._queues.patterns):
             if pattern is None:
                 continue
-            fetch = partial(transport.list_queues, prefix=pattern.prefix)
-            async for page in pages(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
+            fetch, span = transport.list_queues, min(self._timeout, LOOK_TIMEOUT)
+            async for page in pages(self._context, fetch, span, prefix=pattern.prefix):
                 ranks |= {(number, queue.name) for queue in page.items if pattern.matches(queue.name)}
         return ranks
 

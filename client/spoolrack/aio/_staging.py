@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -100,7 +99,6 @@ class Staging(Resource[Any]):
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
         """Return the stages with messages for a queue, or all, by name. `timeout` is for each page of
         them."""
-        fetch = partial(
-            self._context.transport.staging.list_stages, queue=arguments.text("queue", queue)
-        )
-        return items(self._context, fetch, arguments.timeout(timeout))
+        arguments.text("queue", queue)
+        fetch = self._context.transport.staging.list_stages
+        return items(self._context, fetch, arguments.timeout(timeout), queue=queue)
