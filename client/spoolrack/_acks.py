@@ -176,12 +176,7 @@ class Acks:
         chunks = list(chunks_of(items, lambda _: 0))
         try:
             try:
-                call_of_all = context.in_chunks(
-                    chunks,
-                    lambda chunk, deadline: call(chunk, timeout=context.left(deadline)),
-                    failed,
-                    None,
-                )
+                call_of_all = context.in_chunks(chunks, call, failed, None)
                 results: Sequence[Result] = await tracing.settling(
                     call_of_all, name, self._queue, context.transport
                 )

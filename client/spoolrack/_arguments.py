@@ -1,14 +1,17 @@
 """Validation of arguments in the call that they are passed to.
 
-All raise `InvalidRequest`, which names the argument, its value and the rule. The bounds are those of
-the contract's types, and of all transports. A server checks its own limits. Pure.
+All raise `InvalidRequest`, which names the argument, its value and the rule, but a `TypeError` for an
+unknown option. The bounds are those of the contract's types, and of all transports. A server checks its
+own limits. Pure.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from operator import index
 from typing import Any, Final, TypeVar
@@ -38,6 +41,22 @@ def refusal(name: str, value: object, rule: str) -> InvalidRequest:
     if len(shown) > _SHOWN:
         shown = f"{shown[:_SHOWN]}…"
     return InvalidRequest(f"{name} can't be {shown}: it must be {rule}.")
+
+
+def check_options(given: Mapping[str, Any], known: type) -> None:
+    """Raise `TypeError` for an option that isn't in `known`, a `TypedDict`, as Python does, but with
+    the name of the public call that the options were passed to."""
+    unknown = [name for name in given if name not in known.__annotations__]
+    if not unknown:
+        return
+    frame = sys._getframe(2)
+    while frame.f_code.co_name.startswith("_") and frame.f_back is not None:
+        frame = frame.f_back
+    code = frame.f_code
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    near = get_close_matches(unknown[0], [*own, *known.__annotations__], 1)
+    hint = f". Did you mean {near[0]!r}?" if near else ""
+    raise TypeError(f"{code.co_qualname}() got an unexpected keyword argument {unknown[0]!r}{hint}")
 
 
 def integer(name: str, value: int, least: int = 0, most: int = INT64) -> int:

@@ -154,11 +154,11 @@ class Batcher(Generic[Item, Result]):
         """Whether only one call at a time carries items."""
         return self._linger.keeps_together
 
-    async def submit(self, item: Item, deadline: float) -> Result:
+    async def submit(self, item: Item, *, timeout: float) -> Result:
         """Return the result of one item; raise its error, or that of the call that carried it.
 
-        Raise `Timeout` at `deadline`, by the runtime's monotonic clock. A caller that is cancelled
-        before its item is in flight takes it back.
+        Raise `Timeout` after `timeout` seconds. A caller that is cancelled before its item is in flight
+        takes it back.
         """
         began = self._runtime.monotonic()
         with self._lock:
@@ -166,23 +166,23 @@ class Batcher(Generic[Item, Result]):
             self._in_flight += is_alone
         if is_alone:
             try:
-                results = await self._call((item,), timeout=max(0.0, deadline - began))
+                results = await self._call((item,), timeout=timeout)
             finally:
                 self._landed(1, began)
             result = _checked(results, 1)[0]
         else:
-            result = (await self._share([item], self._size_of(item), deadline))[0]
+            result = (await self._share([item], self._size_of(item), began + timeout))[0]
         if result.error is not None:
             raise result.error
         return result
 
-    async def submit_many(self, items: Sequence[Item], deadline: float) -> Sequence[Result]:
+    async def submit_many(self, items: Sequence[Item], *, timeout: float) -> Sequence[Result]:
         """Return a result for each of `items`, which share one call: see `submit`."""
         size = sum(map(self._size_of, items))
         if len(items) > 1 and (2 * len(items) > self._max_batch or 2 * size > self._max_bytes):
             # They fill half of a call: to gather others for it would save nothing.
-            return await self._call(items, timeout=max(0.0, deadline - self._runtime.monotonic()))
-        return await self._share(items, size, deadline)
+            return await self._call(items, timeout=timeout)
+        return await self._share(items, size, self._runtime.monotonic() + timeout)
 
     async def _share(self, items: Sequence[Item], size: int, deadline: float) -> Sequence[Result]:
         """Make a call with what else waits, or wait for one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from . import _arguments as arguments
@@ -16,7 +16,7 @@ from ._retry import RetryPolicy
 from ._runtime import Runtime
 from ._transports import ClientTransport
 from ._values import Seconds
-from .errors import ClientClosed, ForkedClient, SpoolrackError, Timeout, Unreachable
+from .errors import ClientClosed, ForkedClient, SpoolrackError, Unreachable
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -66,28 +66,32 @@ class ClientContext:
         """Return the seconds that a call may take."""
         return self.timeout if timeout is None else arguments.span("timeout", timeout)
 
-    async def attempt(
+    async def call(
         self,
         call: Callable[..., Awaitable[T]],
         timeout: Seconds | None,
-        *parameters: object,
+        /,
+        *given: Any,
         done_if: type[SpoolrackError] | None = None,
-    ) -> T | None:
-        """Return the result of `call(*given, deadline)`; retry it after errors that a retry may solve.
+        **options: Any,
+    ) -> T:
+        """Return the result of `call(*given, timeout=seconds_left, **options)`; retry it after errors
+        that a retry may solve.
 
         `done_if`: an error that proves, once a connection has broken in mid-call, that the first
         attempt took place. The result is None then.
         """
         self.check()
-        deadline = self.runtime.monotonic() + self.timeout_of(timeout)
+        left = self.timeout_of(timeout)
+        deadline = self.runtime.monotonic() + left
         failed = 0
         in_doubt = False
         while True:
             try:
-                return await call(*parameters, deadline)
+                return await call(*given, timeout=left, **options)
             except SpoolrackError as error:
                 if in_doubt and done_if is not None and isinstance(error, done_if):
-                    return None
+                    return None  # type: ignore[return-value]
                 failed += 1
                 in_doubt = in_doubt or isinstance(error, Unreachable)
                 left = deadline - self.runtime.monotonic()
@@ -97,25 +101,19 @@ class ClientContext:
                 last = error
             await self.runtime.sleep(pause)
             self.check()
-            if self.runtime.monotonic() >= deadline:
+            left = deadline - self.runtime.monotonic()
+            if left <= 0:
                 raise last  # The pause took longer than it should, on a busy machine.
-
-    async def call(self, call: Callable[[float], Awaitable[T]], timeout: Seconds | None) -> T:
-        """Return the result of `call(seconds_left)`, retried as by `attempt`."""
-
-        async def with_seconds(deadline: float) -> T:
-            return await call(self.left(deadline))
-
-        return await self.attempt(with_seconds, timeout)  # type: ignore[return-value]  # no done_if
 
     async def in_chunks(
         self,
         chunks: Iterable[list[Item]],
-        call: Callable[[list[Item], float], Awaitable[Sequence[Result]]],
+        call: Callable[..., Awaitable[Sequence[Result]]],
         failed: Callable[[SpoolrackError], Result],
         timeout: Seconds | None,
     ) -> list[Result]:
-        """Make `call(chunk, deadline)` for each chunk, one after the other; return the results of all.
+        """Make `call(chunk, timeout=seconds_left)` for each chunk, one after the other; return all
+        results.
 
         An error of the first chunk is raised. An error of a later chunk becomes the result of its items
         and of all items after them, so that the results of the chunks before are not lost.
@@ -127,27 +125,13 @@ class ClientContext:
                 results.extend(failed(failure) for _ in chunk)
                 continue
             try:
-                results.extend(await self.attempt(call, timeout, chunk) or ())
+                results.extend(await self.call(call, timeout, chunk))
             except SpoolrackError as error:
                 if not results:
                     raise
                 failure = error
                 results.extend(failed(error) for _ in chunk)
         return results
-
-    def left(self, deadline: float) -> float:
-        """Return the seconds until `deadline`; raise `Timeout` if it has passed."""
-        left = deadline - self.runtime.monotonic()
-        if left <= 0:
-            raise Timeout("The timeout passed before the call was made.")
-        return left
-
-    def countdown(self, seconds: float) -> Callable[[], float]:
-        """Return a function for what is left of a span: at the first call all of it, as the caller gave
-        it, so that a server that refuses it names the caller's value."""
-        until = self.runtime.monotonic() + seconds
-        whole = [seconds]
-        return lambda: whole.pop() if whole else max(0.0, until - self.runtime.monotonic())
 
     async def close(self) -> None:
         if self.closed or self._pid != os.getpid():

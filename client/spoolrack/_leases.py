@@ -117,9 +117,7 @@ class Leases:
         if self._visibility_timeout is not None:
             return self._visibility_timeout
         context = self._context
-        info = await context.call(
-            lambda left: context.transport.get_queue(self._queue, timeout=left), None
-        )
+        info = await context.call(context.transport.get_queue, None, self._queue)
         self._visibility_timeout = info.settings.visibility_timeout
         return self._visibility_timeout
 
@@ -139,9 +137,11 @@ class Leases:
         changes = [LeaseExtension(receipt, visibility) for receipt in receipts]
         asked_at = context.runtime.monotonic()
         results = await context.call(
-            lambda left: context.transport.extend(self._queue, changes, timeout=left),
+            context.transport.extend,
             # Retried for no longer than until the next round is due.
             visibility * 0.3,
+            self._queue,
+            changes,
         )
         with self._lock:
             for receipt, result in zip(receipts, results, strict=True):

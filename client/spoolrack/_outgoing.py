@@ -11,7 +11,15 @@ from typing import TypeVar, cast
 
 from . import _arguments as arguments
 from . import tracing
-from ._values import MAX_BATCH, MAX_BATCH_BYTES, MAX_PRIORITY, Attributes, Outgoing, Seconds
+from ._values import (
+    MAX_BATCH,
+    MAX_BATCH_BYTES,
+    MAX_PRIORITY,
+    Attributes,
+    Outgoing,
+    Seconds,
+    SendOptions,
+)
 
 Item = TypeVar("Item")
 
@@ -40,8 +48,11 @@ def outgoing(
     deduplication_id: str = "",
     group: str = "",
     priority: int = 0,
+    **unknown: object,
 ) -> Outgoing:
     """Return such a message; raise `InvalidRequest`. Defaults are not checked."""
+    if unknown:
+        arguments.check_options(unknown, SendOptions)
     if attributes is None:
         attributes = {}
     elif attributes or type(attributes) is not dict:

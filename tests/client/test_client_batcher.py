@@ -47,7 +47,7 @@ def batcher(wire: Wire, **bounds: int) -> Batcher[int, Number]:
 
 
 def submit(merged: Batcher[int, Number], items: Sequence[int]) -> list[asyncio.Task[Number]]:
-    return [asyncio.create_task(merged.submit(item, FAR)) for item in items]
+    return [asyncio.create_task(merged.submit(item, timeout=FAR)) for item in items]
 
 
 async def test_a_lone_item_travels_at_once() -> None:
@@ -99,7 +99,7 @@ async def test_items_of_one_caller_travel_together_with_those_of_others() -> Non
     merged = batcher(wire, max_batch=8, max_bytes=1_000)
     first = submit(merged, [1, 2])
     many = [
-        asyncio.create_task(merged.submit_many(items, FAR))
+        asyncio.create_task(merged.submit_many(items, timeout=FAR))
         for items in ([3, 4, 5], [6, 7, 8], [9, 10, 11])
     ]
     last = submit(merged, [12])
@@ -114,7 +114,7 @@ async def test_items_of_one_caller_travel_together_with_those_of_others() -> Non
 async def test_items_that_fill_half_of_a_call_wait_for_no_other(bounds: dict[str, int]) -> None:
     wire = Wire()
     merged = batcher(wire, **bounds)
-    tasks = [asyncio.create_task(merged.submit_many([1, 1, 1], FAR)) for _ in range(4)]
+    tasks = [asyncio.create_task(merged.submit_many([1, 1, 1], timeout=FAR)) for _ in range(4)]
     await until_async(lambda: len(wire.landing) == 4)
     for number in range(4):
         await wire.land(number)
@@ -178,7 +178,7 @@ async def test_a_caller_waits_no_longer_than_its_deadline() -> None:
     tasks = submit(merged, range(2))
     await until_async(lambda: len(wire.landing) == 2)
     with pytest.raises(Timeout, match="was not made"):
-        await merged.submit(3, 0.0)
+        await merged.submit(3, timeout=0.0)
     await wire.land(0)
     await wire.land(1)
     assert await asyncio.gather(*tasks) == [0, 2]
@@ -197,8 +197,8 @@ async def test_the_error_of_one_item_is_raised_for_its_caller_alone() -> None:
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert outcomes == [0, refused.error, 4, 6, 8]
     with pytest.raises(QueueNotFound):
-        await merged.submit(1, FAR)
-    assert await merged.submit_many([1, 2], FAR) == [refused, 4]
+        await merged.submit(1, timeout=FAR)
+    assert await merged.submit_many([1, 2], timeout=FAR) == [refused, 4]
     assert merged.in_flight == 0
 
 
@@ -207,7 +207,7 @@ async def test_an_answer_of_another_length_is_an_error_for_all() -> None:
         return []
 
     with pytest.raises(ValueError, match="0 results for 1 items"):
-        await Batcher(Tasks(), call, lambda item: 0).submit(1, FAR)
+        await Batcher(Tasks(), call, lambda item: 0).submit(1, timeout=FAR)
 
 
 def test_threads_share_calls_without_a_thread_of_its_own() -> None:
@@ -225,7 +225,7 @@ def test_threads_share_calls_without_a_thread_of_its_own() -> None:
     answers: dict[int, int] = {}
 
     def submit_one(item: int) -> None:
-        answers[item] = run(merged.submit(item, FAR))
+        answers[item] = run(merged.submit(item, timeout=FAR))
 
     threads = [threading.Thread(target=submit_one, args=(item,)) for item in range(50)]
     for thread in threads:
@@ -254,7 +254,7 @@ def test_an_interrupt_is_for_the_leader_and_a_retryable_error_for_the_others() -
 
     def submit_one(item: int) -> None:
         try:
-            outcomes[item] = run(merged.submit(item, FAR))
+            outcomes[item] = run(merged.submit(item, timeout=FAR))
         except BaseException as error:  # noqa: BLE001  # what the caller gets is what is tested
             outcomes[item] = error
 

@@ -98,7 +98,7 @@ async def test_tasks_in_a_loop_come_to_share_every_call() -> None:
 
     async def sending() -> None:
         for _ in range(50):
-            await merged.submit(1, FAR)
+            await merged.submit(1, timeout=FAR)
 
     await asyncio.gather(*[sending() for _ in range(4)])
     assert sum(batches) == 200
@@ -118,7 +118,7 @@ async def test_a_large_crowd_has_two_calls_under_way_also_where_a_few_kept_toget
 
     async def sending() -> None:
         for _ in range(20):
-            await merged.submit(1, FAR)
+            await merged.submit(1, timeout=FAR)
 
     await asyncio.gather(*[sending() for _ in range(4)])
     assert under_way[-4:] == [1] * 4
@@ -138,7 +138,8 @@ def test_an_absent_caller_delays_the_batch_only_briefly() -> None:
 
     merged: Batcher[int, Number] = Batcher(Threads(), call, lambda item: 0)
     threads = [
-        threading.Thread(target=lambda item=item: run(merged.submit(item, FAR))) for item in range(4)
+        threading.Thread(target=lambda item=item: run(merged.submit(item, timeout=FAR)))
+        for item in range(4)
     ]
     for number, thread in enumerate(threads):
         thread.start()

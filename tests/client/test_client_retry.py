@@ -142,7 +142,7 @@ async def test_the_error_is_raised_itself_if_the_pause_after_it_outlasts_the_tim
         async def sleep(self, seconds: float) -> None:
             self.now += seconds + 5.0
 
-    async def call(left: float) -> None:
+    async def call(timeout: float) -> None:
         raise Unreachable("The name of queues can't be resolved")
 
     context = ClientContext(LossyTransport(None, None), Busy(), timeout=5.0)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -170,6 +171,31 @@ def yielding(message: object, *_: object) -> Iterator[None]:
 
 async def yielding_to_tasks(message: object, *_: object) -> AsyncIterator[None]:
     yield
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "unknown", "near"),
+    [
+        (lambda client: client.queue("q").send("a", dely=1), "Queue.send", "dely", "delay"),
+        (lambda client: client.queue("q").send_file("a", lnk=1), "Queue.send_file", "lnk", "link"),
+        (lambda client: client.queue("q").batch(wirter=""), "Queue.batch", "wirter", "writer"),
+        (lambda client: client.batch(epok=1), "Client.batch", "epok", "epoch"),
+        (lambda client: client.batch().send_to("q", "a", gruop=""), "Batch.send_to", "gruop", "group"),
+        (lambda client: client.queue("q").messages(timeot=1), "Queue.messages", "timeot", "timeout"),
+        (lambda client: client.messages("q", oder=""), "Client.messages", "oder", "order"),
+        (lambda client: client.queue("q").worker(print, grase=1), "Queue.worker", "grase", "grace"),
+        (lambda client: client.worker("q", print, zzz=1), "Client.worker", "zzz", None),
+        (lambda client: spoolrack.connect("a", timeot=1), "connect", "timeot", "timeout"),
+        (lambda client: spoolrack.connect("a", tokn=""), "connect", "tokn", "token"),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_call_and_the_nearest_one(
+    call: Callable[[Any], object], name: str, unknown: str, near: str | None, tmp_path: Path
+) -> None:
+    with spoolrack.connect(f"file://{tmp_path}") as client, pytest.raises(TypeError) as raised:
+        call(client)
+    hint = f". Did you mean {near!r}?" if near else ""
+    assert str(raised.value) == f"{name}() got an unexpected keyword argument {unknown!r}{hint}"
 
 
 @pytest.mark.parametrize("handler", [yielding, yielding_to_tasks])

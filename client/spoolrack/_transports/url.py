@@ -10,6 +10,7 @@ import re
 from functools import partial
 from typing import Any, Final, Literal, Unpack
 
+from .. import _arguments as arguments
 from .._credentials import CredentialOptions, credentials_for, refuse_credentials
 from .._runtime import Runtime
 from .._threads import no_fork
@@ -40,6 +41,7 @@ def open_transport(
 ) -> ClientTransport:
     """Return the transport for `url`. Makes no connection yet; raises `InvalidUrl`, or
     `InvalidCredentials`."""
+    arguments.check_options(credentials, CredentialOptions)
     if not isinstance(url, str):
         raise InvalidUrl(f"{url!r} names no server and no folder, as it is no str: {_KNOWN}.")
     if routing not in (None, "header"):

@@ -61,6 +61,7 @@ class BatchState:
     def __init__(
         self, context: ClientContext, queue: str | None = None, **options: Unpack[BatchOptions]
     ) -> None:
+        arguments.check_options(options, BatchOptions)
         self._queue = queue
         self._queue_of_all = queue or ""
         """A queue on the shard of all of them."""
@@ -200,15 +201,13 @@ class BatchState:
     async def _stage_chunk(self, chunk: int, queue: str, messages: Sequence[Outgoing]) -> None:
         try:
             staged = await self._context.call(
-                lambda left: self._staging.stage(
-                    self._stage,
-                    chunk,
-                    queue,
-                    messages,
-                    time_to_live=self._time_to_live,
-                    timeout=left,
-                ),
+                self._staging.stage,
                 self._timeout,
+                self._stage,
+                chunk,
+                queue,
+                messages,
+                time_to_live=self._time_to_live,
             )
         except Exception as error:  # noqa: BLE001  # the next add or end raises it
             with self._lock:
@@ -251,16 +250,14 @@ class BatchState:
         self._in_doubt = True
         try:
             published = await self._context.call(
-                lambda left: self._staging.publish(
-                    self.writer,
-                    self.epoch,
-                    stages,
-                    queue=self._queue_of_all,
-                    message_count=self._messages,
-                    epoch_retention=_OWN_RETENTION if self._writer is None else self._epoch_retention,
-                    timeout=left,
-                ),
+                self._staging.publish,
                 self._timeout,
+                self.writer,
+                self.epoch,
+                stages,
+                queue=self._queue_of_all,
+                message_count=self._messages,
+                epoch_retention=_OWN_RETENTION if self._writer is None else self._epoch_retention,
             )
         except (Timeout, Unreachable, OutcomeUnknown):
             raise
@@ -290,8 +287,7 @@ class BatchState:
             return
         try:
             await self._context.call(
-                lambda left: self._staging.abort(self._stage, queue=self._queue_of_all, timeout=left),
-                CLEANUP_TIMEOUT,
+                self._staging.abort, CLEANUP_TIMEOUT, self._stage, queue=self._queue_of_all
             )
         except StageNotFound:
             pass  # Its only chunk was refused, or it has expired.

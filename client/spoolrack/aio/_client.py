@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from functools import partial
 from random import Random
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
@@ -128,8 +127,9 @@ class Client(ClientState):
     ) -> AsyncIterator[QueueInfo]:
         """Return all queues whose names begin with `prefix`, by name. `timeout` is for each page of
         them."""
-        fetch = partial(self._context.transport.list_queues, prefix=arguments.text("prefix", prefix))
-        return items(self._context, fetch, arguments.timeout(timeout))
+        arguments.text("prefix", prefix)
+        fetch = self._context.transport.list_queues
+        return items(self._context, fetch, arguments.timeout(timeout), prefix=prefix)
 
     async def update_queue(
         self,

@@ -37,7 +37,7 @@ class LeaseOperation(Generic[Item, Result]):
         done_if: type[SpoolrackError] | None = None,
     ) -> None:
         """`name`: as spans name it; None: it has none. `failed` makes the result of an item whose call
-        has failed. `done_if`: see `ClientContext.attempt`."""
+        has failed. `done_if`: see `ClientContext.call`."""
         self._context = context
         self._queue = queue
         self._name = name
@@ -50,7 +50,7 @@ class LeaseOperation(Generic[Item, Result]):
     ) -> Awaitable[Result | None]:
         """Return the result of one item; raise its error."""
         done_if = done_if or self._done_if
-        call = self._context.attempt(self._batcher.submit, timeout, item, done_if=done_if)
+        call = self._context.call(self._batcher.submit, timeout, item, done_if=done_if)
         if self._name is None:
             return call
         return tracing.settling(call, self._name, self._queue, self._context.transport)

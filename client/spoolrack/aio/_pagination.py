@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable
-from typing import Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, TypeVar
 
 from .._client_context import ClientContext
-from .._values import Item, Page, Seconds
+from .._values import Page, Seconds
 
 T = TypeVar("T")
 
 
-class Fetch(Protocol[Item]):
-    """Fetches the page of a token; the first one has an empty token."""
-
-    def __call__(self, *, token: str, timeout: float) -> Awaitable[Page[Item]]: ...
-
-
 async def pages(
-    context: ClientContext, fetch: Fetch[T], timeout: Seconds | None
+    context: ClientContext,
+    fetch: Callable[..., Awaitable[Page[T]]],
+    timeout: Seconds | None,
+    **which: Any,
 ) -> AsyncGenerator[Page[T], None]:
-    """Fetch one page after the other. `timeout` is for each of them."""
+    """Fetch one page after the other by `fetch(token=, timeout=, **which)`; the first one has an empty
+    token. `timeout` is for each of them."""
     token = ""
     while True:
-
-        async def once(left: float, token: str = token) -> Page[T]:
-            return await fetch(token=token, timeout=left)
-
-        page = await context.call(once, timeout)
+        page = await context.call(fetch, timeout, token=token, **which)
         yield page
         token = page.next_token
         if not token:
@@ -35,9 +29,12 @@ async def pages(
 
 
 async def items(
-    context: ClientContext, fetch: Fetch[T], timeout: Seconds | None
+    context: ClientContext,
+    fetch: Callable[..., Awaitable[Page[T]]],
+    timeout: Seconds | None,
+    **which: Any,
 ) -> AsyncGenerator[T, None]:
     """Yield the items of all pages."""
-    async for page in pages(context, fetch, timeout):
+    async for page in pages(context, fetch, timeout, **which):
         for item in page.items:
             yield item

@@ -104,7 +104,9 @@ class QueueHandle:
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
         is_one_of_several: bool = False,
+        **unknown: object,
     ) -> EnvelopeStream:
+        arguments.check_options(unknown, StreamOptions)
         return EnvelopeStream(
             self._context,
             self._name,
@@ -157,9 +159,7 @@ class Queue(QueueHandle):
     async def info(self, *, timeout: Seconds | None = None) -> QueueInfo:
         """Return the queue's settings and its counts now; raises `QueueNotFound`."""
         transport = self._context.transport
-        return await self._context.call(
-            lambda left: transport.get_queue(self._name, timeout=left), timeout
-        )
+        return await self._context.call(transport.get_queue, timeout, self._name)
 
     async def update(
         self,
@@ -194,10 +194,7 @@ class Queue(QueueHandle):
         wanted = states_of(states)
         transport = self._context.transport
         return await self._context.call(
-            lambda left: transport.purge_queue(
-                self._name, sent_before=sent_before, states=wanted, timeout=left
-            ),
-            timeout,
+            transport.purge_queue, timeout, self._name, sent_before=sent_before, states=wanted
         )
 
     async def send(
@@ -216,9 +213,9 @@ class Queue(QueueHandle):
         context = self._context
         with tracing.operation("send", "send", self._name, context.transport) as observed:
             message = outgoing(body, **options)
-            result = await context.attempt(self._sends.submit, timeout, message)
-            observed.note(1, id=result.id)  # type: ignore[union-attr, arg-type]  # one without an error
-        return result.id  # type: ignore[union-attr, return-value]  # one without an error
+            result = await context.call(self._sends.submit, timeout, message)
+            observed.note(1, id=result.id)  # type: ignore[arg-type]  # one without an error
+        return result.id  # type: ignore[return-value]  # one without an error
 
     async def send_file(
         self,
@@ -241,8 +238,7 @@ class Queue(QueueHandle):
         with tracing.operation("send", "send", self._name, transport) as observed:
             message = outgoing(b"", **options)
             result = await self._context.call(
-                lambda left: transport.files.send(self._name, path, message, link=link, timeout=left),
-                timeout,
+                transport.files.send, timeout, self._name, path, message, link=link
             )
             if result.error is not None:
                 raise result.error
@@ -297,20 +293,19 @@ class Queue(QueueHandle):
         context = self._context
         arguments.integer("max_messages", max_messages, 1, MAX_BATCH)
         waits = arguments.span("wait", wait)
-        # The wait is no delay of the server: the timeout begins after it.
-        connect_timeout = waits + context.timeout_of(timeout)
+        patience = context.timeout_of(timeout)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout, is_positive=True)
-        wait_left = context.countdown(waits)
         with tracing.operation("receive", "receive", self._name, context.transport) as observed:
             envelopes = await context.call(
-                lambda left: context.transport.receive(
+                lambda timeout: context.transport.receive(
                     self._name,
                     max_messages=max_messages,
-                    wait=wait_left(),
+                    wait=min(waits, max(0.0, timeout - patience)),
                     visibility_timeout=visibility,
-                    timeout=left,
+                    timeout=timeout,
                 ),
-                connect_timeout,
+                # The wait is no delay of the server: the timeout begins after it.
+                waits + patience,
             )
             observed.note(len(envelopes), received=envelopes)
         return [self._message_type(envelope, self) for envelope in envelopes]
@@ -342,20 +337,19 @@ class Queue(QueueHandle):
         arguments.integer("max_bytes", max_bytes, 1)
         visibility = arguments.optional_span("visibility_timeout", visibility_timeout)
         waits = arguments.span("wait", wait)
-        connect_timeout = waits + context.timeout_of(timeout)
-        wait_left = context.countdown(waits)
+        patience = context.timeout_of(timeout)
         reserved = await context.call(
-            lambda left: context.transport.reservations.reserve(
+            lambda timeout: context.transport.reservations.reserve(
                 self._name,
                 stream,
                 sequence_number,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
                 visibility_timeout=visibility,
-                wait=wait_left(),
-                timeout=left,
+                wait=min(waits, max(0.0, timeout - patience)),
+                timeout=timeout,
             ),
-            connect_timeout,
+            waits + patience,
         )
         if reserved is None:
             return None
@@ -532,9 +526,7 @@ class Queue(QueueHandle):
         """Return a message without leasing it; raises `MessageNotFound`."""
         transport = self._context.transport
         arguments.text("id", id)
-        envelope = await self._context.call(
-            lambda left: transport.get_message(self._name, id, timeout=left), timeout
-        )
+        envelope = await self._context.call(transport.get_message, timeout, self._name, id)
         message: Message = self._message_type(envelope, self)
         return message
 

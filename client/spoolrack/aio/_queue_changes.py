@@ -29,9 +29,7 @@ async def create_queue(
     given = {} if labels is None else labels
     arguments.labels(given)
     named = {name: value for name, value in _checked(settings).items() if value is not None}
-    return await context.call(
-        lambda left: context.transport.create_queue(name, named, given, timeout=left), timeout
-    )
+    return await context.call(context.transport.create_queue, timeout, name, named, given)
 
 
 async def update_queue(
@@ -50,11 +48,8 @@ async def update_queue(
     changes = _checked(settings)
     transport = context.transport
     if not changes and not given and not version:
-        return await context.call(lambda left: transport.get_queue(name, timeout=left), timeout)
-    return await context.call(
-        lambda left: transport.update_queue(name, changes, given, if_version=version, timeout=left),
-        timeout,
-    )
+        return await context.call(transport.get_queue, timeout, name)
+    return await context.call(transport.update_queue, timeout, name, changes, given, if_version=version)
 
 
 async def delete_queue(
@@ -63,12 +58,8 @@ async def delete_queue(
     """See `Client.delete_queue`."""
     version = arguments.version(if_version)
     arguments.text("name", name)
-    await context.attempt(
-        lambda deadline: context.transport.delete_queue(
-            name, if_version=version, timeout=context.left(deadline)
-        ),
-        timeout,
-        done_if=QueueNotFound,
+    await context.call(
+        context.transport.delete_queue, timeout, name, if_version=version, done_if=QueueNotFound
     )
 
 

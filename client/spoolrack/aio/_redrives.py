@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -44,9 +43,7 @@ class Redrives(Resource[Redrive]):
         redriving = self._context.transport.redrives
         arguments.text("id", id)
         arguments.text("queue", queue)
-        found = await self._context.call(
-            lambda left: redriving.get(id, queue=queue, timeout=left), timeout
-        )
+        found = await self._context.call(redriving.get, timeout, id, queue=queue)
         handle: RedriveHandle = self._handle(found)
         return handle
 
@@ -58,19 +55,16 @@ class Redrives(Resource[Redrive]):
         redriving = self._context.transport.redrives
         arguments.text("id", id)
         arguments.text("queue", queue)
-        ended = await self._context.call(
-            lambda left: redriving.cancel(id, queue=queue, timeout=left), timeout
-        )
+        ended = await self._context.call(redriving.cancel, timeout, id, queue=queue)
         handle: RedriveHandle = self._handle(ended)
         return handle
 
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[RedriveHandle]:
         """Return the redrives of a dead-letter queue, or all, the oldest first: running ones, and those
         that ended within the last 30 days. `timeout` is for each page of them."""
-        fetch = partial(
-            self._context.transport.redrives.list_redrives, queue=arguments.text("queue", queue)
-        )
-        return self._handles(items(self._context, fetch, arguments.timeout(timeout)))
+        arguments.text("queue", queue)
+        fetch, span = self._context.transport.redrives.list_redrives, arguments.timeout(timeout)
+        return self._handles(items(self._context, fetch, span, queue=queue))
 
 
 async def start_redrive(
@@ -91,7 +85,7 @@ async def start_redrive(
     redriving = context.transport.redrives
     in_doubt = False
 
-    async def once(left: float) -> Redrive:
+    async def once(*, timeout: float) -> Redrive:
         nonlocal in_doubt
         try:
             return await redriving.start(
@@ -100,7 +94,7 @@ async def start_redrive(
                 ids=selected,
                 source_queue=source_queue,
                 max_messages_per_second=max_messages_per_second,
-                timeout=left,
+                timeout=timeout,
             )
         except Unreachable:
             in_doubt = True
@@ -109,7 +103,7 @@ async def start_redrive(
             id = error.metadata.get("redrive")
             if not in_doubt or not id:
                 raise
-            found = await redriving.get(id, queue=queue, timeout=left)
+            found = await redriving.get(id, queue=queue, timeout=timeout)
             told = (found.destination, found.source_queue, found.max_messages_per_second)
             if told != (destination, source_queue, max_messages_per_second):
                 raise

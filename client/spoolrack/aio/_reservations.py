@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -91,10 +90,7 @@ class Reservations(Resource[Reservation]):
         span = arguments.optional_span("visibility_timeout", visibility_timeout)
         reserving = self._context.transport.reservations
         extended = await self._context.call(
-            lambda left: reserving.extend(
-                stream, sequence_number, queue=queue, visibility_timeout=span, timeout=left
-            ),
-            timeout,
+            reserving.extend, timeout, stream, sequence_number, queue=queue, visibility_timeout=span
         )
         handle: ReservationHandle = self._handle(extended)
         return handle
@@ -135,8 +131,7 @@ class Reservations(Resource[Reservation]):
         arguments.integer("last_sequence_number", last_sequence_number)
         reserving = self._context.transport.reservations
         return await self._context.call(
-            lambda left: reserving.commit(stream, last_sequence_number, queue=queue, timeout=left),
-            timeout,
+            reserving.commit, timeout, stream, last_sequence_number, queue=queue
         )
 
     async def release(
@@ -146,9 +141,7 @@ class Reservations(Resource[Reservation]):
         `ReservationLost`. May be repeated."""
         _check_name(stream, sequence_number, queue)
         reserving = self._context.transport.reservations
-        await self._context.call(
-            lambda left: reserving.release(stream, sequence_number, queue=queue, timeout=left), timeout
-        )
+        await self._context.call(reserving.release, timeout, stream, sequence_number, queue=queue)
 
     async def get(
         self, stream: str, sequence_number: int, *, queue: str = "", timeout: Seconds | None = None
@@ -157,9 +150,7 @@ class Reservations(Resource[Reservation]):
         too."""
         _check_name(stream, sequence_number, queue)
         reserving = self._context.transport.reservations
-        found = await self._context.call(
-            lambda left: reserving.get(stream, sequence_number, queue=queue, timeout=left), timeout
-        )
+        found = await self._context.call(reserving.get, timeout, stream, sequence_number, queue=queue)
         handle: ReservationHandle = self._handle(found)
         return handle
 
@@ -168,12 +159,10 @@ class Reservations(Resource[Reservation]):
     ) -> AsyncIterator[ReservationHandle]:
         """Return the reservations of a queue, of a stream, or all, by stream and number. `timeout` is
         for each page of them."""
-        fetch = partial(
-            self._context.transport.reservations.list_reservations,
-            queue=arguments.text("queue", queue),
-            stream=arguments.text("stream", stream),
-        )
-        return self._handles(items(self._context, fetch, arguments.timeout(timeout)))
+        arguments.text("queue", queue)
+        arguments.text("stream", stream)
+        fetch, span = self._context.transport.reservations.list_reservations, arguments.timeout(timeout)
+        return self._handles(items(self._context, fetch, span, queue=queue, stream=stream))
 
 
 def _check_name(stream: str, sequence_number: int, queue: str) -> None:
@@ -200,7 +189,7 @@ async def _read(
     read_ids: set[str] = set()
     reading: Pages | None = None
 
-    async def following(left: float) -> Sequence[Envelope]:
+    async def following(*, timeout: float) -> Sequence[Envelope]:
         nonlocal reading
         if reading is None:
             reading = context.transport.reservations.read(

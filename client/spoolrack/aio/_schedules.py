@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -45,17 +44,14 @@ class Schedules(Resource[Any]):
             body=arguments.body("body", body), attributes=given, group=arguments.text("group", group)
         )
         return await self._context.call(
-            lambda left: schedules.create(
-                place, name, cron, message, time_zone=time_zone, timeout=left
-            ),
-            timeout,
+            schedules.create, timeout, place, name, cron, message, time_zone=time_zone
         )
 
     async def get(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Return a schedule, with its last and next ticks; raises `ScheduleNotFound`."""
         schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
-        return await self._context.call(lambda left: schedules.get(place, name, timeout=left), timeout)
+        return await self._context.call(schedules.get, timeout, place, name)
 
     async def update(
         self,
@@ -83,44 +79,36 @@ class Schedules(Resource[Any]):
             arguments.attributes(attributes)
         content = None if body is None else arguments.body("body", body)
         return await self._context.call(
-            lambda left: schedules.update(
-                place,
-                name,
-                cron=cron,
-                time_zone=time_zone,
-                body=content,
-                attributes=attributes,
-                group=group,
-                timeout=left,
-            ),
+            schedules.update,
             timeout,
+            place,
+            name,
+            cron=cron,
+            time_zone=time_zone,
+            body=content,
+            attributes=attributes,
+            group=group,
         )
 
     def list(self, queue: object = "", *, timeout: Seconds | None = None) -> AsyncIterator[Schedule]:
         """Return the schedules of a queue, or all, by queue and name, with last and next ticks."""
-        fetch = partial(
-            self._context.transport.schedules.list_schedules, queue=arguments.queue_name(queue)
-        )
-        return items(self._context, fetch, arguments.timeout(timeout))
+        fetch, place = self._context.transport.schedules.list_schedules, arguments.queue_name(queue)
+        return items(self._context, fetch, arguments.timeout(timeout), queue=place)
 
     async def pause(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Send no message of a schedule until it is resumed; raises `ScheduleNotFound`."""
         schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
-        return await self._context.call(
-            lambda left: schedules.pause(place, name, timeout=left), timeout
-        )
+        return await self._context.call(schedules.pause, timeout, place, name)
 
     async def resume(self, queue: object, name: str, *, timeout: Seconds | None = None) -> Schedule:
         """Resume a schedule: the ticks of the pause are skipped. Raises `ScheduleNotFound`."""
         schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
-        return await self._context.call(
-            lambda left: schedules.resume(place, name, timeout=left), timeout
-        )
+        return await self._context.call(schedules.resume, timeout, place, name)
 
     async def delete(self, queue: object, name: str, *, timeout: Seconds | None = None) -> None:
         """Delete a schedule; raises `ScheduleNotFound`. Its messages stay."""
         schedules, place = self._context.transport.schedules, arguments.queue_name(queue)
         arguments.text("name", name)
-        await self._context.call(lambda left: schedules.delete(place, name, timeout=left), timeout)
+        await self._context.call(schedules.delete, timeout, place, name)

@@ -13,7 +13,6 @@ import copy
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final, Literal
 
 from .. import _arguments as arguments
@@ -22,7 +21,7 @@ from .._message_base import MessageFacts
 from .._runtime import Signal, Started
 from .._shards import QueuePattern
 from .._stream import EnvelopeStream
-from .._values import Envelope, Seconds
+from .._values import Envelope, Seconds, StreamOptions
 from ..errors import (
     ClientClosed,
     InvalidRequest,
@@ -124,7 +123,9 @@ class SeveralStreams:
         timeout: Seconds | None = None,
         concurrency: int | None = None,
         until_dropped: bool = False,
+        **unknown: object,
     ) -> None:
+        arguments.check_options(unknown, StreamOptions)
         self._queues = queues
         self._context = context
         self._runtime = context.runtime
@@ -404,8 +405,8 @@ class SeveralStreams:
         for number, pattern in enumerate(self._queues.patterns):
             if pattern is None:
                 continue
-            fetch = partial(transport.list_queues, prefix=pattern.prefix)
-            async for page in pages(self._context, fetch, min(self._timeout, LOOK_TIMEOUT)):
+            fetch, span = transport.list_queues, min(self._timeout, LOOK_TIMEOUT)
+            async for page in pages(self._context, fetch, span, prefix=pattern.prefix):
                 ranks |= {(number, queue.name) for queue in page.items if pattern.matches(queue.name)}
         return ranks
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from functools import partial
 from typing import Any
 
 from .. import _arguments as arguments
@@ -42,10 +41,7 @@ class Staging(Resource[Any]):
         lives = arguments.optional_span("time_to_live", time_to_live)
         staging = self._context.transport.staging
         return await self._context.call(
-            lambda left: staging.stage(
-                stage, chunk_number, queue, outgoing, time_to_live=lives, timeout=left
-            ),
-            timeout,
+            staging.stage, timeout, stage, chunk_number, queue, outgoing, time_to_live=lives
         )
 
     async def publish(
@@ -73,16 +69,14 @@ class Staging(Resource[Any]):
         retention = arguments.optional_span("epoch_retention", epoch_retention)
         staging = self._context.transport.staging
         return await self._context.call(
-            lambda left: staging.publish(
-                writer,
-                epoch,
-                names,
-                queue=queue,
-                message_count=0,
-                epoch_retention=retention,
-                timeout=left,
-            ),
+            staging.publish,
             timeout,
+            writer,
+            epoch,
+            names,
+            queue=queue,
+            message_count=0,
+            epoch_retention=retention,
         )
 
     async def abort(self, stage: str, *, queue: str = "", timeout: Seconds | None = None) -> int:
@@ -93,23 +87,18 @@ class Staging(Resource[Any]):
         staging = self._context.transport.staging
         arguments.text("stage", stage)
         arguments.text("queue", queue)
-        return await self._context.call(
-            lambda left: staging.abort(stage, queue=queue, timeout=left), timeout
-        )
+        return await self._context.call(staging.abort, timeout, stage, queue=queue)
 
     async def get(self, stage: str, *, queue: str = "", timeout: Seconds | None = None) -> StageInfo:
         """Return a stage that isn't published; raises `StageNotFound`, for another caller's too."""
         staging = self._context.transport.staging
         arguments.text("stage", stage)
         arguments.text("queue", queue)
-        return await self._context.call(
-            lambda left: staging.get(stage, queue=queue, timeout=left), timeout
-        )
+        return await self._context.call(staging.get, timeout, stage, queue=queue)
 
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[StageInfo]:
         """Return the stages with messages for a queue, or all, by name. `timeout` is for each page of
         them."""
-        fetch = partial(
-            self._context.transport.staging.list_stages, queue=arguments.text("queue", queue)
-        )
-        return items(self._context, fetch, arguments.timeout(timeout))
+        arguments.text("queue", queue)
+        fetch = self._context.transport.staging.list_stages
+        return items(self._context, fetch, arguments.timeout(timeout), queue=queue)

@@ -59,7 +59,9 @@ class WorkerCore:
         visibility_timeout: Seconds | None = None,
         retry: Backoff | None = None,
         grace: Seconds = 30.0,
+        **unknown: object,
     ) -> None:
+        arguments.check_options(unknown, WorkerOptions)
         arguments.function("handler", handler, is_awaited=True)
         if on_error is not None:
             arguments.function("on_error", on_error)
