@@ -32,7 +32,7 @@ LONGEST_FIRST: Final = (
 )
 """Folders that begin, in this order: a long one at the end would keep one worker alone."""
 
-HANGS_AFTER: Final = 60
+HANGS_AFTER: Final = 30
 UNIT_LIKE: Final = frozenset({"access", "client", "http", "server", "store", "unit", "vectors"})
 """Folders whose tests are told as hanging after so many seconds, unless they say otherwise; in others
 after 300. A module with a test of more than 4 s on two quiet cores says otherwise: other work on the
