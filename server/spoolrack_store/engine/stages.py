@@ -28,7 +28,6 @@ from operator import attrgetter
 
 from ..files.disk import DiskRoom, FileKind, explained
 from ..files.layout import PUBLISHED
-from ..model import manifest as manifests
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
 from ..model.clock import SECOND, Millis
 from ..model.deadlines import Deadlines
@@ -242,7 +241,7 @@ class Stages(Part):
             owner=request.owner,
         )
         by = Publication(writer=request.writer, epoch=request.epoch)
-        self._moves.create_file(f"{PUBLISHED}/{by}", manifests.encode(manifest))
+        self._moves.create_file(f"{PUBLISHED}/{by}", manifest.encode())
         self._add_manifest(by, manifest)
         return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
 
@@ -518,7 +517,7 @@ class Stages(Part):
                     self._leave_end(self._ends_by_path[path])
             elif folder == PUBLISHED:
                 by = parse_published(text)
-                manifest = self._moves.read_record(path, manifests.decode, "manifest")
+                manifest = self._moves.read_record(path, Manifest.decode, "manifest")
                 if manifest is not None:
                     self._add_manifest(by, manifest)
             elif _is_chunk(path):

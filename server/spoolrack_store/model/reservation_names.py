@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 from .clock import Millis
 from .names import NotAName, is_queue_name
 from .reservation_requests import MAX_SEQUENCE_NUMBER, MAX_STREAM_NAME
-from .sealed import list_in, number_in, seal, unseal
+from .sealed import SealedRecord, StoredAs, list_of, number, text
 
 _NAME: Final = re.compile(
     rf"(?P<stream>[A-Za-z0-9_-]{{1,{MAX_STREAM_NAME}}})\.(?P<sequence_number>0|[1-9][0-9]{{0,18}})"
@@ -49,29 +49,16 @@ class ReservationName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
+class Marker(SealedRecord):
     """The record of a commit. A process that finds sets of it still there finishes it."""
 
-    sets: tuple[int, ...]
+    sets: Annotated[tuple[int, ...], StoredAs(list_of(number()))]
     """The numbers of those that were held: their messages are deleted."""
-    queues: tuple[str, ...] = ()
+    queues: Annotated[tuple[str, ...], StoredAs(list_of(text(is_queue_name)))] = ()
     """The queues of the stream's last sets: it belongs to them. Of a marker from before they were
     recorded none."""
-    made_at: Millis
+    made_at: Annotated[Millis, StoredAs(number())]
     """Unix time."""
-
-    def encode(self) -> bytes:
-        return seal({"sets": self.sets, "queues": self.queues, "made_at": self.made_at})
-
-    @classmethod
-    def decode(cls, content: bytes) -> Marker:
-        """Parse the marker in `content`; raise `NotWhole`."""
-        values = unseal(content)
-        return cls(
-            sets=list_in(values, "sets", int, lambda number: number >= 0),
-            queues=list_in({"queues": [], **values}, "queues", str, is_queue_name),
-            made_at=Millis(number_in(values, "made_at")),
-        )
 
 
 def parse_reservation_name(text: str) -> ReservationName:

@@ -26,7 +26,7 @@ from .errors import DamagedSettings, InvalidSetting
 from .members import MOST
 from .names import QUEUE_NAME, is_queue_name
 from .schedule import Schedule, from_json, to_json
-from .sealed import NotWhole, number_in, text_in
+from .sealed import NotWhole, number, text, value_in
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
@@ -46,6 +46,7 @@ MAX_LABEL_NAME: Final = 128
 MAX_LABEL_VALUE: Final = 1_024
 """Characters."""
 _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
+_salt: Final = text(lambda value: _SALT.fullmatch(value) is not None)
 
 
 class SettingKind(Enum):
@@ -375,8 +376,10 @@ def decode(content: bytes, name: str) -> Record:
         values = json.loads(content)
         if not isinstance(values, dict):
             raise NotWhole("not a JSON object")
-        created_at = Millis(number_in(values, "created_at", LAST_MOMENT))
-        salt = text_in({"salt": "", **values}, "salt", lambda text: _SALT.fullmatch(text) is not None)
+        created_at = value_in(values, "created_at", number(LAST_MOMENT))
+        salt = value_in(
+            {"salt": "", **values}, "salt", text(lambda salt: _SALT.fullmatch(salt) is not None)
+        )
         if values.get("deleted") is True:
             return Record(settings=None, created_at=created_at, salt=salt)
         labels = values.get("labels", {})

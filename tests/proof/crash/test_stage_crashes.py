@@ -12,7 +12,6 @@ import pytest
 from spoolrack_store.engine import stages
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.stages import EndState, Stages, _End, _OpenStage
-from spoolrack_store.model import manifest as manifests
 from spoolrack_store.model.batch_file import body, decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ChunkDiffers, NameTaken, StageNotFound
@@ -413,7 +412,7 @@ class StageStory(Story):
             by = parse_published(each.name)
             assert isinstance(by, Publication)
             try:
-                manifest = manifests.decode(self.disk.read(f"published/{each.name}"))
+                manifest = Manifest.decode(self.disk.read(f"published/{each.name}"))
             except NotWhole:
                 continue
             epochs[by.writer] = max(epochs.get(by.writer, -1), by.epoch)
