@@ -18,7 +18,7 @@ from spoolrack.spark._options import InvalidOption
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord, encode_records
-from spoolrack_store.model.manifest import Manifest
+from spoolrack_store.model.stage_names import Manifest
 
 from benchmarks.made_root import MadeRoot
 

@@ -12,9 +12,9 @@ from spoolrack_store import fsck
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.findings import Remedy, Report
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.redrive_names import RedriveOrder
 from spoolrack_store.model.sealed import seal
+from spoolrack_store.model.stage_names import Manifest
 
 from tests.support.root_rig import NOW, Still, leased, make_root
 

@@ -6,8 +6,8 @@ import zlib
 
 import pytest
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.sealed import NotWhole
+from spoolrack_store.model.stage_names import Manifest
 
 ID = "018bcfe5-6700-7000-8000-000000000001"
 DUE = Millis(1_700_000_000_000)

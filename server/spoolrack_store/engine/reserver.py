@@ -52,8 +52,7 @@ from ..model.field_checks import check_number, check_span, check_word
 from ..model.members import effort
 from ..model.operations import UNFINISHED, Allowed, Unfinished
 from ..model.receipts import make_set_token, mark_in, mark_of
-from ..model.reservation_names import Marker, ReservationName
-from ..model.reservation_records import ReservationRecord
+from ..model.reservation_names import Marker, ReservationName, ReservationRecord
 from ..model.reservation_requests import (
     MAX_EFFORT,
     MAX_RESERVED_MESSAGES,

@@ -6,8 +6,8 @@
 
 A chunk is written once, where its stage is. `stage@due` names one life of a stage: no two have the same
 while a record names one of them. A stage ends by one record, which is created once: a manifest
-(`model.manifest`) publishes all stages that it lists, an empty `~dropped` drops one. From then on its
-stages can't be staged to, published, or dropped. Once the record is durable, each chunk is renamed to a
+publishes all stages that it lists, an empty `~dropped` drops one. From then on its stages can't be
+staged to, published, or dropped. Once the record is durable, each chunk is renamed to a
 message's name, or unlinked. A record goes when it is durable that its chunks are gone; a manifest is
 also the memory of its writer's epoch, and stays until a later one is durable, or its memory is over.
 
@@ -44,7 +44,6 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.field_checks import check_number, check_span, check_word
-from ..model.manifest import Manifest
 from ..model.members import MOST
 from ..model.message_content import check_content, check_delay, check_group, check_priority
 from ..model.message_ids import FileIds
@@ -55,6 +54,7 @@ from ..model.stage_names import (
     DROPPED,
     STAGED,
     Chunk,
+    Manifest,
     Publication,
     StageLife,
     parse_chunk,

@@ -13,12 +13,11 @@ from ..files.disk import FileKind
 from ..files.layout import DEAD_LETTERS, OWNERS, PUBLISHED, REDRIVES, RESERVED, STAGED
 from ..model.batch_file import Damaged, decode_whole, is_torn
 from ..model.dead_letter_records import NotAHistory, decode_records
-from ..model.manifest import Manifest
 from ..model.names import NotAName, Stem, is_dead_letter_path, is_owner
 from ..model.redrive_names import RedriveOrder, parse_redrive
 from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
-from ..model.stage_names import DROPPED, parse_chunk, parse_published, parse_stage_life
+from ..model.stage_names import DROPPED, Manifest, parse_chunk, parse_published, parse_stage_life
 from .findings import Findings
 
 _Name = TypeVar("_Name")

@@ -15,11 +15,10 @@ from spoolrack_store.engine.stages import EndState, Stages, _End, _OpenStage
 from spoolrack_store.model.batch_file import body, decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ChunkDiffers, NameTaken, StageNotFound
-from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.names import Stem
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.sealed import NotWhole
-from spoolrack_store.model.stage_names import Publication, parse_chunk, parse_published
+from spoolrack_store.model.stage_names import Manifest, Publication, parse_chunk, parse_published
 from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged
 
 from tests.proof.crash.stories import ALONE, SHARED, Bug, Run, expect_broken, expect_relisted
