@@ -10,14 +10,14 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import BinaryIO, Final, TypeVar
-from zlib import crc32
 
+from ..files.body_file import body_pieces, open_body
 from ..files.changes import describe_holder, try_for
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
 from ..model.batch_file import Damaged, Line, decode
@@ -53,7 +53,6 @@ log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 
 _PAGE_BYTES: Final = 4 * 1024 * 1024
-_PIECE: Final = 1024 * 1024
 _MOST_LOOKS: Final = 10_000
 """Messages of the index that one page looks at."""
 _AT_ONCE: Final = 500
@@ -292,7 +291,8 @@ class Questions:
         for _ in range(_LOOKS):
             location = self.up_to_date(partial(self._find, queue, id))
             try:
-                return look(location)
+                with _judging():
+                    return look(location)
             except FileNotFoundError:
                 continue  # It has moved.
             except Damaged as error:
@@ -313,7 +313,8 @@ class Questions:
 
         try:
             try:
-                return shown(location)
+                with _judging():
+                    return shown(location)
             except FileNotFoundError:
                 return self._look_up(location.name.queue, location.id, shown)
         except MessageNotFound:
@@ -335,11 +336,11 @@ class Questions:
         file, line = files.open(location)
         if stem.is_external:
             return _message(self._disk, location, line, self._external_body(location, line, most))
-        body = b"" if most == 0 else b"".join(_body_of(file, line, location.index))
+        body = b"" if most == 0 else b"".join(body_pieces(file, line, location.index))
         return _message(self._disk, location, line, body[:most])
 
     def _opened(self, location: _Location) -> OpenMessage:
-        file = _opened(self._disk, location.name.path)
+        file = self._disk.open(location.name.path)
         try:
             line = _line_of(file, location)
             if location.name.stem.is_external:
@@ -347,7 +348,7 @@ class Questions:
                 file = self._open_external(location)
             # A larger body is not read first: the caller may want a small part of it.
             if line.sizes[location.index] <= MAX_BODY_IN_MEMORY:
-                for _ in _body_of(file, line, location.index):
+                for _ in body_pieces(file, line, location.index):
                     pass  # It is checked, and not kept in memory.
             start = line.starts[location.index]
             file.seek(start)
@@ -360,19 +361,13 @@ class Questions:
 
     def _open_external(self, location: _Location) -> BinaryIO:
         """Return the file of a body; raise `FileNotFoundError` if the message has moved, `Damaged`, or
-        `DiskError`."""
+        `OSError`."""
         stem = location.name.stem
         try:
-            file = _opened(self._disk, body_path(stem.id))
-        except FileNotFoundError as error:
+            return open_body(self._disk, body_path(stem.id), stem.size)
+        except Damaged:
             self._disk.facts(location.name.path)
-            raise Damaged("its body is not there any more") from error
-        length = file.seek(0, 2)
-        file.seek(0)
-        if length != stem.size:
-            file.close()
-            raise Damaged(f"its body has {length} bytes instead of {stem.size}")
-        return file
+            raise
 
     def _external_body(self, location: _Location, line: Line, most: int | None) -> bytes:
         """Return the first `most` bytes of a body in a file of its own; None: all, or nothing of one
@@ -383,7 +378,7 @@ class Questions:
         with self._open_external(location) as file:
             if most is not None and most < size:
                 return file.read(min(most, MAX_BODY_IN_MEMORY))
-            return b"".join(_body_of(file, line, 0))
+            return b"".join(body_pieces(file, line))
 
 
 class _FileReader:
@@ -405,12 +400,12 @@ class _FileReader:
     def open(self, location: _Location) -> tuple[BinaryIO, Line]:
         """Return a message's file, which the next call may close, and its line.
 
-        Raise `FileNotFoundError`, `Damaged`, or `DiskError`.
+        Raise `Damaged`, or `OSError`.
         """
         stem = location.name.stem.text
         if self._opened is None or stem != self._stem:
             self.__exit__()
-            file = _opened(self._disk, location.name.path)
+            file = self._disk.open(location.name.path)
             try:
                 self._opened = file, _line_of(file, location)
             except BaseException:
@@ -442,47 +437,28 @@ def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:
             yield entry.batch.stem.message_id(index), entry, index
 
 
-def _opened(disk: Disk, path: str) -> BinaryIO:
-    try:
-        return disk.open(path)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise _why(error) from error
-
-
-def _why(error: OSError) -> Exception:
-    """Return what is wrong: the file, if the disk can't read it or there is none, or the system."""
-    is_damaged = error.errno == errno.EIO or error.errno in NOT_A_FILE
-    return Damaged(str(error)) if is_damaged else explained(error)
-
-
 def _line_of(file: BinaryIO, location: _Location) -> Line:
-    """Return what an open file says of its messages; raise `Damaged`, or `DiskError`."""
+    """Return what an open file says of its messages; raise `Damaged`, or `OSError`."""
     if location.line is not None:
         return location.line
     stem = location.name.stem
-    try:
-        length = file.seek(0, 2)
-        file.seek(length - stem.line)
-        return decode(stem, file.read(stem.line), length)
-    except OSError as error:
-        raise _why(error) from error
+    length = file.seek(0, 2)
+    file.seek(length - stem.line)
+    return decode(stem, file.read(stem.line), length)
 
 
-def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
-    """Yield a body in pieces; raise `Damaged` at the end if it isn't what was sent, or `DiskError`."""
-    left, crc = line.sizes[index], 0
+@contextmanager
+def _judging() -> Iterator[None]:
+    """Raise `Damaged` for a file that the disk can't read, or that is none, and the store's error for
+    any other of the system; a `FileNotFoundError` is left."""
     try:
-        file.seek(line.starts[index])
-        while left and (piece := file.read(min(left, _PIECE))):
-            left -= len(piece)
-            crc = crc32(piece, crc)
-            yield piece
+        yield
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        raise _why(error) from error
-    if left or line.crcs[index] not in (None, crc):
-        raise Damaged("its checksum differs")
+        if error.errno == errno.EIO or error.errno in NOT_A_FILE:
+            raise Damaged(str(error)) from error
+        raise explained(error) from error
 
 
 def _message(disk: Disk, location: _Location, line: Line, body: bytes) -> Message:
