@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, ParamSpec, TypeVar
 
 from ..files.body_file import body_pieces, open_body
 from ..files.changes import describe_holder, try_for
@@ -50,6 +50,7 @@ from .reader import told_records
 
 log = logging.getLogger(__name__)
 
+Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
 
 _PAGE_BYTES: Final = 4 * 1024 * 1024
@@ -116,18 +117,21 @@ class Questions:
         self._disk = disk
         self._changing = changing
 
-    def up_to_date(self, answer: Callable[[], Found]) -> Found:
+    def up_to_date(
+        self, answer: Callable[Arguments, Found], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Found:
         """Return the result of `answer` on an index with all answers of this process, and all earlier
         changes of others.
 
         If another process holds the lock for a second, what this one knows already is the answer.
         """
         with suppress(SyncFailed):  # The next commit says so. Known messages may still be looked at.
-            found = try_for(_FRESH_TRIES, partial(self._ask, answer), _TRY_EVERY)
+            asked = partial(answer, *arguments, **named)
+            found = try_for(_FRESH_TRIES, partial(self._ask, asked), _TRY_EVERY)
             if found is not None:
                 return found[0]
         with self._changing:
-            return answer()
+            return answer(*arguments, **named)
 
     def refresh(self) -> None:
         """Publish all answers of this process, and all earlier changes of others.
@@ -154,13 +158,16 @@ class Questions:
                 self._changing.release()
         return Millis(max(0, now - due))
 
-    def exact(self, answer: Callable[[], Found]) -> Found:
+    def exact(
+        self, answer: Callable[Arguments, Found], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Found:
         """Return the result of `answer` while no other process changes anything.
 
         Raise `RootInUse` if another process holds the lock for half a minute, and `StoreFailed`.
         """
         try:
-            found = try_for(_EXACT_TRIES, partial(self._ask, answer, is_alone=True), _TRY_EVERY)
+            asked = partial(answer, *arguments, **named)
+            found = try_for(_EXACT_TRIES, partial(self._ask, asked, is_alone=True), _TRY_EVERY)
         except SyncFailed as error:
             raise StoreFailed(detail=str(error)) from error
         if found is not None:
@@ -195,7 +202,7 @@ class Questions:
         """
         messages: list[Message] = []
         bytes_left, search = _PAGE_BYTES, _Search(after, skip, limit)
-        locations = self.up_to_date(partial(self._locate_some, queue, wanted, search))
+        locations = self.up_to_date(self._locate_some, queue, wanted, search)
         with _FileReader(self._disk) as files:
             while True:
                 for location in locations:
@@ -289,7 +296,7 @@ class Questions:
 
     def _look_up(self, queue: str, id: str, look: Callable[[_Location], Found]) -> Found:
         for _ in range(_LOOKS):
-            location = self.up_to_date(partial(self._find, queue, id))
+            location = self.up_to_date(self._find, queue, id)
             try:
                 with _judging():
                     return look(location)

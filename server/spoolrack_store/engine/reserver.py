@@ -448,10 +448,9 @@ class Reserver(Part):
 
     def count(self) -> tuple[int, int]:
         """Return how many sets are held, and how many are lost."""
-        a_set, ending, lost = (
-            len(self.index.in_state[state]) for state in (SetState.HELD, SetState.ENDING, SetState.LOST)
-        )
-        return a_set, ending + lost
+        in_state = self.index.in_state
+        lost = len(in_state[SetState.ENDING]) + len(in_state[SetState.LOST])
+        return len(in_state[SetState.HELD]), lost
 
     def _is_uncommitted(self, a_set: ReservedSet) -> bool:
         return a_set.name.sequence_number > self.index.committed(a_set.name.stream)

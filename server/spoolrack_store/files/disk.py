@@ -38,10 +38,10 @@ from functools import partial
 from itertools import repeat
 from typing import BinaryIO, Final, NamedTuple, Protocol
 
-from ..files import layout
 from ..model.disk_watermark import KEPT_BYTES, KEPT_FILES, DiskWatermark
 from ..model.errors import DiskError, DiskFull, StoreError
 from ..model.statistics import Statistics
+from . import layout
 
 OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors of an open when the system, and not the disk, has no more to give."""
