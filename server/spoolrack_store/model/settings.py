@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from enum import Enum
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final
 
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
@@ -40,6 +41,8 @@ MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
 MAX_BACKOFF_FACTOR: Final = 1_000
+_PARTS: Final = 1 << 32
+"""The number of steps that the jitter of a message is drawn from."""
 MAX_BYTES: Final = 1 << 50
 MAX_LABELS: Final = 64
 MAX_LABEL_NAME: Final = 128
@@ -287,6 +290,23 @@ class QueueSettings:
                     name=name, value=value, rule=f"is not a setting of a queue; {told}"
                 )
         return replace(self, **changes)  # type: ignore[arg-type]  # checked in __post_init__
+
+    def backoff(self, id: str, receives: int) -> Millis:
+        """Return the delay of a message after a failed receive, the `receives`-th; messages of one name
+        share that of the first message, by `id`.
+
+        The jitter is a hash, not a draw: all processes, and a start, find the same end for a lease that
+        has expired.
+        """
+        whole, most = self.backoff_initial, self.backoff_maximum
+        for _ in range(1, receives):
+            if not whole or whole >= most or self.backoff_factor == 1:
+                break
+            whole = Millis(whole * self.backoff_factor)
+        whole = min(whole, most)
+        digest = blake2b(f"{id},r{receives}".encode("ascii"), digest_size=4).digest()
+        part = int.from_bytes(digest, "big")
+        return Millis(whole - whole * self.backoff_jitter * part // (100 * _PARTS))
 
     def differing(self, other: QueueSettings) -> str:
         """Return in words the settings that differ from those of `other`."""
