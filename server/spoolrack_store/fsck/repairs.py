@@ -28,10 +28,9 @@ from ..model.settings import QueueSettings, Record, encode, settings_path
 from ..model.transitions import State
 from .findings import Findings, Mended, Problem, QuarantinedFile, Remedy
 from .inspection import KNOWN
-from .listing import Lister
+from .listing import Lister, Registry
 from .message_files import entry_in_queue
 from .quarantined_files import list_quarantined, own_id, remove_quarantine_folder
-from .settings_files import Registry
 
 
 class Mender:
