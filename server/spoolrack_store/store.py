@@ -16,9 +16,9 @@ from .committer import Committer, Driver
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .files.body_file import BodyFile as BodyFile
-from .files.body_file import discard_body, link_body
+from .files.body_file import link_body
 from .files.changes import Poisoned, describe_holder, try_for
-from .files.disk import SyncFailed
+from .files.disk import SyncFailed, unlink_or_leave
 from .files.hosts_disk import disk_of, require_fencing
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
@@ -190,7 +190,7 @@ class Store:
 
     def discard_body(self, body: WrittenBody) -> None:
         """Unlink a body, unless it has become a message's."""
-        discard_body(self._root.disk, body.path)
+        unlink_or_leave(self._root.disk, body.path)
 
     def _new_body(self) -> str:
         return new_body_path(self._root.owner, next(self._body_numbers))

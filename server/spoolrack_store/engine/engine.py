@@ -164,7 +164,7 @@ class Engine:
             self.expiry,
         )
         self._pending = tuple(part.pending for part in self._parts)
-        self._ends_of_stages = self.stages.pending[0]
+        self._ends_of_stages = self.stages.unfinished_ends
         self._ends_of_sets = self.reservations.index.in_state[SetState.COMMITTED]
         self._has_answers_to_move = True
         """Whether a published stage or a committed set has messages that are not where its answer says,

@@ -20,7 +20,7 @@ from typing import BinaryIO, Final, ParamSpec, TypeVar
 from ..files.body_file import body_pieces, open_body
 from ..files.changes import describe_holder, try_for
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
-from ..model.batch_file import Damaged, Line, decode
+from ..model.batch_file import Damaged, Line, decode, lone_line
 from ..model.batch_file import body as body_in
 from ..model.clock import Millis
 from ..model.dead_letter_records import DeadLetterRecord
@@ -332,14 +332,14 @@ class Questions:
 
     def _shown(self, files: _FileReader, location: _Location, most: int | None = None) -> Message:
         line, stem = location.line, location.name.stem
+        if most == 0 and not stem.line:
+            line = lone_line(stem)
         if line is not None and most == 0:
             return _message(self._disk, location, line, b"")
         if line is not None and location.content is not None and not stem.is_external:
             return _message(
                 self._disk, location, line, body_in(line, location.content, location.index)[:most]
             )
-        if not stem.line and most == 0:
-            return _message(self._disk, location, Line([stem.size], [stem.crc]), b"")
         file, line = files.open(location)
         if stem.is_external:
             return _message(self._disk, location, line, self._external_body(location, line, most))

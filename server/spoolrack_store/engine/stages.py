@@ -169,11 +169,11 @@ class Stages(Part):
         """By life: as long as a power cut may bring the record back, no stage begins this life."""
         self._writers: dict[str, list[_End]] = {}
         """The manifests of each writer, the latest epoch last."""
-        self._unfinished_ends: dict[_End, None] = {}
+        self.unfinished_ends: dict[_End, None] = {}
         """The records with which something is to be done."""
         self._memories = Deadlines[str]()
         """When the memory of each manifest is over, in Unix time, by its path."""
-        self.pending = (self._unfinished_ends, self._open_stages)
+        self.pending = (self.unfinished_ends, self._open_stages)
         self._is_cut = False
         """Whether a commit has left chunks of a publication to the next one."""
 
@@ -371,7 +371,7 @@ class Stages(Part):
     def _arrivals(self, queue: str) -> tuple[int, int]:
         """Return the messages and bytes of what is published, and not in its queue yet."""
         unlinked = EndState.UNLINKED
-        ends = [end for end in self._unfinished_ends if end.manifest and end.state is not unlinked]
+        ends = [end for end in self.unfinished_ends if end.manifest and end.state is not unlinked]
         return _sum_of(chain.from_iterable(map(self._chunks_of, ends)), queue)
 
     def make_durable(self, names: Sequence[str]) -> None:
@@ -445,12 +445,12 @@ class Stages(Part):
         ends = self._writers.setdefault(by.writer, [])
         ends.append(end)
         ends.sort(key=attrgetter("epoch"))
-        self._unfinished_ends.update(dict.fromkeys(ends))
+        self.unfinished_ends.update(dict.fromkeys(ends))
         self._memories.set(end.path, manifest.expires_at)
 
     def _add_end(self, end: _End) -> None:
         self._ends_by_path[end.path] = end
-        self._unfinished_ends[end] = None
+        self.unfinished_ends[end] = None
         for life in end.lives:
             self._ends_by_life[life] = end
             stage = self._stages.get(life)
@@ -461,7 +461,7 @@ class Stages(Part):
         """Drop a record that is there no more; no stage begins its lives before that is durable."""
         del self._ends_by_path[end.path]
         end.change(EndState.UNLINKED, self._moves.commit)
-        self._unfinished_ends[end] = None
+        self.unfinished_ends[end] = None
         if end.manifest is not None:
             self._memories.discard(end.path)
             self._writers[end.writer].remove(end)
@@ -586,20 +586,20 @@ class Stages(Part):
     def has_durable(self) -> bool:
         return any(
             end.manifest and end.state is EndState.WRITTEN and end.since <= self._moves.synced
-            for end in self._unfinished_ends
+            for end in self.unfinished_ends
         )
 
     def advance(self) -> None:
         self._drop_expired()
         left, self._is_cut = self._moves.effort.share(), False
-        for end in list(islice(self._unfinished_ends, left)):
+        for end in list(islice(self.unfinished_ends, left)):
             with postponing(log, "the order in %s", end.path):
                 if end.since <= self._moves.synced:
                     left -= self._finish(end, left)
             if self._is_cut:
                 return
-            if end in self._unfinished_ends:
-                self._unfinished_ends[end] = self._unfinished_ends.pop(end)  # Behind the others.
+            if end in self.unfinished_ends:
+                self.unfinished_ends[end] = self.unfinished_ends.pop(end)  # Behind the others.
 
     @property
     def is_in_slices(self) -> bool:
@@ -610,7 +610,7 @@ class Stages(Part):
         """Do what a durable record says, as far as it isn't done, with up to `most` chunks; return how
         many."""
         if end.state is EndState.UNLINKED:
-            del self._unfinished_ends[end]
+            del self.unfinished_ends[end]
             # Another record may end the same life, or the life may have begun anew.
             for life in [life for life in end.lives if self._ends_by_life.get(life) is end]:
                 del self._ends_by_life[life]
@@ -627,7 +627,7 @@ class Stages(Part):
             return len(chunks)
         last, is_old = self._last_of(end.writer), self._is_to_be_forgotten(end)
         if last is end and not is_old:
-            del self._unfinished_ends[end]
+            del self.unfinished_ends[end]
         elif last is None or is_old or last.is_durable(self._moves.synced):
             self._moves.unlink_file(end.path)
             self._leave_end(end)
@@ -675,14 +675,14 @@ class Stages(Part):
                 return
             end = self._ends_by_path[path]
             if self._is_to_be_forgotten(end):
-                self._unfinished_ends[end] = None
+                self.unfinished_ends[end] = None
             self._memories.set(path, Millis(wall + SECOND))
 
     def _drop_expired(self) -> None:
         """Drop the stages that were not published in time, as many as the commit may beside those that
         are being dropped."""
         now = self._clock.monotonic()
-        for _ in range(self._moves.effort.share() - len(self._unfinished_ends)):
+        for _ in range(self._moves.effort.share() - len(self.unfinished_ends)):
             name = self._deadlines.pop(now)
             if name is None:
                 return
@@ -695,7 +695,7 @@ class Stages(Part):
                 self._deadlines.set(name, Millis(now + RETRY))
 
     def next_due(self) -> Millis | None:
-        return DUE_NOW if self._unfinished_ends else self._deadlines.next()
+        return DUE_NOW if self.unfinished_ends else self._deadlines.next()
 
 
 def _owns(request: Publish, last: Manifest, last_epoch: int) -> bool:

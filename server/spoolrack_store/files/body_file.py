@@ -8,7 +8,6 @@ process that finds its writer dead, unlinks files that never became a message's.
 from __future__ import annotations
 
 import errno
-import logging
 import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Final
@@ -17,10 +16,8 @@ from ..model.batch_file import Damaged, Line
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, DiskFull, InvalidRequest, StoreError
 from ..model.operations import WrittenBody
-from .disk import NO_ROOM, Disk, DiskRoom
+from .disk import NO_ROOM, Disk, DiskRoom, unlink_or_leave
 from .root import RootDisk
-
-log = logging.getLogger(__name__)
 
 _NOT_LINKABLE: Final = {
     errno.EXDEV: "must be on the file system of the root",
@@ -82,7 +79,7 @@ class BodyFile:
 
     def discard(self) -> None:
         """Unlink the file, unless it has become a message's."""
-        discard_body(self._disk, self._path)
+        unlink_or_leave(self._disk, self._path)
 
     def _require_room(self, size: int) -> None:
         DiskRoom(self._disk, self._watermark).reserve(size)
@@ -128,16 +125,6 @@ def body_pieces(file: BinaryIO, line: Line, index: int = 0) -> Iterator[bytes]:
     if left or line.crcs[index] not in (None, crc):
         what = "the checksum of its body" if line.is_external else "its checksum"
         raise Damaged(f"{what} differs")
-
-
-def discard_body(disk: Disk, path: str) -> None:
-    """Unlink a body that belongs to no message."""
-    try:
-        disk.unlink(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        log.warning("%s stays until the next start: %s", path, error)
 
 
 def _explained(error: OSError) -> StoreError:

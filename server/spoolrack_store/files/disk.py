@@ -99,6 +99,19 @@ def read_one_by_one(disk: Disk, paths: Sequence[str]) -> Iterator[bytes | OSErro
             yield error
 
 
+def unlink_or_leave(disk: Disk, path: str) -> bool:
+    """Unlink a file that the next start unlinks, too; return False if it isn't there, or has to stay,
+    which is logged."""
+    try:
+        disk.unlink(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        log.warning("%s stays until the next start: %s", path, error)
+        return False
+    return True
+
+
 class NotSynced(OSError):
     """The sync of a new file failed. The file is gone, but the disk has lost data."""
 

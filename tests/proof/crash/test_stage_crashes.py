@@ -469,7 +469,7 @@ _owns = stages._owns
 
 
 def _not_waiting_for_the_record(self: Stages) -> None:
-    for end in self._unfinished_ends:
+    for end in self.unfinished_ends:
         if end.state is EndState.WRITTEN:
             end.since = 0
     _advance(self)
