@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import groupby
 
 from .engine.entries import Groups
-from .files.body_file import body_pieces
+from .files.body_file import body_pieces, open_body
 from .files.disk import FileKind
 from .files.layout import BODY
 from .files.local_disk import LocalDisk
@@ -119,9 +119,10 @@ def _read(
 
 def _external_body(disk: LocalDisk, folder: str, path: str, line: Line) -> tuple[bytes, str | None]:
     """Check a body in a file of its own; return it, or its path if memory has no room for it."""
-    pieces = body_pieces(disk, path, line)
-    if line.sizes[0] <= MAX_BODY_IN_MEMORY:
-        return b"".join(pieces), None
-    for _ in pieces:
-        pass
+    with open_body(disk, path, line.sizes[0]) as file:
+        pieces = body_pieces(file, line)
+        if line.sizes[0] <= MAX_BODY_IN_MEMORY:
+            return b"".join(pieces), None
+        for _ in pieces:
+            pass
     return b"", f"{folder}/{path}"

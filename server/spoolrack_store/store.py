@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, Final, TypeVar
@@ -17,9 +16,9 @@ from .committer import Committer, Driver
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .files.body_file import BodyFile as BodyFile
-from .files.body_file import discard_body, link_body
+from .files.body_file import link_body
 from .files.changes import Poisoned, describe_holder, try_for
-from .files.disk import SyncFailed
+from .files.disk import SyncFailed, unlink_or_leave
 from .files.hosts_disk import disk_of, require_fencing
 from .files.layout import new_body_path
 from .files.layout import owner as owner_file
@@ -191,7 +190,7 @@ class Store:
 
     def discard_body(self, body: WrittenBody) -> None:
         """Unlink a body, unless it has become a message's."""
-        discard_body(self._root.disk, body.path)
+        unlink_or_leave(self._root.disk, body.path)
 
     def _new_body(self) -> str:
         return new_body_path(self._root.owner, next(self._body_numbers))
@@ -213,17 +212,14 @@ class Store:
         engine, space = self._engine, self.metrics.space()
         is_disk_full = space is not None and self.metrics.refuses_sends(space)
         counts, settings = (found := self.summary(name)).counts, found.settings
-        described = partial(engine.views.described, is_disk_full=is_disk_full)
         if (
             counts.leased_count
             or settings.group_order == "strict"
             or name in engine.reservations.index.of_queue
         ):
-            queue = self._questions.up_to_date(
-                lambda: described(engine.catalog.require(name), engine.reservations.held_in(name))
-            )
+            queue = self._questions.up_to_date(engine.described, name, is_disk_full=is_disk_full)
         else:
-            queue = described(engine.catalog.require(name), {})
+            queue = engine.described(name, is_disk_full=is_disk_full)
         if all(each.consumer or each.stream for each in queue.oldest_leases):
             return queue
         unknown = self.metrics.unknown_consumer()
@@ -251,34 +247,34 @@ class Store:
     def stages(self, *, queue: str = "", after: str = "", limit: int = 100) -> list[StageInfo]:
         """Return up to `limit` stages above the name `after`, in order, those with messages for `queue`
         if it is given."""
-        return self._questions.up_to_date(partial(self._engine.stages.listed, after, limit, queue))
+        return self._questions.up_to_date(self._engine.stages.listed, after, limit, queue)
 
     def stage(self, name: str, queue: str = "") -> StageInfo:
         """Return a stage that isn't published; raise `StageNotFound`."""
-        return self._questions.up_to_date(partial(self._engine.stages.shown, name, queue))
+        return self._questions.up_to_date(self._engine.stages.shown, name, queue)
 
     def schedules(
         self, *, queue: str = "", after: tuple[str, str] = ("", ""), limit: int = 100
     ) -> list[QueuedSchedule]:
         """Return up to `limit` schedules, those of `queue` if it is given, above the queue and name
         `after`, in order; raise `QueueNotFound`."""
-        return self._questions.up_to_date(partial(self._engine.schedules.listed, queue, after, limit))
+        return self._questions.up_to_date(self._engine.schedules.listed, queue, after, limit)
 
     def redrive(self, id: str, queue: str = "") -> Redrive:
         """Return the redrive `id`, of `queue` if it is given; raise `InvalidRequest`,
         `RedriveNotFound`."""
-        return self._questions.up_to_date(partial(self._engine.redrives.find, id, queue))
+        return self._questions.up_to_date(self._engine.redrives.find, id, queue)
 
     def redrives(self, *, queue: str = "", after: str = "", limit: int = 100) -> list[Redrive]:
         """Return up to `limit` redrives, those of `queue` if it is given, above the id `after`, in
         order."""
-        return self._questions.up_to_date(partial(self._engine.redrives.listed, queue, after, limit))
+        return self._questions.up_to_date(self._engine.redrives.listed, queue, after, limit)
 
     def reservation(self, stream: str, sequence_number: int, queue: str = "") -> Reservation:
         """Return a reservation, of `queue` if it is given, held or lost, that isn't committed; raise
         `ReservationNotFound`."""
         return self._questions.up_to_date(
-            partial(self._engine.reservations.find, stream, sequence_number, queue)
+            self._engine.reservations.find, stream, sequence_number, queue
         )
 
     def reservations(
@@ -286,9 +282,7 @@ class Store:
     ) -> list[Reservation]:
         """Return up to `limit` reservations above the stream and number `after`, in order, held or
         lost; those of `queue` and `stream`, if they are given."""
-        return self._questions.up_to_date(
-            partial(self._engine.reservations.shown, queue, stream, after, limit)
-        )
+        return self._questions.up_to_date(self._engine.reservations.shown, queue, stream, after, limit)
 
     def read_reservation(
         self,
@@ -311,9 +305,7 @@ class Store:
         holding it; `StoreFailed`.
         """
         begin_reading = self._engine.reservations.begin_reading
-        last = self._questions.exact(
-            partial(begin_reading, stream, sequence_number, begin, end, allowed, queue)
-        )
+        last = self._questions.exact(begin_reading, stream, sequence_number, begin, end, allowed, queue)
         if mark_read:
             # Before the first message is seen: a set that was read must never look unread.
             self.submit(
@@ -323,8 +315,8 @@ class Store:
 
     def _pages(self, stream: str, sequence_number: int, begin: int, last: int) -> Iterator[Page]:
         while begin < last:
-            read = partial(self._engine.reservations.page, stream, sequence_number, begin, last)
-            page = self._questions.exact(read)
+            read = self._engine.reservations.page
+            page = self._questions.exact(read, stream, sequence_number, begin, last)
             # First: a later commit of the set deletes what is still in it.
             for damaged in page.damaged:
                 self.submit(damaged).result()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from operator import attrgetter
 
 from .committer import Committer
@@ -124,7 +123,7 @@ class StoreMetrics:
         ascend. Commits continue between two queues."""
         ages_of: dict[str, Ages] = {}
         for name in queues:
-            ages = self._questions.up_to_date(partial(self._engine.views.ages, name, bounds))
+            ages = self._questions.up_to_date(self._engine.views.ages, name, bounds)
             if ages is not None:
                 ages_of[name] = ages
         return ages_of

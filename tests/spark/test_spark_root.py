@@ -18,7 +18,7 @@ from spoolrack.spark._options import InvalidOption
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord, encode_records
-from spoolrack_store.model.manifest import Manifest, encode
+from spoolrack_store.model.stage_names import Manifest
 
 from benchmarks.made_root import MadeRoot
 
@@ -254,7 +254,7 @@ def test_the_messages_of_a_published_stage_that_are_not_yet_in_their_queue_are_n
         published_at=Millis(NOW),
         epoch_retention=Millis(DAY),
     )
-    (made.path / "published" / "load.0").write_bytes(encode(published))
+    (made.path / "published" / "load.0").write_bytes(published.encode())
     (made.path / "published" / "other.0").write_bytes(b"torn")
 
     rows = rows_of(made.path, columns=NAMES)

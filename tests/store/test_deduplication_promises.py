@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from spoolrack_store.engine import deduplication
+from spoolrack_store.files.body_file import BodyFile
+from spoolrack_store.files.layout import new_body_path
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import QueueFull, TooManyDeduplicationIds
 from spoolrack_store.model.operations import (
     Delete,
@@ -174,6 +177,19 @@ def test_another_process_refuses_what_was_leased_as_it_was_written(is_synced: bo
 
 
 # Several processes.
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_another_process_refuses_the_id_of_a_body_in_a_file_of_its_own(dies: bool) -> None:
+    rig = Rig()
+    sender = rig.join()
+    body = BodyFile(rig.disk, new_body_path("p2", 1), DiskWatermark())
+    body.write(b"x")
+    asked = Send(queue="q", bodies=[b""], written=body.finish(), deduplication_ids={0: "a"})
+    work = applied(sender, asked)
+    if dies:
+        rig.living.remove("p2")
+    assert rig.send("a").results == work.outcomes[0].results
 
 
 @pytest.mark.parametrize("end", ["ready", "leased", "deleted", "unlinked"])

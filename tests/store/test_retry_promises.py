@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.engine.engine import Engine
-from spoolrack_store.model.backoff import pause
 from spoolrack_store.model.clock import DAY, HOUR, SECOND, Millis
 from spoolrack_store.model.errors import InvalidRequest
 from spoolrack_store.model.names import Name
@@ -140,7 +139,7 @@ def test_the_back_off_of_an_expired_lease_ends_at_one_time_also_if_a_process_is_
     rig.send("e", b"1")
     (taken,) = rig.receive("e")
     rig.restart(after=10_000 + late)
-    assert rig.name(taken.id).due == NOW + 10_000 + pause(AT_EXPIRY, taken.id, 1)
+    assert rig.name(taken.id).due == NOW + 10_000 + AT_EXPIRY.backoff(taken.id, 1)
 
 
 def test_a_back_off_that_is_over_at_a_start_hides_nothing(rig: Rig) -> None:
@@ -188,14 +187,14 @@ def test_a_back_off_grows_up_to_its_maximum_and_is_shortened_by_its_jitter_at_mo
     )
     for receives in (1, 2, 3, 4, 5, 100, 999_999_999):
         whole = min(60_000, 1_000 * 3 ** min(receives - 1, 10))
-        spread = {pause(settings, f"{number:032x}", receives) for number in range(200)}
+        spread = {settings.backoff(f"{number:032x}", receives) for number in range(200)}
         assert len(spread) > 50
         assert all(0.8 * whole <= each <= whole for each in spread)
 
 
 def test_a_back_off_without_jitter_is_exact() -> None:
     settings = QueueSettings(backoff_jitter=0)
-    assert [pause(settings, "x", receives) for receives in range(1, 12)] == [
+    assert [settings.backoff("x", receives) for receives in range(1, 12)] == [
         *(1_000 * 2**power for power in range(9)),
         300_000,
         300_000,
@@ -205,4 +204,4 @@ def test_a_back_off_without_jitter_is_exact() -> None:
 def test_a_back_off_is_the_same_in_every_process() -> None:
     """The numbers are those of docs/reference/disk-format.md, for other implementations."""
     id = "018bcfe5-6800-7000-8000-000000000001"
-    assert [pause(QueueSettings(), id, receives) for receives in (1, 2, 3)] == [975, 1522, 2887]
+    assert [QueueSettings().backoff(id, receives) for receives in (1, 2, 3)] == [975, 1522, 2887]

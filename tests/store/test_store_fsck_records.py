@@ -11,11 +11,10 @@ import pytest
 from spoolrack_store import fsck
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.findings import Remedy, Report
-from spoolrack_store.model import manifest, redrive_names
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.redrive_names import RedriveOrder
 from spoolrack_store.model.sealed import seal
+from spoolrack_store.model.stage_names import Manifest
 
 from tests.support.root_rig import NOW, Still, leased, make_root
 
@@ -54,7 +53,7 @@ def put_a_manifest(root: Path) -> Path:
         published_at=NOW,
         epoch_retention=Millis(1000),
     )
-    path.write_bytes(manifest.encode(made))
+    path.write_bytes(made.encode())
     return path
 
 
@@ -69,7 +68,7 @@ def put_a_redrive(root: Path) -> Path:
         rate=0,
         started_at=NOW,
     )
-    path.write_bytes(redrive_names.encode(order))
+    path.write_bytes(order.encode())
     return path
 
 

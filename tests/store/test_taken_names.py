@@ -17,7 +17,6 @@ from spoolrack_store.model.errors import (
     ReservationNotFound,
     StageNotFound,
 )
-from spoolrack_store.model.manifest import decode, encode
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservation_requests import (
     MEMORY,
@@ -29,6 +28,7 @@ from spoolrack_store.model.reservation_requests import (
 )
 from spoolrack_store.model.schedule_requests import CreateSchedule, Fire
 from spoolrack_store.model.sealed import seal, unseal
+from spoolrack_store.model.stage_names import Manifest
 from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage
 
 from tests.store.stage_rig import START, Rig, chunk
@@ -254,8 +254,8 @@ def test_a_manifest_from_before_owners_belongs_to_its_queues(rig: Rig, queue: st
 
 def _forget_owners(rig: Rig) -> None:
     (name,) = rig.names("published")
-    manifest = decode(rig.disk.read(f"published/{name}"))
-    content = encode(manifest)
+    manifest = Manifest.decode(rig.disk.read(f"published/{name}"))
+    content = manifest.encode()
     assert b'"owner":""' in content
     values = unseal(content)
     del values["owner"]

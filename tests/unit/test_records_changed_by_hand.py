@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import pytest
 from spoolrack_store.model.dead_letter_records import MAX_RECORDS, NotAHistory, decode_records
-from spoolrack_store.model.reservation_names import Marker
-from spoolrack_store.model.reservation_records import ReservationRecord
+from spoolrack_store.model.reservation_names import Marker, ReservationRecord
 from spoolrack_store.model.sealed import NotWhole, seal
 from spoolrack_store.model.settings import DamagedSettings, decode
 

@@ -27,7 +27,7 @@ from typing import Any, Final
 import pyarrow as pa
 from spoolrack_store.engine.entries import BatchFile, Groups, resolve
 from spoolrack_store.files import layout
-from spoolrack_store.model import manifest, settings
+from spoolrack_store.model import settings
 from spoolrack_store.model.batch_file import Damaged, Line, body, decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord, NotAHistory, records_of
@@ -36,10 +36,9 @@ from spoolrack_store.model.members import indexes
 from spoolrack_store.model.message_ids import first_id_of, sent_at
 from spoolrack_store.model.names import Name, NotAName, Stem, body_path, dead_letter_path, parse
 from spoolrack_store.model.operations import MAX_BODY_IN_MEMORY
-from spoolrack_store.model.reservation_names import parse_reservation_name
-from spoolrack_store.model.reservation_records import ReservationRecord
+from spoolrack_store.model.reservation_names import ReservationRecord, parse_reservation_name
 from spoolrack_store.model.sealed import NotWhole
-from spoolrack_store.model.stage_names import parse_chunk
+from spoolrack_store.model.stage_names import Manifest, parse_chunk
 from spoolrack_store.model.transitions import State
 
 from ._columns import BINARIES, TEXTS, TIME, Column, alike, apart, record_batch
@@ -285,7 +284,7 @@ class _RootFolders:
         stages: set[str] = set()
         for item in self.list(layout.PUBLISHED):
             try:
-                stages.update(manifest.decode(self.content(f"{layout.PUBLISHED}/{item}")).stages)
+                stages.update(Manifest.decode(self.content(f"{layout.PUBLISHED}/{item}")).stages)
             except (OSError, NotWhole):
                 continue  # No manifest: nothing of it is published.
         return frozenset(stages)

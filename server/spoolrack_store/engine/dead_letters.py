@@ -109,6 +109,12 @@ class DeadLetters:
                 self._moves.statistics.count(source, "dead_letter", members.bit_count())
         return results
 
+    def bury_one(self, entry: Entry, members: int, explanation: str = "") -> None:
+        """Move messages that were received too often to the dead-letter queue; raise `StoreError`."""
+        (error,) = self.bury([(entry, members)], explanation=explanation)
+        if error is not None:
+            raise error
+
     def redriven(self, wanted: Sequence[tuple[Entry, str]], at: Millis) -> list[Death | None]:
         """Return the deaths of messages that a redrive moves, each to a queue; None: they never died.
 

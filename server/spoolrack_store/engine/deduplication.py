@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
-from ..model.batch_file import Damaged, Line, decode_whole
+from ..model.batch_file import Damaged, Line
 from ..model.clock import Clock, Millis
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
@@ -224,12 +224,7 @@ class Deduplication(Part):
 
     def _whole(self, stem: Stem, path: str) -> Line | None:
         content = self._moves.read(path)
-        if content is None:
-            return None
-        try:
-            return decode_whole(stem, content)
-        except Damaged:
-            return None
+        return None if content is None else self._moves.line_of_whole(stem, content)
 
     # Segments.
 

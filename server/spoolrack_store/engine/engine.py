@@ -31,6 +31,7 @@ from ..model.operations import (
     GiveBack,
     Outcome,
     Purge,
+    Queue,
     Receive,
     RejectMessages,
     ReleaseMessages,
@@ -163,7 +164,7 @@ class Engine:
             self.expiry,
         )
         self._pending = tuple(part.pending for part in self._parts)
-        self._ends_of_stages = self.stages.pending[0]
+        self._ends_of_stages = self.stages.unfinished_ends
         self._ends_of_sets = self.reservations.index.in_state[SetState.COMMITTED]
         self._has_answers_to_move = True
         """Whether a published stage or a committed set has messages that are not where its answer says,
@@ -426,6 +427,11 @@ class Engine:
         if record.settings.receiving == "paused":
             return 0
         return self.index.queue(queue).available(record.settings)
+
+    def described(self, name: str, *, is_disk_full: bool) -> Queue:
+        """Return a queue with its obstacles and oldest leases; raise `QueueNotFound`."""
+        record, held = self.catalog.require(name), self.reservations.held_in(name)
+        return self.views.described(record, held, is_disk_full=is_disk_full)
 
     def has_nothing_for(self, request: Receive) -> bool:
         """Return whether a commit is known to find nothing for a receive."""

@@ -71,11 +71,10 @@ class SortedNames:
 
     __slots__ = ("_chunks", "_count", "_opened")
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self._chunks: list[tuple[str, ...] | list[str]] = []
         self._opened: tuple[list[str], ...] = ()
         self._count = 0
-        self.extend(sorted(names))
 
     def __len__(self) -> int:
         return self._count

@@ -18,7 +18,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..model import backoff, receipts
+from ..model import receipts
 from ..model.background_work import BackgroundWork
 from ..model.batch_file import Damaged
 from ..model.clock import Millis
@@ -555,11 +555,7 @@ class Leaser(Part):
             is_dead = not request.is_uncounted and self._dead_letters.dies_with_lease(entry)
             try:
                 if is_dead:
-                    (error,) = self._dead_letters.bury(
-                        [(entry, members)], explanation=request.explanation
-                    )
-                    if error is not None:
-                        raise error
+                    self._dead_letters.bury_one(entry, members, request.explanation)
                 else:
                     count = entry.name.receives
                     if request.is_uncounted:
@@ -573,7 +569,7 @@ class Leaser(Part):
         """Return how long the messages of a lease are hidden once it is over."""
         name = entry.name
         first = name.stem.message_id(lowest(name.members))
-        return backoff.pause(record.settings, first, name.receives)
+        return record.settings.backoff(first, name.receives)
 
     def _postpone(self, entry: Entry, members: int, until: tuple[Millis, int], receives: int) -> None:
         """End the lease of `members`, and hide them until then, if that isn't past."""
@@ -617,9 +613,7 @@ class Leaser(Part):
         """End the lease or the delay of `members`; a message received too often becomes a dead letter,
         here or as the next receive reaches it."""
         if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
-            (error,) = self._dead_letters.bury([(entry, members)])
-            if error is not None:
-                raise error
+            self._dead_letters.bury_one(entry, members)
         else:
             self._moves.move(entry, members, State.READY)
 

@@ -30,6 +30,7 @@ from ..files.disk import (
 )
 from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
 from ..files.removed import RemovedFiles
+from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, StoreError
@@ -442,6 +443,17 @@ class Moves:
         with explaining(), suppress(FileNotFoundError):
             return self.disk.read(path, afresh=True)
         return None
+
+    def line_of_whole(self, stem: Stem, content: bytes) -> Line | None:
+        """Return what the `content` of a file says of its messages; None if that, or the file of its
+        body, isn't all that was sent. Raise `DiskError`."""
+        try:
+            line = decode_whole(stem, content)
+        except Damaged:
+            return None
+        # The body was durable before it got that name.
+        is_whole = not stem.is_external or self.size_of(body_path(stem.id)) == stem.size
+        return line if is_whole else None
 
     def read_record(self, path: str, decode: Callable[[bytes], Record], kind: str) -> Record | None:
         """Return a sealed record, which the commit syncs; None if there is none. Raise `DiskError`.

@@ -10,17 +10,17 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import BinaryIO, Final, TypeVar
-from zlib import crc32
+from typing import BinaryIO, Final, ParamSpec, TypeVar
 
+from ..files.body_file import body_pieces, open_body
 from ..files.changes import describe_holder, try_for
 from ..files.disk import NOT_A_FILE, Disk, SyncFailed, explained
-from ..model.batch_file import Damaged, Line, decode
+from ..model.batch_file import Damaged, Line, decode, lone_line
 from ..model.batch_file import body as body_in
 from ..model.clock import Millis
 from ..model.dead_letter_records import DeadLetterRecord
@@ -50,10 +50,10 @@ from .reader import told_records
 
 log = logging.getLogger(__name__)
 
+Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
 
 _PAGE_BYTES: Final = 4 * 1024 * 1024
-_PIECE: Final = 1024 * 1024
 _MOST_LOOKS: Final = 10_000
 """Messages of the index that one page looks at."""
 _AT_ONCE: Final = 500
@@ -117,18 +117,21 @@ class Questions:
         self._disk = disk
         self._changing = changing
 
-    def up_to_date(self, answer: Callable[[], Found]) -> Found:
+    def up_to_date(
+        self, answer: Callable[Arguments, Found], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Found:
         """Return the result of `answer` on an index with all answers of this process, and all earlier
         changes of others.
 
         If another process holds the lock for a second, what this one knows already is the answer.
         """
         with suppress(SyncFailed):  # The next commit says so. Known messages may still be looked at.
-            found = try_for(_FRESH_TRIES, partial(self._ask, answer), _TRY_EVERY)
+            asked = partial(answer, *arguments, **named)
+            found = try_for(_FRESH_TRIES, partial(self._ask, asked), _TRY_EVERY)
             if found is not None:
                 return found[0]
         with self._changing:
-            return answer()
+            return answer(*arguments, **named)
 
     def refresh(self) -> None:
         """Publish all answers of this process, and all earlier changes of others.
@@ -155,13 +158,16 @@ class Questions:
                 self._changing.release()
         return Millis(max(0, now - due))
 
-    def exact(self, answer: Callable[[], Found]) -> Found:
+    def exact(
+        self, answer: Callable[Arguments, Found], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Found:
         """Return the result of `answer` while no other process changes anything.
 
         Raise `RootInUse` if another process holds the lock for half a minute, and `StoreFailed`.
         """
         try:
-            found = try_for(_EXACT_TRIES, partial(self._ask, answer, is_alone=True), _TRY_EVERY)
+            asked = partial(answer, *arguments, **named)
+            found = try_for(_EXACT_TRIES, partial(self._ask, asked, is_alone=True), _TRY_EVERY)
         except SyncFailed as error:
             raise StoreFailed(detail=str(error)) from error
         if found is not None:
@@ -196,7 +202,7 @@ class Questions:
         """
         messages: list[Message] = []
         bytes_left, search = _PAGE_BYTES, _Search(after, skip, limit)
-        locations = self.up_to_date(partial(self._locate_some, queue, wanted, search))
+        locations = self.up_to_date(self._locate_some, queue, wanted, search)
         with _FileReader(self._disk) as files:
             while True:
                 for location in locations:
@@ -290,9 +296,10 @@ class Questions:
 
     def _look_up(self, queue: str, id: str, look: Callable[[_Location], Found]) -> Found:
         for _ in range(_LOOKS):
-            location = self.up_to_date(partial(self._find, queue, id))
+            location = self.up_to_date(self._find, queue, id)
             try:
-                return look(location)
+                with _judging():
+                    return look(location)
             except FileNotFoundError:
                 continue  # It has moved.
             except Damaged as error:
@@ -313,7 +320,8 @@ class Questions:
 
         try:
             try:
-                return shown(location)
+                with _judging():
+                    return shown(location)
             except FileNotFoundError:
                 return self._look_up(location.name.queue, location.id, shown)
         except MessageNotFound:
@@ -324,22 +332,22 @@ class Questions:
 
     def _shown(self, files: _FileReader, location: _Location, most: int | None = None) -> Message:
         line, stem = location.line, location.name.stem
+        if most == 0 and not stem.line:
+            line = lone_line(stem)
         if line is not None and most == 0:
             return _message(self._disk, location, line, b"")
         if line is not None and location.content is not None and not stem.is_external:
             return _message(
                 self._disk, location, line, body_in(line, location.content, location.index)[:most]
             )
-        if not stem.line and most == 0:
-            return _message(self._disk, location, Line([stem.size], [stem.crc]), b"")
         file, line = files.open(location)
         if stem.is_external:
             return _message(self._disk, location, line, self._external_body(location, line, most))
-        body = b"" if most == 0 else b"".join(_body_of(file, line, location.index))
+        body = b"" if most == 0 else b"".join(body_pieces(file, line, location.index))
         return _message(self._disk, location, line, body[:most])
 
     def _opened(self, location: _Location) -> OpenMessage:
-        file = _opened(self._disk, location.name.path)
+        file = self._disk.open(location.name.path)
         try:
             line = _line_of(file, location)
             if location.name.stem.is_external:
@@ -347,7 +355,7 @@ class Questions:
                 file = self._open_external(location)
             # A larger body is not read first: the caller may want a small part of it.
             if line.sizes[location.index] <= MAX_BODY_IN_MEMORY:
-                for _ in _body_of(file, line, location.index):
+                for _ in body_pieces(file, line, location.index):
                     pass  # It is checked, and not kept in memory.
             start = line.starts[location.index]
             file.seek(start)
@@ -360,19 +368,13 @@ class Questions:
 
     def _open_external(self, location: _Location) -> BinaryIO:
         """Return the file of a body; raise `FileNotFoundError` if the message has moved, `Damaged`, or
-        `DiskError`."""
+        `OSError`."""
         stem = location.name.stem
         try:
-            file = _opened(self._disk, body_path(stem.id))
-        except FileNotFoundError as error:
+            return open_body(self._disk, body_path(stem.id), stem.size)
+        except Damaged:
             self._disk.facts(location.name.path)
-            raise Damaged("its body is not there any more") from error
-        length = file.seek(0, 2)
-        file.seek(0)
-        if length != stem.size:
-            file.close()
-            raise Damaged(f"its body has {length} bytes instead of {stem.size}")
-        return file
+            raise
 
     def _external_body(self, location: _Location, line: Line, most: int | None) -> bytes:
         """Return the first `most` bytes of a body in a file of its own; None: all, or nothing of one
@@ -383,7 +385,7 @@ class Questions:
         with self._open_external(location) as file:
             if most is not None and most < size:
                 return file.read(min(most, MAX_BODY_IN_MEMORY))
-            return b"".join(_body_of(file, line, 0))
+            return b"".join(body_pieces(file, line))
 
 
 class _FileReader:
@@ -405,12 +407,12 @@ class _FileReader:
     def open(self, location: _Location) -> tuple[BinaryIO, Line]:
         """Return a message's file, which the next call may close, and its line.
 
-        Raise `FileNotFoundError`, `Damaged`, or `DiskError`.
+        Raise `Damaged`, or `OSError`.
         """
         stem = location.name.stem.text
         if self._opened is None or stem != self._stem:
             self.__exit__()
-            file = _opened(self._disk, location.name.path)
+            file = self._disk.open(location.name.path)
             try:
                 self._opened = file, _line_of(file, location)
             except BaseException:
@@ -442,47 +444,28 @@ def _messages_of(entries: Iterable[Entry]) -> Iterator[tuple[str, Entry, int]]:
             yield entry.batch.stem.message_id(index), entry, index
 
 
-def _opened(disk: Disk, path: str) -> BinaryIO:
-    try:
-        return disk.open(path)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise _why(error) from error
-
-
-def _why(error: OSError) -> Exception:
-    """Return what is wrong: the file, if the disk can't read it or there is none, or the system."""
-    is_damaged = error.errno == errno.EIO or error.errno in NOT_A_FILE
-    return Damaged(str(error)) if is_damaged else explained(error)
-
-
 def _line_of(file: BinaryIO, location: _Location) -> Line:
-    """Return what an open file says of its messages; raise `Damaged`, or `DiskError`."""
+    """Return what an open file says of its messages; raise `Damaged`, or `OSError`."""
     if location.line is not None:
         return location.line
     stem = location.name.stem
-    try:
-        length = file.seek(0, 2)
-        file.seek(length - stem.line)
-        return decode(stem, file.read(stem.line), length)
-    except OSError as error:
-        raise _why(error) from error
+    length = file.seek(0, 2)
+    file.seek(length - stem.line)
+    return decode(stem, file.read(stem.line), length)
 
 
-def _body_of(file: BinaryIO, line: Line, index: int) -> Iterator[bytes]:
-    """Yield a body in pieces; raise `Damaged` at the end if it isn't what was sent, or `DiskError`."""
-    left, crc = line.sizes[index], 0
+@contextmanager
+def _judging() -> Iterator[None]:
+    """Raise `Damaged` for a file that the disk can't read, or that is none, and the store's error for
+    any other of the system; a `FileNotFoundError` is left."""
     try:
-        file.seek(line.starts[index])
-        while left and (piece := file.read(min(left, _PIECE))):
-            left -= len(piece)
-            crc = crc32(piece, crc)
-            yield piece
+        yield
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        raise _why(error) from error
-    if left or line.crcs[index] not in (None, crc):
-        raise Damaged("its checksum differs")
+        if error.errno == errno.EIO or error.errno in NOT_A_FILE:
+            raise Damaged(str(error)) from error
+        raise explained(error) from error
 
 
 def _message(disk: Disk, location: _Location, line: Line, body: bytes) -> Message:

@@ -15,13 +15,11 @@ from typing import Final
 
 from ..files.disk import FileKind, FolderEntry
 from ..files.layout import BODIES, BODY, DEAD_LETTERS, DELAY, NEW, QUARANTINE, body_owner
-from ..model.batch_file import Damaged, body, decode
 from ..model.errors import DiskError, StoreError
 from ..model.members import indexes
 from ..model.message_ids import is_id
 from ..model.names import (
     Name,
-    Stem,
     body_path,
     dead_letter_path,
     is_dead_letter_path,
@@ -327,18 +325,7 @@ def _is_whole(moves: Moves, batch: BatchFile) -> bool:
     if content is None:
         moves.require_there(batch.entries[0])
         raise DiskError(detail=f"{batch.entries[0].name.path} was not there a moment ago; try again")
-    try:
-        line = decode(batch.stem, content, len(content))
-        if line.is_external:
-            return _has_body(moves, batch.stem)
-        for index in indexes(batch.stem.full):
-            body(line, content, index)
-    except Damaged:
-        return False
-    moves.index.learn(batch, line)
-    return True
-
-
-def _has_body(moves: Moves, stem: Stem) -> bool:
-    """Return whether the body is in its own file: it was durable before it got that name."""
-    return moves.size_of(body_path(stem.id)) == stem.size
+    line = moves.line_of_whole(batch.stem, content)
+    if line is not None:
+        moves.index.learn(batch, line)
+    return line is not None

@@ -3,7 +3,7 @@
     redrives/<id>,m<moved>,f<failed>[,w<why>][,x][,o<owner>][@<ended>]
 
 A record's content says what is to be done and is written once; its name says how far that has come,
-and counts only what is durable (`model.redrive_order`, `model.redrive_names`). A message moves by one
+and counts only what is durable (`model.redrive_names`). A message moves by one
 link or rename, which keeps its file and the history in it, and notes the time.
 
 A redrive looks at all messages of the queue in one pass. If some of them had to wait, a later pass
@@ -42,8 +42,6 @@ from ..model.redrive_names import (
     MoveFailure,
     RedriveName,
     RedriveOrder,
-    decode,
-    encode,
     parse_redrive,
 )
 from ..model.redrive_requests import (
@@ -214,7 +212,7 @@ class Redriver(Part):
                 drive.pace = Pace(drive.order.rate, now)
         else:
             try:
-                order = self._moves.read_record(f"{REDRIVES}/{name}", decode, "redrive")
+                order = self._moves.read_record(f"{REDRIVES}/{name}", RedriveOrder.decode, "redrive")
             except StoreError as error:
                 log.error("the redrive %s can't be read, and doesn't go on: %s", name, error)
                 return
@@ -263,7 +261,7 @@ class Redriver(Part):
             started_at=self._clock.wall(),
         )
         name, now = RedriveName(id=self._ids.make()), self._clock.monotonic()
-        self._moves.create_file(f"{REDRIVES}/{name}", encode(order), sync=True)
+        self._moves.create_file(f"{REDRIVES}/{name}", order.encode(), sync=True)
         pace = Pace(order.rate, now)
         drive = _Drive(name, order, self._moves.commit, pace.next(now), pace)
         self._keep(drive)

@@ -32,8 +32,7 @@ from ..model.clock import Millis
 from ..model.deadlines import Deadlines
 from ..model.errors import StoreError
 from ..model.names import NotAName
-from ..model.reservation_names import Marker, ReservationName, parse_reservation_name
-from ..model.reservation_records import ReservationRecord
+from ..model.reservation_names import Marker, ReservationName, ReservationRecord, parse_reservation_name
 from ..model.settings import MAX_VISIBILITY
 from .moves import Moves
 

@@ -52,8 +52,7 @@ from ..model.field_checks import check_number, check_span, check_word
 from ..model.members import effort
 from ..model.operations import UNFINISHED, Allowed, Unfinished
 from ..model.receipts import make_set_token, mark_in, mark_of
-from ..model.reservation_names import Marker, ReservationName
-from ..model.reservation_records import ReservationRecord
+from ..model.reservation_names import Marker, ReservationName, ReservationRecord
 from ..model.reservation_requests import (
     MAX_EFFORT,
     MAX_RESERVED_MESSAGES,
@@ -449,10 +448,9 @@ class Reserver(Part):
 
     def count(self) -> tuple[int, int]:
         """Return how many sets are held, and how many are lost."""
-        a_set, ending, lost = (
-            len(self.index.in_state[state]) for state in (SetState.HELD, SetState.ENDING, SetState.LOST)
-        )
-        return a_set, ending + lost
+        in_state = self.index.in_state
+        lost = len(in_state[SetState.ENDING]) + len(in_state[SetState.LOST])
+        return len(in_state[SetState.HELD]), lost
 
     def _is_uncommitted(self, a_set: ReservedSet) -> bool:
         return a_set.name.sequence_number > self.index.committed(a_set.name.stream)

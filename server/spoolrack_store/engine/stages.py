@@ -6,8 +6,8 @@
 
 A chunk is written once, where its stage is. `stage@due` names one life of a stage: no two have the same
 while a record names one of them. A stage ends by one record, which is created once: a manifest
-(`model.manifest`) publishes all stages that it lists, an empty `~dropped` drops one. From then on its
-stages can't be staged to, published, or dropped. Once the record is durable, each chunk is renamed to a
+publishes all stages that it lists, an empty `~dropped` drops one. From then on its stages can't be
+staged to, published, or dropped. Once the record is durable, each chunk is renamed to a
 message's name, or unlinked. A record goes when it is durable that its chunks are gone; a manifest is
 also the memory of its writer's epoch, and stays until a later one is durable, or its memory is over.
 
@@ -28,7 +28,6 @@ from operator import attrgetter
 
 from ..files.disk import DiskRoom, FileKind, explained
 from ..files.layout import PUBLISHED
-from ..model import manifest as manifests
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
 from ..model.clock import SECOND, Millis
 from ..model.deadlines import Deadlines
@@ -45,7 +44,6 @@ from ..model.errors import (
     StoreError,
 )
 from ..model.field_checks import check_number, check_span, check_word
-from ..model.manifest import Manifest
 from ..model.members import MOST
 from ..model.message_content import check_content, check_delay, check_group, check_priority
 from ..model.message_ids import FileIds
@@ -56,6 +54,7 @@ from ..model.stage_names import (
     DROPPED,
     STAGED,
     Chunk,
+    Manifest,
     Publication,
     StageLife,
     parse_chunk,
@@ -170,11 +169,11 @@ class Stages(Part):
         """By life: as long as a power cut may bring the record back, no stage begins this life."""
         self._writers: dict[str, list[_End]] = {}
         """The manifests of each writer, the latest epoch last."""
-        self._unfinished_ends: dict[_End, None] = {}
+        self.unfinished_ends: dict[_End, None] = {}
         """The records with which something is to be done."""
         self._memories = Deadlines[str]()
         """When the memory of each manifest is over, in Unix time, by its path."""
-        self.pending = (self._unfinished_ends, self._open_stages)
+        self.pending = (self.unfinished_ends, self._open_stages)
         self._is_cut = False
         """Whether a commit has left chunks of a publication to the next one."""
 
@@ -242,7 +241,7 @@ class Stages(Part):
             owner=request.owner,
         )
         by = Publication(writer=request.writer, epoch=request.epoch)
-        self._moves.create_file(f"{PUBLISHED}/{by}", manifests.encode(manifest))
+        self._moves.create_file(f"{PUBLISHED}/{by}", manifest.encode())
         self._add_manifest(by, manifest)
         return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
 
@@ -372,7 +371,7 @@ class Stages(Part):
     def _arrivals(self, queue: str) -> tuple[int, int]:
         """Return the messages and bytes of what is published, and not in its queue yet."""
         unlinked = EndState.UNLINKED
-        ends = [end for end in self._unfinished_ends if end.manifest and end.state is not unlinked]
+        ends = [end for end in self.unfinished_ends if end.manifest and end.state is not unlinked]
         return _sum_of(chain.from_iterable(map(self._chunks_of, ends)), queue)
 
     def make_durable(self, names: Sequence[str]) -> None:
@@ -446,12 +445,12 @@ class Stages(Part):
         ends = self._writers.setdefault(by.writer, [])
         ends.append(end)
         ends.sort(key=attrgetter("epoch"))
-        self._unfinished_ends.update(dict.fromkeys(ends))
+        self.unfinished_ends.update(dict.fromkeys(ends))
         self._memories.set(end.path, manifest.expires_at)
 
     def _add_end(self, end: _End) -> None:
         self._ends_by_path[end.path] = end
-        self._unfinished_ends[end] = None
+        self.unfinished_ends[end] = None
         for life in end.lives:
             self._ends_by_life[life] = end
             stage = self._stages.get(life)
@@ -462,7 +461,7 @@ class Stages(Part):
         """Drop a record that is there no more; no stage begins its lives before that is durable."""
         del self._ends_by_path[end.path]
         end.change(EndState.UNLINKED, self._moves.commit)
-        self._unfinished_ends[end] = None
+        self.unfinished_ends[end] = None
         if end.manifest is not None:
             self._memories.discard(end.path)
             self._writers[end.writer].remove(end)
@@ -518,7 +517,7 @@ class Stages(Part):
                     self._leave_end(self._ends_by_path[path])
             elif folder == PUBLISHED:
                 by = parse_published(text)
-                manifest = self._moves.read_record(path, manifests.decode, "manifest")
+                manifest = self._moves.read_record(path, Manifest.decode, "manifest")
                 if manifest is not None:
                     self._add_manifest(by, manifest)
             elif _is_chunk(path):
@@ -587,20 +586,20 @@ class Stages(Part):
     def has_durable(self) -> bool:
         return any(
             end.manifest and end.state is EndState.WRITTEN and end.since <= self._moves.synced
-            for end in self._unfinished_ends
+            for end in self.unfinished_ends
         )
 
     def advance(self) -> None:
         self._drop_expired()
         left, self._is_cut = self._moves.effort.share(), False
-        for end in list(islice(self._unfinished_ends, left)):
+        for end in list(islice(self.unfinished_ends, left)):
             with postponing(log, "the order in %s", end.path):
                 if end.since <= self._moves.synced:
                     left -= self._finish(end, left)
             if self._is_cut:
                 return
-            if end in self._unfinished_ends:
-                self._unfinished_ends[end] = self._unfinished_ends.pop(end)  # Behind the others.
+            if end in self.unfinished_ends:
+                self.unfinished_ends[end] = self.unfinished_ends.pop(end)  # Behind the others.
 
     @property
     def is_in_slices(self) -> bool:
@@ -611,7 +610,7 @@ class Stages(Part):
         """Do what a durable record says, as far as it isn't done, with up to `most` chunks; return how
         many."""
         if end.state is EndState.UNLINKED:
-            del self._unfinished_ends[end]
+            del self.unfinished_ends[end]
             # Another record may end the same life, or the life may have begun anew.
             for life in [life for life in end.lives if self._ends_by_life.get(life) is end]:
                 del self._ends_by_life[life]
@@ -628,7 +627,7 @@ class Stages(Part):
             return len(chunks)
         last, is_old = self._last_of(end.writer), self._is_to_be_forgotten(end)
         if last is end and not is_old:
-            del self._unfinished_ends[end]
+            del self.unfinished_ends[end]
         elif last is None or is_old or last.is_durable(self._moves.synced):
             self._moves.unlink_file(end.path)
             self._leave_end(end)
@@ -676,14 +675,14 @@ class Stages(Part):
                 return
             end = self._ends_by_path[path]
             if self._is_to_be_forgotten(end):
-                self._unfinished_ends[end] = None
+                self.unfinished_ends[end] = None
             self._memories.set(path, Millis(wall + SECOND))
 
     def _drop_expired(self) -> None:
         """Drop the stages that were not published in time, as many as the commit may beside those that
         are being dropped."""
         now = self._clock.monotonic()
-        for _ in range(self._moves.effort.share() - len(self._unfinished_ends)):
+        for _ in range(self._moves.effort.share() - len(self.unfinished_ends)):
             name = self._deadlines.pop(now)
             if name is None:
                 return
@@ -696,7 +695,7 @@ class Stages(Part):
                 self._deadlines.set(name, Millis(now + RETRY))
 
     def next_due(self) -> Millis | None:
-        return DUE_NOW if self._unfinished_ends else self._deadlines.next()
+        return DUE_NOW if self.unfinished_ends else self._deadlines.next()
 
 
 def _owns(request: Publish, last: Manifest, last_epoch: int) -> bool:

@@ -8,20 +8,16 @@ process that finds its writer dead, unlinks files that never became a message's.
 from __future__ import annotations
 
 import errno
-import logging
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import BinaryIO, Final
 
-from ..files.disk import DiskRoom
 from ..model.batch_file import Damaged, Line
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, DiskFull, InvalidRequest, StoreError
 from ..model.operations import WrittenBody
-from .disk import NO_ROOM, Disk
+from .disk import NO_ROOM, Disk, DiskRoom, unlink_or_leave
 from .root import RootDisk
-
-log = logging.getLogger(__name__)
 
 _NOT_LINKABLE: Final = {
     errno.EXDEV: "must be on the file system of the root",
@@ -83,7 +79,7 @@ class BodyFile:
 
     def discard(self) -> None:
         """Unlink the file, unless it has become a message's."""
-        discard_body(self._disk, self._path)
+        unlink_or_leave(self._disk, self._path)
 
     def _require_room(self, size: int) -> None:
         DiskRoom(self._disk, self._watermark).reserve(size)
@@ -102,33 +98,33 @@ def link_body(disk: RootDisk, source: str, path: str) -> WrittenBody:
     return WrittenBody(path=path, size=size, crc=None)
 
 
-def body_pieces(disk: Disk, path: str, line: Line) -> Iterator[bytes]:
-    """Yield the pieces of a body in a file of its own; raise `Damaged` at the end if its checksum
-    differs, or `OSError`."""
-    size, crc = 0, 0
+def open_body(disk: Disk, path: str, size: int) -> BinaryIO:
+    """Open a body in a file of its own; raise `Damaged` if it isn't there or has another size, or
+    `OSError`."""
     try:
         file = disk.open(path)
     except FileNotFoundError as error:
         raise Damaged("its body is not there any more") from error
-    with file:
-        while piece := file.read(_PIECE):
-            size += len(piece)
-            crc = zlib.crc32(piece, crc)
-            yield piece
-    if size != line.sizes[0]:
-        raise Damaged(f"its body has {size} bytes instead of {line.sizes[0]}")
-    if line.crcs[0] not in (None, crc):
-        raise Damaged("the checksum of its body differs")
+    length = file.seek(0, 2)
+    if length != size:
+        file.close()
+        raise Damaged(f"its body has {length} bytes instead of {size}")
+    file.seek(0)
+    return file
 
 
-def discard_body(disk: Disk, path: str) -> None:
-    """Unlink a body that belongs to no message."""
-    try:
-        disk.unlink(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        log.warning("%s stays until the next start: %s", path, error)
+def body_pieces(file: BinaryIO, line: Line, index: int = 0) -> Iterator[bytes]:
+    """Yield a body of an open file in pieces; raise `Damaged` at the end if it isn't what was sent, or
+    `OSError`."""
+    left, crc = line.sizes[index], 0
+    file.seek(line.starts[index])
+    while left and (piece := file.read(min(left, _PIECE))):
+        left -= len(piece)
+        crc = zlib.crc32(piece, crc)
+        yield piece
+    if left or line.crcs[index] not in (None, crc):
+        what = "the checksum of its body" if line.is_external else "its checksum"
+        raise Damaged(f"{what} differs")
 
 
 def _explained(error: OSError) -> StoreError:

@@ -33,9 +33,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from ..files.disk import SyncFailed
 from ..model.clock import Clock, Millis
 from ..model.errors import RootUnusable
+from .disk import SyncFailed
 
 PATH: Final = "CHANGES"
 LOCK: Final = "LOCK"

@@ -38,10 +38,10 @@ from functools import partial
 from itertools import repeat
 from typing import BinaryIO, Final, NamedTuple, Protocol
 
-from ..files import layout
 from ..model.disk_watermark import KEPT_BYTES, KEPT_FILES, DiskWatermark
 from ..model.errors import DiskError, DiskFull, StoreError
 from ..model.statistics import Statistics
+from . import layout
 
 OUT_OF_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Errors of an open when the system, and not the disk, has no more to give."""
@@ -97,6 +97,19 @@ def read_one_by_one(disk: Disk, paths: Sequence[str]) -> Iterator[bytes | OSErro
             yield disk.read(path, afresh=True)
         except OSError as error:
             yield error
+
+
+def unlink_or_leave(disk: Disk, path: str) -> bool:
+    """Unlink a file that the next start unlinks, too; return False if it isn't there, or has to stay,
+    which is logged."""
+    try:
+        disk.unlink(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        log.warning("%s stays until the next start: %s", path, error)
+        return False
+    return True
 
 
 class NotSynced(OSError):

@@ -32,10 +32,10 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
-from ..files.changes import LOCK, Memory
-from ..files.disk import Facts, FileKind, FolderEntry, Lock, NotSynced, Space
-from ..files.mounts import is_written_by_other_hosts, kind_of, passes_on_syncfs
 from ..model.clock import Millis
+from .changes import LOCK, Memory
+from .disk import Facts, FileKind, FolderEntry, Lock, NotSynced, Space
+from .mounts import is_written_by_other_hosts, kind_of, passes_on_syncfs
 
 _AT_ONCE: Final = 16
 """Syncs that wait for the disk at the same time, each in a thread."""

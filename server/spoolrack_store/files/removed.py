@@ -14,7 +14,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Final
 
-from .disk import Disk
+from .disk import Disk, unlink_or_leave
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class RemovedFiles:
                     path, archive_paths = self._paths.popleft()
                 except IndexError:
                     break
-                self.unlinked += self._archive(path, archive_paths) or self._unlink(path)
+                self.unlinked += self._archive(path, archive_paths) or unlink_or_leave(self._disk, path)
             done += 1
         return done
 
@@ -103,17 +103,6 @@ class RemovedFiles:
                     self._disk.sync_folder(archive_path[:at].rpartition("/")[0])
                     has_made = True
         return has_made
-
-    def _unlink(self, path: str) -> bool:
-        """Unlink a name; return False if another process was faster, or it has to stay."""
-        try:
-            self._disk.unlink(path)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            log.warning("%s stays until the next start: %s", path, error)
-            return False
-        return True
 
 
 class ReaperThread:

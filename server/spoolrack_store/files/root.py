@@ -19,7 +19,6 @@ from random import Random
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
-from ..files.disk import ReservedRoom
 from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from ..model.message_ids import is_id
 from ..model.names import is_owner
@@ -27,7 +26,7 @@ from ..model.receipts import make_token
 from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
-from .disk import NO_ROOM, Disk, FileKind, Lock
+from .disk import NO_ROOM, Disk, FileKind, Lock, ReservedRoom
 from .layout import COPY, FOLDERS, FORMAT_CONTENT, FORMAT_OF_HOSTS, IDENTITY, QUEUES, RESERVE, SHARD
 from .layout import owner as owner_file
 from .local_disk import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from random import Random, SystemRandom
+from random import SystemRandom
 
 from ..engine.entries import resolve
 from ..files.changes import LOCK
@@ -49,7 +49,6 @@ def repair(
     *,
     progress: Progress | None = None,
     clock: Clock | None = None,
-    random: Random | None = None,
 ) -> tuple[Report, list[Mended], list[Problem]]:
     """Inspect everything, and repair all that can be; return the problems that were found, repaired,
     and left.
@@ -60,7 +59,7 @@ def repair(
     clock = clock or SystemClock()
     with _open(root) as disk, _lock(disk, root):
         report = inspect(disk, clock, progress=progress)
-        mended, unsolved = Mender(disk, clock, random or SystemRandom()).mend(report.problems)
+        mended, unsolved = Mender(disk, clock, SystemRandom()).mend(report.problems)
         return report, mended, unsolved
 
 
@@ -70,7 +69,6 @@ def restore(
     *,
     queue: str | None = None,
     clock: Clock | None = None,
-    random: Random | None = None,
 ) -> str:
     """Make whole messages in quarantine ready again; return their new path.
 
@@ -79,7 +77,7 @@ def restore(
     """
     clock = clock or SystemClock()
     with _open(root) as disk, _lock(disk, root):
-        return Mender(disk, clock, random or SystemRandom()).restore(id, queue)
+        return Mender(disk, clock, SystemRandom()).restore(id, queue)
 
 
 def receipts_of(root: str | os.PathLike[str], queue: str, ids: Collection[str]) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Inspects a root: each name, size and checksum. Reads only, and may run beside a server.
 
-`message_files` inspects the folders of messages, `settings_files` the settings, `other_folders` all
-others.
+`message_files` inspects the folders of messages, `listing` the settings, `other_folders` all others.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from ..model.clock import Clock
 from ..model.settings import settings_path
 from ..model.shards import shard_of
 from .findings import Findings, MessageCounts, Problem, Progress, Remedy, Report
+from .listing import Registry
 from .message_files import MessageInspector
 from .other_folders import INSPECTIONS
 from .quarantined_files import list_quarantined
-from .settings_files import Registry
 
 KNOWN: Final = (*dict.fromkeys((*FOLDERS, *INSPECTIONS, KEYS)),)
 """Folders that a root may have."""

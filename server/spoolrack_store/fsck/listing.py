@@ -1,4 +1,4 @@
-"""All message names under a root, as one listing shows them.
+"""All message names under a root, and the queues of `config/`, as one listing shows them.
 
 A listing isn't one moment: a running server moves names while folders are read. Only what two
 listings in a row show alike is believed.
@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from ..files.disk import FileKind, FolderEntry
-from ..files.layout import COPY, QUARANTINE, QUEUES, body_owner
+from ..files.layout import CONFIG, COPY, QUARANTINE, QUEUES, body_owner
+from ..model.errors import DamagedSettings
 from ..model.message_ids import is_id
 from ..model.names import Name, is_queue_name, name_at
+from ..model.settings import Record, decode, parse_settings_path, settings_path
 from .findings import Findings
 
 SHARED: Final = ("new", "delay", "remove", QUARANTINE)
@@ -79,3 +81,51 @@ class Lister:
             self._findings.add_foreign(path, "its name is a message file's, and it is none")
             return None
         return name
+
+
+class Registry:
+    """The queues, as `config/` is when this is made. Reads only."""
+
+    def __init__(self, findings: Findings) -> None:
+        """Read `config/`, and note the faults of the settings."""
+        self.names: set[str] = set()
+        """Queues with settings or a tombstone."""
+        self.being_deleted: set[str] = set()
+        """Those with a tombstone."""
+        self.versions: dict[str, int] = {}
+        """The highest version of each queue, damaged or not."""
+        newest: dict[str, tuple[int, Record]] = {}
+        for file in findings.scan(CONFIG):
+            path = f"{CONFIG}/{file.name}"
+            parsed = parse_settings_path(path)
+            if parsed is None or file.kind is not FileKind.FILE:
+                findings.add_foreign(path, "not a settings file")
+                continue
+            queue, version = parsed
+            self.versions[queue] = max(version, self.versions.get(queue, 0))
+            try:
+                content = findings.disk.read(path)
+                if not content:
+                    # It is being written, or was when the power failed: no answer rests on it.
+                    why = f"empty: these settings of the queue {queue} were never written"
+                    findings.add_leftover(path, why)
+                    continue
+                record = decode(content, file.name)
+            except FileNotFoundError:
+                continue  # A newer version has taken its place.
+            except OSError as error:
+                findings.add_unrepairable(path, f"it can't be read: {error.strerror}")
+                self.names.add(queue)
+                continue
+            except DamagedSettings as error:
+                findings.add_foreign(path, str(error))
+                continue
+            if queue not in newest or newest[queue][0] < version:
+                newest[queue] = version, record
+        for queue, (version, record) in newest.items():
+            self.names.add(queue)
+            if record.settings is None:
+                self.being_deleted.add(queue)
+                findings.add_leftover(
+                    settings_path(queue, version), f"the queue {queue} is being deleted"
+                )

@@ -13,7 +13,7 @@ from typing import Final
 
 from ..engine.entries import BatchFile, Entry
 from ..engine.index import COUNTED
-from ..files.body_file import body_pieces
+from ..files.body_file import body_pieces, open_body
 from ..files.disk import Disk
 from ..files.layout import BODIES, DEAD_LETTERS
 from ..model.batch_file import Damaged, Line, body, decode
@@ -337,8 +337,9 @@ class MessageInspector:
         """Read a body in pieces; return which messages are damaged, and why."""
         path = body_path(stem.id)
         try:
-            for piece in body_pieces(self._disk, path, line):
-                self._findings.report.bytes += len(piece)
+            with open_body(self._disk, path, stem.size) as file:
+                for piece in body_pieces(file, line):
+                    self._findings.report.bytes += len(piece)
         except Damaged as error:
             return stem.full, str(error)
         except OSError as error:

@@ -11,14 +11,13 @@ from typing import Final, TypeVar
 
 from ..files.disk import FileKind
 from ..files.layout import DEAD_LETTERS, OWNERS, PUBLISHED, REDRIVES, RESERVED, STAGED
-from ..model import manifest, redrive_names
 from ..model.batch_file import Damaged, decode_whole, is_torn
 from ..model.dead_letter_records import NotAHistory, decode_records
 from ..model.names import NotAName, Stem, is_dead_letter_path, is_owner
-from ..model.redrive_names import parse_redrive
+from ..model.redrive_names import RedriveOrder, parse_redrive
 from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
-from ..model.stage_names import DROPPED, parse_chunk, parse_published, parse_stage_life
+from ..model.stage_names import DROPPED, Manifest, parse_chunk, parse_published, parse_stage_life
 from .findings import Findings
 
 _Name = TypeVar("_Name")
@@ -65,13 +64,13 @@ def inspect_reserved(findings: Findings) -> None:
 
 def inspect_published(findings: Findings) -> None:
     """Note manifests that are damaged, and count the publications that are remembered."""
-    found = _records(findings, PUBLISHED, parse_published, manifest.decode, "no manifest")
+    found = _records(findings, PUBLISHED, parse_published, Manifest.decode, "no manifest")
     findings.report.published += sum(1 for _ in found)
 
 
 def inspect_redrives(findings: Findings) -> None:
     """Note redrives whose records are damaged, and running ones."""
-    found = _records(findings, REDRIVES, parse_redrive, redrive_names.decode, "no redrive")
+    found = _records(findings, REDRIVES, parse_redrive, RedriveOrder.decode, "no redrive")
     for name, path, order in found:
         if name.ended is None:
             why = f"a redrive of {order.queue}: any process that has the root open goes on with it"

@@ -14,7 +14,7 @@ from random import Random
 from ..engine.entries import BatchFile, Entry
 from ..engine.moves import Moves
 from ..engine.recovery import appear
-from ..files.body_file import body_pieces
+from ..files.body_file import body_pieces, open_body
 from ..files.disk import Disk, FileKind, Syncer, explained
 from ..files.layout import QUARANTINE, QUEUES
 from ..model.batch_file import Damaged, body, decode
@@ -28,10 +28,9 @@ from ..model.settings import QueueSettings, Record, encode, settings_path
 from ..model.transitions import State
 from .findings import Findings, Mended, Problem, QuarantinedFile, Remedy
 from .inspection import KNOWN
-from .listing import Lister
+from .listing import Lister, Registry
 from .message_files import entry_in_queue
 from .quarantined_files import list_quarantined, own_id, remove_quarantine_folder
-from .settings_files import Registry
 
 
 class Mender:
@@ -213,8 +212,9 @@ class Mender:
             content = self._disk.read(path, batch.stem.length + 1)
             line = decode(batch.stem, content, len(content))
             if line.is_external:
-                for _ in body_pieces(self._disk, body_path(batch.stem.id), line):
-                    pass
+                with open_body(self._disk, body_path(batch.stem.id), batch.stem.size) as file:
+                    for _ in body_pieces(file, line):
+                        pass
                 return
             for index in indexes(members):
                 body(line, content, index)

@@ -193,9 +193,10 @@ def body(line: Line, content: bytes, index: int) -> bytes:
 
 
 def decode_whole(stem: Stem, content: bytes) -> Line:
-    """Return what a file says of its messages; raise `Damaged` if it or a body isn't what was sent."""
+    """Return what a file says of its messages; raise `Damaged` if it or a body in it isn't what was
+    sent."""
     line = decode(stem, content, len(content))
-    for index in indexes(stem.full):
+    for index in () if line.is_external else indexes(stem.full):
         body(line, content, index)
     return line
 

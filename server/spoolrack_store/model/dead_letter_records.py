@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from .clock import LAST_MOMENT, Millis
 from .errors import InvalidRequest
 from .names import Name, is_queue_name
-from .sealed import number_in, seal, text_in, unseal
+from .sealed import NotWhole, SealedRecord, StoredAs, number, optional, seal, text, unseal
 
 MAX_RECORDS: Final = 20
 """Records that are kept, the last ones: a message may be redriven and fail for ever."""
@@ -33,29 +33,40 @@ class NotAHistory(Exception):
     """The content is that of no dead-letter file."""
 
 
+_moment: Final = number(LAST_MOMENT)
+_queue: Final = text(is_queue_name)
+_reason: Final = text(lambda reason: _REASON.fullmatch(reason) is not None)
+_explanation: Final = text(lambda words: len(words) <= MAX_EXPLANATION)
+_REDRIVEN_AT: Final = StoredAs(_moment, key="redriven_at_ms", is_left_out=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterRecord:
+class DeadLetterRecord(SealedRecord):
     """One move of a message to a dead-letter queue."""
 
-    source_queue: str
+    source_queue: Annotated[str, StoredAs(_queue)]
     """The queue that it was moved from."""
-    reason: str
+    reason: Annotated[str, StoredAs(_reason)]
     """Why: "max_receives" or "rejected"."""
-    receives: int
+    receives: Annotated[int, StoredAs(number(_MOST_RECEIVES))]
     """How many leases on it had begun there."""
-    first_receive: Millis | None
+    first_receive: Annotated[Millis | None, StoredAs(optional(_moment), key="first_receive_ms")]
     """Unix time, as the next."""
-    dead_lettered_at: Millis
-    explanation: str = ""
+    dead_lettered_at: Annotated[Millis, StoredAs(_moment, key="died_at_ms")]
+    explanation: Annotated[str, StoredAs(_explanation, is_left_out=True)] = ""
     """The reason given by the consumer that rejected it, or that released it last."""
-    redriven_to: str = ""
+    redriven_to: Annotated[str, StoredAs(_queue, is_left_out=True)] = ""
     """The queue that a redrive moved it to afterwards; empty: none did."""
-    redriven_at: Millis | None = None
+    redriven_at: Annotated[Millis | None, _REDRIVEN_AT] = None
+
+    def __post_init__(self) -> None:
+        if self.redriven_to and self.redriven_at is None:
+            raise NotWhole("its redriven_at_ms is None")
 
 
 def encode_records(records: Sequence[DeadLetterRecord]) -> bytes:
     """Return the content of a dead-letter file with the last of these records."""
-    return seal({"deaths": list(map(_element, records[-MAX_RECORDS:]))})
+    return seal({"deaths": [record.values() for record in records[-MAX_RECORDS:]]})
 
 
 def records_of(name: Name, content: bytes | None = None) -> tuple[DeadLetterRecord, ...]:
@@ -87,27 +98,12 @@ def decode_records(content: bytes) -> tuple[DeadLetterRecord, ...]:
     """Return what a dead-letter file tells, the oldest first; raise `NotAHistory`."""
     try:
         elements: Any = unseal(content)["deaths"]
-        records = tuple(map(_record, elements))
+        records = tuple(map(DeadLetterRecord.of, elements))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise NotAHistory(f"{type(error).__name__}: {error}") from error
     if not 1 <= len(records) <= MAX_RECORDS:
         raise NotAHistory(f"it has {len(records)} records")
     return records
-
-
-def _element(record: DeadLetterRecord) -> dict[str, object]:
-    element: dict[str, object] = {
-        "source_queue": record.source_queue,
-        "reason": record.reason,
-        "receives": record.receives,
-        "first_receive_ms": record.first_receive,
-        "died_at_ms": record.dead_lettered_at,
-    }
-    if record.explanation:
-        element["explanation"] = record.explanation
-    if record.redriven_to:
-        element |= {"redriven_to": record.redriven_to, "redriven_at_ms": record.redriven_at}
-    return element
 
 
 def check_explanation(explanation: str) -> None:
@@ -119,23 +115,3 @@ def check_explanation(explanation: str) -> None:
         explanation.encode()
     except UnicodeEncodeError as error:
         raise InvalidRequest(what="reason", value=repr(explanation), rule=rule) from error
-
-
-def _record(element: dict[str, Any]) -> DeadLetterRecord:
-    first, redriven_to = element.get("first_receive_ms"), element.get("redriven_to") or ""
-    return DeadLetterRecord(
-        source_queue=text_in(element, "source_queue", is_queue_name),
-        reason=text_in(element, "reason", lambda text: _REASON.fullmatch(text) is not None),
-        receives=number_in(element, "receives", _MOST_RECEIVES),
-        first_receive=None if first is None else _moment_in(element, "first_receive_ms"),
-        dead_lettered_at=_moment_in(element, "died_at_ms"),
-        explanation=text_in(
-            {"explanation": "", **element}, "explanation", lambda text: len(text) <= MAX_EXPLANATION
-        ),
-        redriven_to=redriven_to and text_in(element, "redriven_to", is_queue_name),
-        redriven_at=_moment_in(element, "redriven_at_ms") if redriven_to else None,
-    )
-
-
-def _moment_in(element: dict[str, Any], name: str) -> Millis:
-    return Millis(number_in(element, name, LAST_MOMENT))

@@ -333,7 +333,7 @@ class ReleaseMessages(Request[list[Millis | StoreError]]):
     queue: str
     receipts: Sequence[str]
     delay: Millis | None = Millis(0)
-    """None takes the queue's back-off: see `model.backoff`."""
+    """None takes the queue's back-off: see `QueueSettings.backoff`."""
     explanation: str = ""
     """Why, for people: kept in the history of a message that becomes a dead letter by this release."""
     is_uncounted: bool = False

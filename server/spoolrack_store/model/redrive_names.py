@@ -13,14 +13,15 @@ The content is the order of the redrive, which never changes.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
+from typing import Annotated
 
 from .clock import Millis
 from .message_ids import UUID, is_id
 from .names import QUEUE_NAME, NotAName, is_queue_name
 from .redrive_requests import MAX_RATE, MAX_SELECTED, RedriveState
-from .sealed import NotWhole, list_in, number_in, seal, text_in, unseal
+from .sealed import SealedRecord, StoredAs, list_of, number, text
 
 
 class FailureReason(Enum):
@@ -123,41 +124,20 @@ _NAME = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedriveOrder:
-    """What a redrive is to do. Its fields are those of the file's content."""
-
-    queue: str
-    queue_created_at: Millis
-    """A queue that is made again under the same name is another one."""
-    destination: str
-    source_queue: str
-    ids: tuple[str, ...]
-    """Without repetitions."""
-    rate: int
-    started_at: Millis
-
-
-def encode(order: RedriveOrder) -> bytes:
-    return seal(asdict(order))
-
-
-def decode(content: bytes) -> RedriveOrder:
-    """Parse an order; raise `NotWhole`."""
-    values = unseal(content)
-    ids = list_in(values, "ids", str, is_id)
-    if len(ids) > MAX_SELECTED:
-        raise NotWhole(f"it has {len(ids)} ids")
-    return RedriveOrder(
-        queue=text_in(values, "queue", is_queue_name),
-        queue_created_at=Millis(number_in(values, "queue_created_at")),
-        destination=text_in(values, "destination", _is_queue_name_or_empty),
-        source_queue=text_in(values, "source_queue", _is_queue_name_or_empty),
-        ids=ids,
-        rate=number_in(values, "rate", MAX_RATE),
-        started_at=Millis(number_in(values, "started_at")),
-    )
-
-
 def _is_queue_name_or_empty(text: str) -> bool:
     return not text or is_queue_name(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveOrder(SealedRecord):
+    """What a redrive is to do: the content of its file."""
+
+    queue: Annotated[str, StoredAs(text(is_queue_name))]
+    queue_created_at: Annotated[Millis, StoredAs(number())]
+    """A queue that is made again under the same name is another one."""
+    destination: Annotated[str, StoredAs(text(_is_queue_name_or_empty))]
+    source_queue: Annotated[str, StoredAs(text(_is_queue_name_or_empty))]
+    ids: Annotated[tuple[str, ...], StoredAs(list_of(text(is_id), MAX_SELECTED))]
+    """Without repetitions."""
+    rate: Annotated[int, StoredAs(number(MAX_RATE))]
+    started_at: Annotated[Millis, StoredAs(number())]

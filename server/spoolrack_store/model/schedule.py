@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .clock import LAST_MOMENT, Millis
 from .names import is_word
-from .sealed import number_in, text_in
+from .sealed import number, text, value_in
 
 Attributes = Mapping[str, str | bytes]
 
@@ -31,6 +31,8 @@ NAME_ATTRIBUTE: Final = "spoolrack-schedule"
 TICK_ATTRIBUTE: Final = "spoolrack-tick"
 _WRITER: Final = "schedule-"
 _TOKEN: Final = re.compile(r"[0-9a-z]{1,16}")
+_token: Final = text(lambda value: _TOKEN.fullmatch(value) is not None)
+_short: Final = text(lambda value: len(value) <= MAX_TEXT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,19 +120,15 @@ def _schedule(name: str, values: Any) -> Schedule:
         ):
             raise ValueError("it has a member of another type")
         return Schedule(
-            cron=text_in(values, "cron", _is_short),
-            time_zone=text_in(values, "time_zone", _is_short),
-            group=text_in(values, "group", _is_short),
-            token=text_in(values, "token", lambda text: _TOKEN.fullmatch(text) is not None),
+            cron=value_in(values, "cron", _short),
+            time_zone=value_in(values, "time_zone", _short),
+            group=value_in(values, "group", _short),
+            token=value_in(values, "token", _token),
             body=base64.b64decode(values["body"], validate=True),
             attributes=attributes,
             is_paused=is_paused,
-            created_at=Millis(number_in(values, "created_at", LAST_MOMENT)),
-            since=Millis(number_in(values, "since", LAST_MOMENT)),
+            created_at=value_in(values, "created_at", number(LAST_MOMENT)),
+            since=value_in(values, "since", number(LAST_MOMENT)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"its schedule {name} can't be read: {error}") from error
-
-
-def _is_short(text: str) -> bool:
-    return len(text) <= MAX_TEXT

@@ -1,14 +1,21 @@
-"""Sealed files: a line of JSON, and a line with its CRC-32, so that a torn file is recognised. Pure."""
+"""Sealed files: a line of JSON, and a line with its CRC-32, so that a torn file is recognised. Pure.
+
+A `SealedRecord` says in its annotations how each field lies in the file:
+
+    since: Annotated[Millis, StoredAs(number(LAST_MOMENT), key="died_at_ms")]
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from dataclasses import MISSING, Field, dataclass, fields
+from functools import cache
+from typing import Any, Final, Self, TypeVar, get_type_hints
 from zlib import crc32
 
 _LINES: Final = 2
-_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
 
 
 class NotWhole(ValueError):
@@ -42,31 +49,112 @@ def unseal(content: bytes) -> dict[str, object]:
     return values
 
 
-def number_in(values: Mapping[str, object], name: str, most: int | None = None) -> int:
-    """Return a number from 0 on, up to `most`; raise `NotWhole` if there is none."""
-    value = values.get(name)
-    if type(value) is not int or value < 0 or (most is not None and value > most):
-        raise NotWhole(f"its {name} is {value!r}")
-    return value
-
-
-def text_in(values: Mapping[str, object], name: str, is_valid: Callable[[str], bool]) -> str:
-    """Return a valid text; raise `NotWhole` if there is none."""
-    value = values.get(name)
-    if not isinstance(value, str) or not is_valid(value):
-        raise NotWhole(f"its {name} is {value!r}")
-    return value
-
-
-def list_in(
-    values: Mapping[str, object], name: str, kind: type[_Item], is_valid: Callable[[_Item], bool]
-) -> tuple[_Item, ...]:
-    """Return a list of valid items of one type; raise `NotWhole` if there is none."""
-    items = values.get(name)
-    if not isinstance(items, list) or not all(type(item) is kind and is_valid(item) for item in items):
-        raise NotWhole(f"its {name} are {items!r}")
-    return tuple(items)
-
-
 def _checksum(line: bytes) -> bytes:
     return f"{crc32(line):08x}\n".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAs:
+    """How a field of a record lies in the file."""
+
+    read: Callable[[Any], Any]
+    """Returns the value of what JSON has there; raises `ValueError`, or what a wrong type raises."""
+    key: str = ""
+    """Its name there; empty: that of the field."""
+    write: Callable[[Any], object] | None = None
+    """Returns what JSON has; None: the value itself."""
+    is_left_out: bool = False
+    """Whether the default isn't written. A record that lacks it has the default in any case."""
+
+
+class SealedRecord:
+    """The base of a dataclass whose fields have `StoredAs` annotations."""
+
+    __slots__ = ()
+
+    @classmethod
+    @cache
+    def _stored(cls) -> list[tuple[Field[Any], str, StoredAs]]:
+        """Return the fields, their names in the file, and how they lie there."""
+        hints = get_type_hints(cls, include_extras=True)
+        found: list[tuple[Field[Any], str, StoredAs]] = []
+        for field in fields(cls):  # type: ignore[arg-type]  # each class below is a dataclass
+            (stored,) = hints[field.name].__metadata__
+            found.append((field, stored.key or field.name, stored))
+        return found
+
+    def encode(self) -> bytes:
+        return seal(self.values())
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Return the record in a sealed file; raise `NotWhole`."""
+        return cls.of(unseal(content))
+
+    def values(self) -> dict[str, object]:
+        """Return what JSON has of the record, in the order of its fields."""
+        values: dict[str, object] = {}
+        for field, key, stored in self._stored():
+            value = getattr(self, field.name)
+            if not (stored.is_left_out and value == field.default):
+                values[key] = stored.write(value) if stored.write else value
+        return values
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the record of what JSON has; raise `NotWhole`."""
+        return cls(
+            **{
+                field.name: value_in(values, key, stored.read)
+                for field, key, stored in cls._stored()
+                if field.init and (key in values or field.default is MISSING)
+            }
+        )
+
+
+def value_in(values: Mapping[str, Any], key: str, read: Callable[[Any], _Value]) -> _Value:
+    """Return a member of a JSON object; raise `NotWhole` if it is missing, or `read` refuses it."""
+    try:
+        return read(values[key])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotWhole(f"its {key} is {values.get(key)!r}") from error
+
+
+def number(most: int | None = None) -> Callable[[Any], Any]:
+    """Return a reader of numbers from 0 on, up to `most`."""
+
+    def read(value: Any) -> int:
+        if type(value) is not int or value < 0 or (most is not None and value > most):
+            raise ValueError("not such a number")
+        return value
+
+    return read
+
+
+def text(is_valid: Callable[[str], bool]) -> Callable[[Any], str]:
+    """Return a reader of valid texts."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not is_valid(value):
+            raise ValueError("not such a text")
+        return value
+
+    return read
+
+
+def optional(read: Callable[[Any], _Value]) -> Callable[[Any], _Value | None]:
+    """Return a reader that takes null for None."""
+    return lambda value: None if value is None else read(value)
+
+
+def list_of(
+    read: Callable[[Any], _Value], most: int | None = None
+) -> Callable[[Any], tuple[_Value, ...]]:
+    """Return a reader of lists, of up to `most` items."""
+
+    def read_all(value: Any) -> tuple[_Value, ...]:
+        if not isinstance(value, list) or (most is not None and len(value) > most):
+            raise ValueError("not such a list")
+        return tuple(map(read, value))
+
+    return read_all

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from enum import Enum
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final
 
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
@@ -26,7 +27,7 @@ from .errors import DamagedSettings, InvalidSetting
 from .members import MOST
 from .names import QUEUE_NAME, is_queue_name
 from .schedule import Schedule, from_json, to_json
-from .sealed import NotWhole, number_in, text_in
+from .sealed import NotWhole, number, text, value_in
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
@@ -40,12 +41,15 @@ MAX_ATTRIBUTES_SIZE: Final = 64 * 1024
 """Bytes of all attribute names and values of a message together, as sent."""
 MAX_COUNT: Final = 1_000_000_000
 MAX_BACKOFF_FACTOR: Final = 1_000
+_PARTS: Final = 1 << 32
+"""The number of steps that the jitter of a message is drawn from."""
 MAX_BYTES: Final = 1 << 50
 MAX_LABELS: Final = 64
 MAX_LABEL_NAME: Final = 128
 MAX_LABEL_VALUE: Final = 1_024
 """Characters."""
 _SALT: Final = re.compile(r"[0-9a-z]{0,16}")
+_salt: Final = text(lambda value: _SALT.fullmatch(value) is not None)
 
 
 class SettingKind(Enum):
@@ -287,6 +291,23 @@ class QueueSettings:
                 )
         return replace(self, **changes)  # type: ignore[arg-type]  # checked in __post_init__
 
+    def backoff(self, id: str, receives: int) -> Millis:
+        """Return the delay of a message after a failed receive, the `receives`-th; messages of one name
+        share that of the first message, by `id`.
+
+        The jitter is a hash, not a draw: all processes, and a start, find the same end for a lease that
+        has expired.
+        """
+        whole, most = self.backoff_initial, self.backoff_maximum
+        for _ in range(1, receives):
+            if not whole or whole >= most or self.backoff_factor == 1:
+                break
+            whole = Millis(whole * self.backoff_factor)
+        whole = min(whole, most)
+        digest = blake2b(f"{id},r{receives}".encode("ascii"), digest_size=4).digest()
+        part = int.from_bytes(digest, "big")
+        return Millis(whole - whole * self.backoff_jitter * part // (100 * _PARTS))
+
     def differing(self, other: QueueSettings) -> str:
         """Return in words the settings that differ from those of `other`."""
         mine, theirs = asdict(self), asdict(other)
@@ -375,8 +396,10 @@ def decode(content: bytes, name: str) -> Record:
         values = json.loads(content)
         if not isinstance(values, dict):
             raise NotWhole("not a JSON object")
-        created_at = Millis(number_in(values, "created_at", LAST_MOMENT))
-        salt = text_in({"salt": "", **values}, "salt", lambda text: _SALT.fullmatch(text) is not None)
+        created_at = value_in(values, "created_at", number(LAST_MOMENT))
+        salt = value_in(
+            {"salt": "", **values}, "salt", text(lambda salt: _SALT.fullmatch(salt) is not None)
+        )
         if values.get("deleted") is True:
             return Record(settings=None, created_at=created_at, salt=salt)
         labels = values.get("labels", {})

@@ -38,57 +38,37 @@ class State(Enum):
     __hash__ = object.__hash__
 
 
-class Move(Enum):
-    PUBLISH = "publish"
-    HIDE = "hide"
-    ASSIGN = "assign"
-    """Leased before it has left `new/`: there, its name says so."""
-    DELIVER = "deliver"
-    """To where leases are, once that is durable."""
-    ADOPT = "adopt"
-    DUE = "due"
-    LEASE = "lease"
-    EXTEND = "extend"
-    REQUEUE = "requeue"
-    POSTPONE = "postpone"
-    """The lease is over, and the message stays hidden: a release with a delay, or a back-off."""
-    DEAD_LETTER = "dead_letter"
-    """To the dead-letter queue, where it is ready."""
-    REDRIVE = "redrive"
-    """From there to the queue that it came from, or another one, where it is ready."""
-    DELETE = "delete"
-    QUARANTINE = "quarantine"
-    RESTORE = "restore"
-    """By `fsck --restore`, which an operator calls."""
-
-
 LEGAL: Final = frozenset(
     {
-        (Move.ADOPT, State.SENT, State.SENT),
-        (Move.PUBLISH, State.SENT, State.READY),
-        (Move.HIDE, State.SENT, State.DELAYED),
-        (Move.ASSIGN, State.SENT, State.SENT),
-        (Move.DELIVER, State.SENT, State.LEASED),
-        (Move.DUE, State.DELAYED, State.READY),
-        (Move.LEASE, State.READY, State.LEASED),
-        (Move.EXTEND, State.LEASED, State.LEASED),
-        (Move.EXTEND, State.DELAYED, State.LEASED),
-        (Move.REQUEUE, State.LEASED, State.READY),
-        (Move.POSTPONE, State.LEASED, State.DELAYED),
-        (Move.DEAD_LETTER, State.READY, State.READY),
-        (Move.DEAD_LETTER, State.LEASED, State.READY),
-        (Move.REDRIVE, State.READY, State.READY),
-        (Move.DELETE, State.SENT, State.REMOVED),
-        (Move.DELETE, State.READY, State.REMOVED),
-        (Move.DELETE, State.DELAYED, State.REMOVED),
-        (Move.DELETE, State.LEASED, State.REMOVED),
-        (Move.QUARANTINE, State.SENT, State.QUARANTINED),
-        (Move.QUARANTINE, State.READY, State.QUARANTINED),
-        (Move.QUARANTINE, State.DELAYED, State.QUARANTINED),
-        (Move.QUARANTINE, State.LEASED, State.QUARANTINED),
-        (Move.RESTORE, State.QUARANTINED, State.READY),
+        ("adopt", State.SENT, State.SENT),
+        ("publish", State.SENT, State.READY),
+        ("hide", State.SENT, State.DELAYED),
+        ("assign", State.SENT, State.SENT),
+        ("deliver", State.SENT, State.LEASED),
+        ("due", State.DELAYED, State.READY),
+        ("lease", State.READY, State.LEASED),
+        ("extend", State.LEASED, State.LEASED),
+        ("extend", State.DELAYED, State.LEASED),
+        ("requeue", State.LEASED, State.READY),
+        ("postpone", State.LEASED, State.DELAYED),
+        ("dead_letter", State.READY, State.READY),
+        ("dead_letter", State.LEASED, State.READY),
+        ("redrive", State.READY, State.READY),
+        ("delete", State.SENT, State.REMOVED),
+        ("delete", State.READY, State.REMOVED),
+        ("delete", State.DELAYED, State.REMOVED),
+        ("delete", State.LEASED, State.REMOVED),
+        ("quarantine", State.SENT, State.QUARANTINED),
+        ("quarantine", State.READY, State.QUARANTINED),
+        ("quarantine", State.DELAYED, State.QUARANTINED),
+        ("quarantine", State.LEASED, State.QUARANTINED),
+        ("restore", State.QUARANTINED, State.READY),
     }
 )
+"""Names of moves, each with the state before and after. An assignment is a lease of a message that has
+not left `new/`: there, its name says so; the delivery moves it to where leases are, once it is durable.
+A postponed message stays hidden after its lease: a release with a delay, or a back-off. A restoration
+is a call of `fsck --restore` by an operator."""
 
 CHANGES: Final = frozenset((source, target) for _, source, target in LEGAL)
 """The changes of state that some move makes."""

@@ -10,7 +10,6 @@ from spoolrack_store.engine.dead_letters import DeadLetters
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.leaser import Leaser
 from spoolrack_store.engine.moves import Moves
-from spoolrack_store.model.backoff import pause
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import NoDeadLetterQueue
 from spoolrack_store.model.operations import Delivery, Receive, RejectMessages, ReleaseMessages, Request
@@ -109,7 +108,7 @@ class RetryStory(Story):
             return "rejected" if request.explanation else "dying", receives
         delay = request.delay
         if delay is None:
-            delay = pause(self.settings[request.queue], id, receives)
+            delay = self.settings[request.queue].backoff(id, receives)
         left = receives - request.is_uncounted
         return ("delayed", left, self.clock.now + delay) if delay else ("ready", left)
 
@@ -123,7 +122,7 @@ class RetryStory(Story):
         if state[0] != "leased" or now[0] != "ready" or settings.backoff_at != "lease_end":
             return now
         receives = int(str(state[1]))
-        until = int(str(state[2])) + pause(settings, id, receives)
+        until = int(str(state[2])) + settings.backoff(id, receives)
         return ("delayed", receives, until) if until > self.clock.now else now
 
     def _forgive(self, requests: list[Request[Any]]) -> dict[str, list[Seen]]:

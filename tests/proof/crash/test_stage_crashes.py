@@ -12,15 +12,13 @@ import pytest
 from spoolrack_store.engine import stages
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.stages import EndState, Stages, _End, _OpenStage
-from spoolrack_store.model import manifest as manifests
 from spoolrack_store.model.batch_file import body, decode
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import ChunkDiffers, NameTaken, StageNotFound
-from spoolrack_store.model.manifest import Manifest
 from spoolrack_store.model.names import Stem
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.sealed import NotWhole
-from spoolrack_store.model.stage_names import Publication, parse_chunk, parse_published
+from spoolrack_store.model.stage_names import Manifest, Publication, parse_chunk, parse_published
 from spoolrack_store.model.stage_requests import Abort, Publish, Published, Stage, Staged
 
 from tests.proof.crash.stories import ALONE, SHARED, Bug, Run, expect_broken, expect_relisted
@@ -413,7 +411,7 @@ class StageStory(Story):
             by = parse_published(each.name)
             assert isinstance(by, Publication)
             try:
-                manifest = manifests.decode(self.disk.read(f"published/{each.name}"))
+                manifest = Manifest.decode(self.disk.read(f"published/{each.name}"))
             except NotWhole:
                 continue
             epochs[by.writer] = max(epochs.get(by.writer, -1), by.epoch)
@@ -471,7 +469,7 @@ _owns = stages._owns
 
 
 def _not_waiting_for_the_record(self: Stages) -> None:
-    for end in self._unfinished_ends:
+    for end in self.unfinished_ends:
         if end.state is EndState.WRITTEN:
             end.since = 0
     _advance(self)
