@@ -25,6 +25,7 @@ from spoolrack_store.engine.questions import Questions
 from spoolrack_store.files.body_file import BodyFile
 from spoolrack_store.files.disk import SyncFailed
 from spoolrack_store.files.layout import new_body_path
+from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis
 from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import (
@@ -112,6 +113,7 @@ class _Scene:
     def __init__(self, r: Recorder, seed: int) -> None:
         self.r = r
         self.random = Random(seed)
+        self.requests: list[Any] = []
         self.deliveries: list[Delivery] = []
         self.ids = [NO_ID]
         self.redrives = ["none"]
@@ -229,6 +231,7 @@ class _Scene:
             max_messages=self.one((1, 2, 3, 9)),
             max_bytes=self.one((4 << 20, 4 << 20, 3, 8)),
             visibility=self.one((None, None, Millis(SECOND), Millis(MINUTE))),
+            wait=self.one((Millis(0), Millis(0), None)),
             consumer=self.one(("", "c")),
             credits=self.one((None, None, *self.credits)),
         )
@@ -260,7 +263,9 @@ class _Scene:
 
     def reject(self) -> Any:
         queue, receipts = self.receipts(*(("poor", "x") if self.chance(0.9) else ()))
-        return RejectMessages(queue=queue, receipts=receipts, explanation=self.one(("", "bad")))
+        return RejectMessages(
+            queue=queue, receipts=receipts, explanation=self.one(("", "bad", "bad " * 60))
+        )
 
     def give_back(self) -> Any:
         queue, receipts = self.receipts()
@@ -274,7 +279,11 @@ class _Scene:
         )
 
     def create_queue(self) -> Any:
-        return CreateQueue(name=self.one("xy"), settings=QueueSettings(**self.settings()))
+        name = self.one(("x", "x", "y", "y", "dead"))
+        there = self.r.engine.catalog.records.get(name)
+        is_same = there is not None and self.chance(0.4)
+        settings = there.settings if is_same else QueueSettings(**self.settings())
+        return CreateQueue(name=name, settings=settings, labels=self.one(({}, {"a": "1"})))
 
     def update_queue(self) -> Any:
         return UpdateQueue(
@@ -286,7 +295,7 @@ class _Scene:
         )
 
     def delete_queue(self) -> Any:
-        return DeleteQueue(name=self.one("xy"), if_version=self.one((0, 0, 1)))
+        return DeleteQueue(name=self.one(("x", "x", "y", "y", "dead")), if_version=self.one((0, 0, 1)))
 
     def stage(self) -> Any:
         stage, count = self.one("st"), self.one((1, 2, 4))
@@ -311,10 +320,10 @@ class _Scene:
         self.epochs[writer] += not self.chance(0.2)
         return Publish(
             writer=writer,
-            epoch=self.epochs[writer],
+            epoch=max(0, self.epochs[writer] - self.chance(0.1)),
             stages=sorted(self.stages) or ["s"],
             epoch_retention=self.one((Millis(30 * DAY), Millis(MINUTE))),
-            digest=self.one(("", "d")),
+            digest=self.one(("", "", "d", "e")),
             messages=self.one((0, 0, 0, 4)),
             owner=self.one(("", "", "o")),
             allowed=self.one((None, None, not_y)),
@@ -343,7 +352,7 @@ class _Scene:
             "stream": stream,
             "sequence_number": max(0, self.numbers[stream] - self.one((1, 1, 2))),
         }
-        match self.one("emrruqq"):
+        match self.one("emmrruqq"):
             case "e":
                 held = self.one((None, Millis(MINUTE)))
                 return ExtendReservation(**of_set, visibility_timeout=held)
@@ -408,8 +417,12 @@ class _Scene:
         return Fire(queue=found.queue, name=found.name, token=found.schedule.token, tick=tick)
 
     def request(self) -> Any:
+        """Return a new request, or an earlier one: a repetition, or one that still waits."""
+        if self.requests and self.chance(0.06):
+            return self.one(self.requests[-8:])
         (make,) = self.random.choices(REQUESTS, WEIGHTS)
-        return make(self)
+        self.requests.append(make(self))
+        return self.requests[-1]
 
     # Steps.
 
@@ -435,6 +448,8 @@ class _Scene:
     def start(self) -> None:
         """Let another process take over, on a disk that refuses nothing meanwhile."""
         faults, self.r.disk.faults = self.r.disk.faults, int
+        if self.chance(0.4):
+            self.r.tell("the process leaves", self.r.engine.close)
         self.r.restart()
         self.r.disk.faults = faults
 
@@ -476,7 +491,20 @@ class _Scene:
         bounds = (Millis(SECOND), Millis(MINUTE))
         held = engine.reservations
         record = engine.catalog.records.get(name)
+        receive = Receive(queue=name)
         questions: dict[str, Callable[[], Any]] = {
+            f"exact count of {name}": lambda: asked.exact(lambda: engine.ready(name)),
+            f"whole message {id}": lambda: asked.open_message(name, id).message,
+            f"a receive in {name}": lambda: (engine.ready(name), engine.has_nothing_for(receive)),
+            "counts": lambda: (
+                *(
+                    held.count(),
+                    engine.stages.count,
+                    engine.redrives.running,
+                    engine.deduplication.count,
+                ),
+                *(engine.has_published, engine.wants_commit, engine.to_be_unlinked, asked.overdue()),
+            ),
             f"messages of {name}": lambda: asked.page(name, wanted, after, skip, limit, 2),
             f"message {id}": lambda: asked.message(name, id),
             "queues": lambda: engine.views.queues(self.one(("", "d")), self.one(("", "p")), 2),
@@ -528,7 +556,7 @@ WEIGHTS: Final = [weight for _, weight in WEIGHED]
 
 def bound(engine: Engine) -> None:
     """Let an engine work in small slices, and pack what waits."""
-    engine.moves.effort.files = 4
+    engine.moves.effort.files = engine.moves.request_effort.files = 4
     engine.index.unpacked = 3
 
 
@@ -573,7 +601,11 @@ def story(seed: int) -> Story:
 def digests(seed: int) -> tuple[list[str], list[str]]:
     """Return the steps of a story as text, and a digest of each."""
     labels: dict[str, str] = {}
-    recorder = run(story(seed))
+    recorder = run(
+        story(seed),
+        cache_bytes=0 if seed % 5 == 1 else 1 << 20,
+        background=BackgroundWork(wait=SECOND) if seed % 7 == 1 else ALL_WORK,
+    )
     lines = [label_in(line, labels) for line in recorder.lines]
     steps = ["\n".join(lines[begin:end]) for begin, end in pairwise([0, *recorder.ends, len(lines)])]
     return steps, [f"{crc32(step.encode(errors='surrogateescape')):08x}"[:4] for step in steps]
@@ -581,7 +613,7 @@ def digests(seed: int) -> tuple[list[str], list[str]]:
 
 DRAWN: Final = RECORDINGS / "drawn.txt"
 """A line for each seed."""
-SEEDS: Final = range(150)
+SEEDS: Final = range(180)
 
 if __name__ == "__main__":
     for number in sys.argv[1:]:

@@ -73,7 +73,7 @@ class _Enough(Exception):
 class Recorder(EngineRig):
     """One root with a first process, whose story is told in `lines`."""
 
-    def __init__(self, *, is_shared: bool, steps: int, refuses: int, code: int) -> None:
+    def __init__(self, *, is_shared: bool, steps: int, refuses: int, code: int, **options: Any) -> None:
         """The story is told up to so many `steps`, or until the call with the number `refuses` was
         refused."""
         self.lines: list[str] = []
@@ -98,7 +98,7 @@ class Recorder(EngineRig):
         # Two processes need a disk that can sync all; then no call tells which folders are synced.
         there = made(tuple(QUEUES), can_sync_all=is_shared, model=Model.ANY_SUBSET)
         disk = _RefusingOne(there)
-        super().__init__(QUEUES, disk=disk, changes=Bytes())
+        super().__init__(QUEUES, disk=disk, changes=Bytes(), **options)
         self.queues = {}  # They are there: another start writes no settings.
         disk.called.clear()
         disk.count, disk.refuses, disk.code = 0, refuses, code
@@ -386,9 +386,11 @@ def run(
     steps: int = 1 << 30,
     refuses: int = 0,
     code: int = 0,
+    **options: Any,
 ) -> Recorder:
     store_log = logging.getLogger("spoolrack_store")
-    recorder = Recorder(is_shared="shared" in story.__name__, steps=steps, refuses=refuses, code=code)
+    is_shared = "shared" in story.__name__
+    recorder = Recorder(is_shared=is_shared, steps=steps, refuses=refuses, code=code, **options)
     store_log.addHandler(recorder.handler)
     level, propagates = store_log.level, store_log.propagate
     store_log.setLevel(logging.INFO)

@@ -239,6 +239,12 @@ def queues(r: Recorder) -> None:
     r.do(CreateQueue(name="new", settings=QueueSettings()))
     r.do(DeleteQueue(name="none"))
     r.do()
+    schedules = [
+        r.do(CreateSchedule(queue="q", name=name, cron="* * * * *", time_zone="UTC")).schedule
+        for name in "ab"
+    ]
+    fired = zip("ab", schedules, strict=True)
+    r.do(*(Fire(queue="q", name=name, token=each.token, tick=tick + 120) for name, each in fired))
 
 
 def by_hand(r: Recorder) -> None:
@@ -266,6 +272,16 @@ def by_hand(r: Recorder) -> None:
     r.restart()
     r.do()
     r.do(tick=True)
+    r.put("queues/new")
+    r.do(CreateQueue(name="new", settings=QueueSettings()))
+    r.do(Send(queue="new", bodies=[b"1", b"2", b"3", b"4"]))
+    r.do()
+    first, second, _ = receipts_of(r.do(Receive(queue="new", max_messages=3)))
+    r.do(ReleaseMessages(queue="new", receipts=[first, second]))
+    again = receipts_of(r.do(Receive(queue="new")))
+    r.take(r.path_of("delay", "v5"))
+    r.do(Delete(queue="new", receipts=again))
+    r.do(Receive(queue="new", max_messages=9))
 
 
 def _fill(r: Recorder) -> None:
@@ -340,7 +356,17 @@ def questions(r: Recorder) -> None:
     for of in (*ids, "no id"):
         r.tell(f"message {of}", lambda of=of: asked.message("q", of))
     r.do(Reserve(queue="q", stream="s", sequence_number=0))
-    for name in ("q", "poor"):
+    r.do(Send(queue="poor", bodies=[b"d", b"e"]))
+    for _ in range(2):
+        r.do(Receive(queue="poor", visibility=Millis(1)))
+        r.after(1)
+        r.do(tick=True)
+    r.do(DeleteQueue(name="dead"))
+    for name in ("q", "poor", "poor", "poor"):
+        if name == "poor":
+            r.do(Receive(queue="poor", visibility=Millis(1)))
+            r.after(1)
+            r.do(tick=True)
         record = r.engine.catalog.records[name]
         held = r.engine.reservations.held_in(name)
         r.tell(
