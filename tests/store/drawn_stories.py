@@ -74,7 +74,7 @@ from tests.support.cuts import Cut, Keep
 
 Drawn = TypeVar("Drawn")
 STEPS: Final = 60
-QUEUES: Final = ("q", "q", "q", "dead", "poor", "poor", "x", "x", "y", "y")
+QUEUES: Final = ("q", "q", "q", "dead", "poor", "poor", "strict", "x", "x", "y", "y")
 NO_ID: Final = "018bcfe5-6800-7000-8000-000000000000"
 ERRORS: Final = (errno.EIO, errno.EIO, errno.ENOSPC, errno.ENOENT)
 HARMED: Final = (
@@ -113,6 +113,8 @@ class _Scene:
     def __init__(self, r: Recorder, seed: int) -> None:
         self.r = r
         self.random = Random(seed)
+        self.only = ""
+        """The queue of all requests of the commit; empty: any."""
         self.requests: list[Any] = []
         self.deliveries: list[Delivery] = []
         self.ids = [NO_ID]
@@ -141,6 +143,8 @@ class _Scene:
         return {place: self.one(values) for place in range(count) if self.chance(0.5)}
 
     def queue(self) -> str:
+        if self.only:
+            return self.only
         there = self.r.engine.catalog.records
         return self.one(QUEUES if self.chance(0.05) else [name for name in QUEUES if name in there])
 
@@ -430,7 +434,10 @@ class _Scene:
         r = self.r
         if self.chance(0.4):
             r.after(self.one(SPANS) + self.one((0, 0, -1)))
-        requests = [self.request() for _ in range(self.one((1, 1, 1, 2, 4)))]
+        self.only = ""
+        if is_together := self.chance(0.2):
+            self.only = self.queue()
+        requests = [self.request() for _ in range(self.one((3, 5) if is_together else (1, 1, 1, 2, 4)))]
         chance, tick = self.random.random(), self.chance(0.3)
         if chance < 0.12:
             self.ask()
@@ -438,7 +445,7 @@ class _Scene:
             self.start()
         elif chance < 0.16 and r.other is not None:
             r.replace_other()
-        elif chance < 0.2 and is_harmed:
+        elif chance < 0.23 and is_harmed:
             self.harm()
         elif chance < 0.3:
             r.do(tick=tick)
@@ -463,15 +470,18 @@ class _Scene:
             return
         folder = self.one(folders)
         path = f"{folder}/{self.one(sorted(each.name for each in disk.scan(folder)))}"
-        match self.one("trpm"):
+        match self.one("trpmcc"):
             case "t":
                 r.take(path)
             case "r":
                 r.tear(folder)
             case "p":
                 r.put(f"{folder}/strange{self.random.randrange(10)}{self.one(('', '.json', '.body'))}")
-            case _:
+            case "m":
                 r.rename(path, f"{self.one(HARMED)}/{path.rpartition('/')[2]}")
+            case _:
+                to, name = self.one((folder, *folders)), path.rpartition("/")[2]
+                r.copy(path, f"{to}/{self.one((name, name.replace(',v', ',v1')))}")
 
     # Questions.
 
@@ -565,13 +575,21 @@ def not_y(queue: str) -> bool:
 
 
 class _Faults:
-    """A disk that refuses one call in a hundred."""
+    """Chooses the error of each call of the disk: mostly none, sometimes one, or many for a while."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
+        self.left = 0
+        self.code = 0
 
     def __call__(self) -> int:
-        return self.random.choice(ERRORS) if self.random.random() < 0.01 else 0
+        if self.left:
+            self.left -= 1
+            return self.random.choice((0, self.code))
+        if self.random.random() > 0.008:
+            return 0
+        self.left, self.code = self.random.choice((0, 0, 9)), self.random.choice(ERRORS)
+        return self.code
 
 
 def story(seed: int) -> Story:

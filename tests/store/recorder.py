@@ -14,6 +14,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -251,6 +252,12 @@ class Recorder(EngineRig):
     def rename(self, path: str, target: str) -> None:
         self.lines.append(f"a person renames {path} to {target}")
         self.disk.disk.rename(path, target)
+
+    def copy(self, path: str, target: str) -> None:
+        self.lines.append(f"a person copies {path} to {target}")
+        content = self.disk.disk.read(path)
+        with suppress(FileExistsError):
+            self.disk.disk.create(target, [content], sync=True)
 
     def cut(self, cut: Cut) -> None:
         """Cut the power."""
