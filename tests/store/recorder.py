@@ -14,9 +14,11 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Final
 
 from spoolrack_store import fsck
@@ -24,12 +26,14 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.part import RETRY
 from spoolrack_store.files.disk import FileKind, SyncFailed
 from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StoreError
-from spoolrack_store.model.operations import Receive, Send
+from spoolrack_store.model.operations import UNFINISHED, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.statistics import QueueMetrics
 
 from tests.store.trouble_rig import PickyDisk
+from tests.support.cuts import Cut
 from tests.support.engine_rig import EngineRig
 from tests.support.linked_disk import LinkedDisk, made, reap
 from tests.support.memory_disk import File
@@ -70,7 +74,7 @@ class _Enough(Exception):
 class Recorder(EngineRig):
     """One root with a first process, whose story is told in `lines`."""
 
-    def __init__(self, *, is_shared: bool, steps: int, refuses: int, code: int) -> None:
+    def __init__(self, *, is_shared: bool, steps: int, refuses: int, code: int, **options: Any) -> None:
         """The story is told up to so many `steps`, or until the call with the number `refuses` was
         refused."""
         self.lines: list[str] = []
@@ -79,7 +83,14 @@ class Recorder(EngineRig):
         self.unswept: set[int] = set()
         """The lines of calls that no run refuses: another story does."""
         self.is_swept = True
+        self.is_shared = is_shared
+        self.prepare: Callable[[Engine], None] = lambda engine: None
+        """What is done to an engine of the story that has just started."""
+        self.outcomes: list[Any] = []
+        """Those of the last commit."""
         self.steps = 0
+        self.ends: list[int] = []
+        """The number of lines at the end of each step."""
         self._published: Mapping[str, QueueMetrics] = {}
         self._has_engine = True
         self.other: Engine | None = None
@@ -88,7 +99,7 @@ class Recorder(EngineRig):
         # Two processes need a disk that can sync all; then no call tells which folders are synced.
         there = made(tuple(QUEUES), can_sync_all=is_shared, model=Model.ANY_SUBSET)
         disk = _RefusingOne(there)
-        super().__init__(QUEUES, disk=disk, changes=Bytes())
+        super().__init__(QUEUES, disk=disk, changes=Bytes(), **options)
         self.queues = {}  # They are there: another start writes no settings.
         disk.called.clear()
         disk.count, disk.refuses, disk.code = 0, refuses, code
@@ -97,21 +108,21 @@ class Recorder(EngineRig):
         """Make a commit of `requests`; return the first answer, None if that is an error."""
         self.lines += [show(request) for request in requests] or ["tick" if tick else "commit"]
         self._commit(*requests, tick=tick)
-        return next((each for each in self._outcomes if not isinstance(each, Exception)), None)
+        return next((each for each in self.outcomes if not isinstance(each, Exception)), None)
 
     def _commit(self, *requests: Any, tick: bool = False) -> None:
         try:
             work = self.engine.apply(requests, tick=tick)
         except StoreError as error:
             self.lines.append(f"  not begun: {show(error)}")
-            self._outcomes = []
+            self.outcomes = []
             self._end_step()
             return
         assert work is not None
         if work.commit is not None:
             work.commit.sync()
-        self._outcomes = self.engine.finish(work) or []
-        self.lines += [f"  = {show(each)}" for each in self._outcomes]
+        self.outcomes = self.engine.finish(work) or []
+        self.lines += [f"  = {show(each)}" for each in self.outcomes]
         reap(self.engine)
         waits, due = self.engine.next_work(self.clock.monotonic())
         when = "" if due is None else f" {due - self.clock.monotonic():+}"
@@ -137,8 +148,10 @@ class Recorder(EngineRig):
         self.lines.append("another process takes over")
         self.living.clear()
         self.disk.free_locks()
+        self.other = None
         try:
             self.engine = self.join()
+            self.prepare(self.engine)
         except StoreError as error:
             self.lines.append(f"  = {show(error)}")
             self._has_engine = False
@@ -150,6 +163,7 @@ class Recorder(EngineRig):
         if self.other is None:
             try:
                 self.other = self.join()
+                self.prepare(self.other)
             except StoreError as error:
                 self.lines.append(f"  = {show(error)}")
                 raise _Enough from error
@@ -162,6 +176,11 @@ class Recorder(EngineRig):
     def die(self, owner: str) -> None:
         self.lines.append(f"{owner} dies")
         self.living.discard(owner)
+
+    def replace_other(self) -> None:
+        """Let the second process die; the next commit in it is another process's."""
+        self.die(f"p{self.starts}")
+        self.other = None
 
     def after(self, millis: int) -> None:
         self.lines.append(f"after {millis} ms")
@@ -179,12 +198,14 @@ class Recorder(EngineRig):
             self.lines.append(f"    {name} {' '.join(map(str, told))}".rstrip())
         self.disk.called.clear()
         self.steps += 1
+        self.ends.append(len(self.lines))
         if self.steps >= self._most or self.disk.refused:
             raise _Enough
 
     def end(self) -> None:
         """Go on after a while, then let another process take over, and tell what it finds."""
         self._most, self.disk.refuses, self.disk.refused = 1 << 30, 0, ""
+        self.disk.faults = int
         self.clock.now += RETRY
         try:
             for _ in range(4 if self._has_engine else 0):
@@ -206,11 +227,12 @@ class Recorder(EngineRig):
                 elif folder != "config":
                     self.lines.append(f"  {path}")
         for name in sorted(self.engine.catalog.records):
-            sent = self.ask(Send(queue=name, bodies=[b"p"], deduplication_ids={0: "k"}))
+            (sent,) = self.commit(Send(queue=name, bodies=[b"p"], deduplication_ids={0: "k"}))
             self.tick()
             found = self.ask(Receive(queue=name, max_messages=99))
             bodies = [body for delivery in found for body in delivery.bodies]
-            self.lines.append(f"  {name}: {show(bodies)}{', a duplicate' * len(sent.duplicates)}")
+            again = ", a duplicate" if getattr(sent, "duplicates", ()) else ""
+            self.lines.append(f"  {name}: {show(bodies)}{again}")
 
     # What a person does.
 
@@ -226,6 +248,23 @@ class Recorder(EngineRig):
     def take(self, path: str) -> None:
         self.lines.append(f"a person removes {path}")
         self.disk.disk.unlink(path)
+
+    def rename(self, path: str, target: str) -> None:
+        self.lines.append(f"a person renames {path} to {target}")
+        self.disk.disk.rename(path, target)
+
+    def copy(self, path: str, target: str) -> None:
+        self.lines.append(f"a person copies {path} to {target}")
+        content = self.disk.disk.read(path)
+        with suppress(FileExistsError):
+            self.disk.disk.create(target, [content], sync=True)
+
+    def cut(self, cut: Cut) -> None:
+        """Cut the power."""
+        self.lines.append("the power fails")
+        self.disk.disk = self.disk.disk.cut(cut)
+        self.changes = Bytes()
+        self.restart()
 
     def damage(self, path: str, old: bytes, new: bytes) -> None:
         self.lines.append(f"{path} is damaged")
@@ -252,6 +291,8 @@ class _RefusingOne(PickyDisk):
         super().__init__(disk)
         self.refuses = self.code = self.count = 0
         self.refused = ""
+        self.faults: Callable[[], int] = int
+        """Returns the errno of the next call, 0 for most."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         call = super().__getattr__(name)
@@ -265,6 +306,8 @@ class _RefusingOne(PickyDisk):
                         self.disk.unlink(arguments[0])
                     else:
                         self.fail(self.code, name, times=1)
+                elif name != "touch" and (code := self.faults()):
+                    self.fail(code, name, times=1)
             return call(*arguments, **named)
 
         return passed
@@ -294,6 +337,12 @@ def show(value: Any) -> str:
             if default is MISSING or found != default:
                 told.append(f"{each.name}={show(found)}")
         return f"{type(value).__name__}({', '.join(told)})"
+    if isinstance(value, Credits):
+        return f"{value.in_flight} of {value.limit}, {value.bytes_in_flight} bytes"
+    if isinstance(value, FunctionType):
+        return value.__name__
+    if value is UNFINISHED:
+        return "it goes on"
     if isinstance(value, list):
         return f"[{', '.join(map(show, value))}]"
     if isinstance(value, frozenset):
@@ -307,7 +356,7 @@ def record(story: Story) -> str:
     """Return the text of a story; under each call of the disk stands what changes if it is refused, or
     if its file is gone."""
     labels: dict[str, str] = {}
-    whole = _run(story)
+    whole = run(story)
     ends: dict[int, list[str]] = {}
     lines = list[str]()
     for place, line in enumerate(whole.lines):
@@ -315,9 +364,9 @@ def record(story: Story) -> str:
         if place not in whole.calls or place in whole.unswept:
             continue
         for code in (errno.EIO, GONE) if line.strip().startswith(_OF_FILES) else (errno.EIO,):
-            other = _run(story, refuses=whole.calls[place], code=code)
+            other = run(story, refuses=whole.calls[place], code=code)
             if other.steps not in ends:
-                ends[other.steps] = _told(_run(story, steps=other.steps))
+                ends[other.steps] = _told(run(story, steps=other.steps))
             word = "gone" if code == GONE else "refused"
             before, after = Counter(ends[other.steps]), Counter(_told(other))
             lines += [
@@ -338,15 +387,17 @@ def _told(recorder: Recorder) -> list[str]:
     ]
 
 
-def _run(
+def run(
     story: Story,
     *,
     steps: int = 1 << 30,
     refuses: int = 0,
     code: int = 0,
+    **options: Any,
 ) -> Recorder:
     store_log = logging.getLogger("spoolrack_store")
-    recorder = Recorder(is_shared=story.__name__ == "shared", steps=steps, refuses=refuses, code=code)
+    is_shared = "shared" in story.__name__
+    recorder = Recorder(is_shared=is_shared, steps=steps, refuses=refuses, code=code, **options)
     store_log.addHandler(recorder.handler)
     level, propagates = store_log.level, store_log.propagate
     store_log.setLevel(logging.INFO)
@@ -394,6 +445,7 @@ def path_of(story: Story) -> Path:
 if __name__ == "__main__":
     from tempfile import TemporaryDirectory
 
+    from tests.store.drawn_stories import DRAWN, SEEDS, digests
     from tests.store.stories import STORIES
     from tests.store.test_store_fsck_damage import INSPECTED
 
@@ -401,3 +453,4 @@ if __name__ == "__main__":
         path_of(each).write_text(record(each))
     with TemporaryDirectory() as folder:
         (RECORDINGS / "fsck.txt").write_text(inspect(Path(folder), INSPECTED))
+    DRAWN.write_text("".join(f"{' '.join(digests(seed)[1])}\n" for seed in SEEDS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from threading import RLock
 from typing import Final
+from zlib import crc32
 
 from spoolrack_store.engine.questions import Questions
 from spoolrack_store.model.clock import Millis
@@ -21,6 +22,7 @@ from spoolrack_store.model.operations import (
     ReleaseMessages,
     Send,
     UpdateQueue,
+    WrittenBody,
 )
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
 from spoolrack_store.model.reservation_requests import (
@@ -101,6 +103,8 @@ def kinds(r: Recorder) -> None:
     r.do(Receive(queue="strict", max_messages=3))
     r.after(10)
     r.do(Receive(queue="strict", max_messages=3))
+    r.do(Send(queue="strict", bodies=[b"4", b"5"], groups={0: "i", 1: "i"}))
+    r.do(*[Receive(queue="strict") for _ in range(2)])
     r.do(Send(queue="brief", bodies=[b"1", b"2", b"3"]))
     r.do(Send(queue="brief", bodies=[b"4", b"5"]), Send(queue="brief", bodies=[bytes(18)]))
     r.do(Send(queue="brief", bodies=[bytes(21)]))
@@ -207,6 +211,11 @@ def reservations(r: Recorder) -> None:
     r.do(Reserve(queue="q", stream="u", sequence_number=0))
     r.do(UndoReservation(stream="u", sequence_number=0))
     r.do()
+    r.put("new/p1-1.body", b"large")
+    body = WrittenBody(path="new/p1-1.body", size=5, crc=crc32(b"large"))
+    r.do(Send(queue="dead", bodies=[b""], written=body))
+    r.do(Reserve(queue="dead", stream="v", sequence_number=0))
+    r.tell("page", lambda: r.engine.with_exact_index(lambda: reading.page("v", 0, 0, 9)))
     r.do(Receive(queue="q", max_messages=9))
     r.after(31 * 24 * 3_600_000)
     r.do(tick=True)
@@ -239,6 +248,12 @@ def queues(r: Recorder) -> None:
     r.do(CreateQueue(name="new", settings=QueueSettings()))
     r.do(DeleteQueue(name="none"))
     r.do()
+    schedules = [
+        r.do(CreateSchedule(queue="q", name=name, cron="* * * * *", time_zone="UTC")).schedule
+        for name in "ab"
+    ]
+    fired = zip("ab", schedules, strict=True)
+    r.do(*(Fire(queue="q", name=name, token=each.token, tick=tick + 120) for name, each in fired))
 
 
 def by_hand(r: Recorder) -> None:
@@ -266,6 +281,16 @@ def by_hand(r: Recorder) -> None:
     r.restart()
     r.do()
     r.do(tick=True)
+    r.put("queues/new")
+    r.do(CreateQueue(name="new", settings=QueueSettings()))
+    r.do(Send(queue="new", bodies=[b"1", b"2", b"3", b"4"]))
+    r.do()
+    first, second, _ = receipts_of(r.do(Receive(queue="new", max_messages=3)))
+    r.do(ReleaseMessages(queue="new", receipts=[first, second]))
+    again = receipts_of(r.do(Receive(queue="new")))
+    r.take(r.path_of("delay", "v5"))
+    r.do(Delete(queue="new", receipts=again))
+    r.do(Receive(queue="new", max_messages=9))
 
 
 def _fill(r: Recorder) -> None:
@@ -340,7 +365,17 @@ def questions(r: Recorder) -> None:
     for of in (*ids, "no id"):
         r.tell(f"message {of}", lambda of=of: asked.message("q", of))
     r.do(Reserve(queue="q", stream="s", sequence_number=0))
-    for name in ("q", "poor"):
+    r.do(Send(queue="poor", bodies=[b"d", b"e"]))
+    for _ in range(2):
+        r.do(Receive(queue="poor", visibility=Millis(1)))
+        r.after(1)
+        r.do(tick=True)
+    r.do(DeleteQueue(name="dead"))
+    for name in ("q", "poor", "poor", "poor"):
+        if name == "poor":
+            r.do(Receive(queue="poor", visibility=Millis(1)))
+            r.after(1)
+            r.do(tick=True)
         record = r.engine.catalog.records[name]
         held = r.engine.reservations.held_in(name)
         r.tell(

@@ -3,10 +3,12 @@ and the effect of each call that the disk refuses."""
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
+from tests.store.drawn_stories import DRAWN, SEEDS, digests
 from tests.store.recorder import RECORDINGS, Story, inspect, path_of, record
 from tests.store.stories import STORIES
 from tests.store.test_store_fsck_damage import INSPECTED
@@ -18,6 +20,19 @@ pytestmark = pytest.mark.timeout(300)  # A story of hundreds of refused calls ta
 def test_a_story_is_as_it_was_recorded(story: Story) -> None:
     assert record(story).splitlines() == path_of(story).read_text().splitlines(), (
         "if the change is meant: python -m tests.store.recorder, and read the difference"
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_drawn_story_is_as_it_was_recorded(seed: int) -> None:
+    steps, told = digests(seed)
+    known = DRAWN.read_text().splitlines()[seed].split()
+    first = next(
+        (place for place, pair in enumerate(zip_longest(told, known)) if len({*pair}) > 1), None
+    )
+    assert first is None, (
+        f"step {first} of {len(known)} differs:\n{''.join(steps[first : first + 1])}\n"
+        f"python -m tests.store.drawn_stories {seed} prints the story: compare it with the one before"
     )
 
 

@@ -25,6 +25,7 @@ from spoolrack_store.model.operations import (
     Request,
     Send,
 )
+from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.parking import Parking, QueuedRequest, Waiting
 
 from tests.store.front_rig import GIVE_UP, bodies_of, opened, receipts_of
@@ -36,10 +37,16 @@ queues = st.sampled_from(["a", "b", "c"])
 
 
 def waiter_at(
-    now: int, queue: str, wait: int | None, credits: Credits | None
+    now: int, queue: str, wait: int | None, credits: Credits | None = None, most: int = 1
 ) -> QueuedRequest[Waiting]:
     span = None if wait is None else Millis(wait)
-    return QueuedRequest(Receive(queue=queue, wait=span, credits=credits), Future(), Millis(now))
+    receive = Receive(queue=queue, wait=span, credits=credits, max_messages=most)
+    return QueuedRequest(receive, Future(), Millis(now))
+
+
+def reserve_at(now: int, queue: str, most: int) -> QueuedRequest[Waiting]:
+    reserve = Reserve(queue=queue, stream="s", sequence_number=0, wait=None, max_messages=most)
+    return QueuedRequest(reserve, Future(), Millis(now))
 
 
 class WaitingStory(RuleBasedStateMachine):
@@ -52,9 +59,17 @@ class WaitingStory(RuleBasedStateMachine):
         self.parked_since: set[str] = set()
         self.spent = Credits(0, lambda: None)
 
-    @rule(queue=queues, wait=st.none() | st.integers(0, 100), spent=st.booleans())
-    def park(self, queue: str, wait: int | None, spent: bool) -> None:
-        parked = waiter_at(self.now, queue, wait, self.spent if spent else None)
+    @rule(
+        queue=queues,
+        wait=st.none() | st.integers(0, 100),
+        spent=st.booleans(),
+        reserves=st.booleans(),
+        most=st.integers(1, 3),
+    )
+    def park(self, queue: str, wait: int | None, spent: bool, reserves: bool, most: int) -> None:
+        parked = waiter_at(self.now, queue, wait, self.spent if spent else None, most)
+        if reserves:
+            parked = reserve_at(self.now, queue, most)
         self.parking.park(parked)
         self.parked_since.add(queue)
         self.waiting.append(parked)
@@ -70,11 +85,12 @@ class WaitingStory(RuleBasedStateMachine):
 
     @rule(
         ready=st.dictionaries(queues, st.integers(0, 4) | st.none()),
-        asked=st.sets(queues),
+        asked=st.dictionaries(queues, st.integers(1, 4)),
         sent=st.dictionaries(queues, st.integers(1, 4)),
     )
-    def look(self, ready: dict[str, int | None], asked: set[str], sent: dict[str, int]) -> None:
-        requests: list[Request[Any]] = [Receive(queue=queue) for queue in asked]
+    def look(self, ready: dict[str, int | None], asked: dict[str, int], sent: dict[str, int]) -> None:
+        requests: list[Request[Any]] = []
+        requests += [Receive(queue=queue, max_messages=count) for queue, count in asked.items()]
         requests += [Send(queue=queue, bodies=[b""] * count) for queue, count in sent.items()]
         self.changed.update(ready)
         looked_at: list[str] = []
@@ -82,14 +98,20 @@ class WaitingStory(RuleBasedStateMachine):
             lambda queue: looked_at.append(queue) or ready.get(queue, 0), requests
         )
         # Queues that have not changed, and are not asked for, are not looked at.
-        assert set(looked_at) <= ready.keys() | asked | sent.keys() | self.parked_since
+        assert set(looked_at) <= ready.keys() | asked.keys() | sent.keys() | self.parked_since
         self.parked_since = {queue for queue in "abc" if ready.get(queue, 0) != 0}
         for queue in "abc":
             here = [parked for parked in self.waiting if parked.request.queue == queue]
-            most, coming = ready.get(queue, 0), sent.get(queue, 0)
-            able = here if most is None else [p for p in here if p.has_credit]
+            most, able = ready.get(queue, 0), here
             if most is not None:
-                able = able[: most + max(coming, int(queue in asked))]
+                creditable = [p for p in here if p.has_credit]
+                able, others = creditable[:most], creditable[most:]
+                passed = 0  # What those before could take of the messages to come.
+                for p in others:
+                    is_wanted = passed < asked.get(queue, 0)
+                    if is_wanted or (passed < sent.get(queue, 0) and isinstance(p.request, Receive)):
+                        able.append(p)
+                    passed += p.request.max_messages
             assert [p for p in chosen if p.request.queue == queue] == able
 
     @rule(by=st.integers(0, 60))
@@ -119,7 +141,7 @@ def test_a_look_costs_the_same_after_thousands_of_queues_have_changed_together()
     def looks(queues: int) -> float:
         changed = dict.fromkeys(map(str, range(queues)))
         parking = Parking(changed)
-        parking.park(waiter_at(0, "q", None, None))
+        parking.park(waiter_at(0, "q", None))
         parking.worth_a_try(lambda queue: 0)
         began = thread_time()
         for _ in range(1_000):

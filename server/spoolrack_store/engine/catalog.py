@@ -589,7 +589,7 @@ class Catalog(Part):
 
     def advance(self) -> None:
         synced = self._moves.synced
-        for name in list(self._missing_settings):
+        for name in sorted(self._missing_settings):
             record = self.records.get(name)
             if record is not None and not self._moves.is_there(settings_path(name, record.version)):
                 self._write_again(record)

@@ -312,7 +312,7 @@ class Sharing:
             if dead:
                 self._catalog.remove_unused_folders()
             self._changes.set_members(tuple(o for o in self._changes.members if o not in dead))
-            for owner in dead:
+            for owner in sorted(dead):
                 self._unlink_owner(owner)
         self.orphans = waiting
 
