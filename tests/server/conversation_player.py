@@ -5,8 +5,10 @@ lines below it are the whole answer, with the lines that the server logs.
     rpc Send queue: "q" | ...                         gRPC; of a stream, requests
     sqs SendMessage {"QueueUrl": "/q"}                SQS
     $ send q --body x | standard input                the command line
-    >>> client.queue("q").receive()                   the client of Python, and its client of the folder
-    after 1000, until q 2 ready, metrics
+    form Action=ListQueues                            SQS's older protocol
+    >>> client.queue("q").receive()                   Python; `files`, `shards`, `vsqs` are clients
+    after 1000, until q 2 ready, as alice, metrics
+    stop                                              the server
 
 In a request `<id>` and `<receipt>` are what the last answer with one had. A test plays the requests and
 compares. After an intended change write the answers anew, and read the difference:
@@ -38,9 +40,10 @@ from unittest import mock
 
 import grpc
 import spoolrack
+import spoolrack.vsqs
 from google.protobuf import descriptor_pool, message_factory, text_format
 from google.protobuf.message import Message
-from spoolrack.testing import open_root
+from spoolrack.testing import open_root, running_shards
 from spoolrack.v1 import (  # noqa: F401  # known to the pool by that
     queue_service_pb2,
     redrive_service_pb2,
@@ -110,8 +113,8 @@ class Player:
         self._server: Server
 
     @contextlib.contextmanager
-    def playing(self) -> Iterator[None]:
-        """Serve."""
+    def playing(self, text: str) -> Iterator[None]:
+        """Serve, and open the clients that a conversation names."""
         started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         thread = threading.Thread(target=lambda: asyncio.run(self._serve(started)), daemon=True)
         thread.start()
@@ -129,14 +132,28 @@ class Player:
                 spoolrack.connect(f"grpc://{server.grpc_address}") as client,
                 open_root(self._folder / "other", clock=self.clock) as root,
                 root.client() as files,
+                contextlib.ExitStack() as stack,
             ):
                 self.names |= {"client": client, "files": files}
+                if ">>> shards" in text:
+                    servers = stack.enter_context(running_shards(3, clock=self.clock))
+                    self.names["shards"] = stack.enter_context(servers.client())
+                    urls = servers.url.split(",")
+                    self.texts += [(each, f"grpc://SHARD{n}") for n, each in enumerate(urls)]
+                if ">>> vsqs" in text:
+                    jobs = self._folder / "jobs"
+                    jobs.mkdir()
+                    stack.enter_context(mock.patch.object(spoolrack.vsqs, "micros", self._micros))
+                    self.names["vsqs"] = stack.enter_context(spoolrack.connect(f"vsqs://{jobs}"))
                 yield
         finally:
             del os.environ["SPOOLRACK_URL"]
             os.environ.pop("SPOOLRACK_TOKEN", None)
             self._loop.call_soon_threadsafe(end.set)
             thread.join(STUCK)
+
+    def _micros(self) -> int:
+        return self.clock.wall() * 1_000
 
     async def _serve(self, started: Future[Any]) -> None:
         end = asyncio.Event()
@@ -162,12 +179,14 @@ class Player:
         doors: dict[str, Callable[[str], list[str]]] = {
             "rpc": self._rpc,
             "sqs": self._sqs,
+            "form": self._form,
             "$": self._command,
             ">>>": self._python,
             "as": self._as,
             "after": self._after,
             "until": self._until,
             "metrics": self._metrics,
+            "stop": self._stop,
         }
         told = doors[word](rest) if word in doors else self._http(word, rest)
         # What the server does after an answer.
@@ -225,6 +244,10 @@ class Player:
             "X-Amz-Target": f"AmazonSQS.{operation}",
         }
         return self._ask(self._server.sqs_port, "POST", "/", (body or "{}").encode(), headers)
+
+    def _form(self, rest: str) -> list[str]:
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        return self._ask(self._server.sqs_port, "POST", "/", rest.encode(), headers)
 
     def _rpc(self, rest: str) -> list[str]:
         name, _, texts = rest.partition(" ")
@@ -297,6 +320,10 @@ class Player:
                     return []
             time.sleep(0.001)
         return [f"never: {show(list(self._server.store.metrics.queues()))}"]
+
+    def _stop(self, _: str) -> list[str]:
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(STUCK)
+        return []
 
     def _metrics(self, _: str) -> list[str]:
         connection = http.client.HTTPConnection(LOOPBACK, self._server.http_port or 0, timeout=STUCK)
@@ -383,7 +410,7 @@ def played(text: str) -> str:
             first.removeprefix("permissions: ").split("; ") if first.startswith("permissions: ") else []
         )
         player = Player(Path(name), *_access(Path(name), access))
-        with player.playing():
+        with player.playing(text):
             for line in text.splitlines():
                 if not line or line.startswith(("#", "permissions: ")):
                     lines.append(line)
