@@ -3,7 +3,7 @@ lines below it are the whole answer, with the lines that the server logs.
 
     GET /q/messages?wait=0 | If-Match: "x" | body     HTTP, with headers and a body
     rpc Send queue: "q" | ...                         gRPC; of a stream, requests
-    sqs SendMessage {"QueueUrl": "/q"}                SQS
+    sqs SendMessage {"QueueUrl": "/q"} | ...          SQS, with headers
     $ send q --body x | standard input                the command line
     form Action=ListQueues                            SQS's older protocol
     >>> client.queue("q").receive()                   Python; `files`, `shards`, `vsqs` are clients
@@ -238,10 +238,12 @@ class Player:
         )
 
     def _sqs(self, rest: str) -> list[str]:
-        operation, _, body = rest.partition(" ")
+        first, *parts = rest.split(" | ")
+        operation, _, body = first.partition(" ")
         headers = {
             "Content-Type": "application/x-amz-json-1.0",
             "X-Amz-Target": f"AmazonSQS.{operation}",
+            **dict(each.split(": ", 1) for each in parts),
         }
         return self._ask(self._server.sqs_port, "POST", "/", (body or "{}").encode(), headers)
 
