@@ -7,7 +7,7 @@ lines below it are the whole answer, with the lines that the server logs.
     $ send q --body x | standard input                the command line
     form Action=ListQueues                            SQS's older protocol
     >>> client.queue("q").receive()                   Python; `files`, `shards`, `vsqs` are clients
-    after 1000, until q 2 ready, as alice, metrics
+    after 1000, until q 2 ready, until rest, as alice, metrics
     stop                                              the server
 
 In a request `<id>` and `<receipt>` are what the last answer with one had. A test plays the requests and
@@ -33,6 +33,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 from typing import IO, Any, Final
@@ -65,6 +66,8 @@ from tests.support.server_rig import refusal
 
 FOLDER: Final = Path(__file__).parent / "conversations"
 PATIENCE: Final = 20
+LAST_COUNTS: Final = 3
+"""Seconds until all calls are counted."""
 _UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID: Final = re.compile(rf'{_UUID}|(?<=~)[0-9a-f]{{16}}\b|(?<!")\b[0-9a-f]{{32}}\b')
 _RECEIPT: Final = re.compile(rf"[\w.-]+:{_UUID}~[0-9a-f]{{16}}[*0-9]*")
@@ -75,12 +78,21 @@ _OF_THE_MOMENT: Final = {
     r"\bsrk_\S+": "TOKEN",
     r"sha256:\w+": "sha256:HASH",
     r"try-[0-9a-f]{16}": "try-RANDOM",
+    r"keys\.[0-9a-f]{8}": "keys.RANDOM",
 }
+_OF_NOW: Final = {
+    r" *\b\d+(\.\d+)?(ms|s|m)\b *": " SPAN ",
+    r"20(2[4-9]|[3-9]\d)-\d\d-\d\d[T ][\d:.]+": "NOW",
+    r'(?<=_age": )[0-9.]+': "SPAN",
+    r"(?<=\S) {2,}": "  ",
+}
+"""More of these, where commands have the system's clock: in a folder of their own."""
 _HEADERS: Final = ("Connection", "Date", "Server")
 """Not told: that a connection ends is up to when a body comes."""
 _REQUEST: Final = re.compile(r"\b[0-9a-f]{12}-[0-9a-f]+\b")
 _UNTOLD: Final = re.compile(
-    r"_bucket|_sum\b|_created|commit_|sync_|disk_|memory_|streams|loop_|process_|python_|_build|gc_|unlinked|reaper"
+    r"_bucket|_sum\b|_created|commit_|sync_|disk_|memory_|streams|loop_|process_|python_|_build|gc_"
+    r"|unlinked|reaper|GET /-/metrics"
 )
 """Metrics that are as the machine is."""
 _SERVICES: Final = {
@@ -111,6 +123,7 @@ class Player:
         self._log = io.StringIO()
         self.names: dict[str, Any] = {"spoolrack": spoolrack}
         self._server: Server
+        self._is_now = False
 
     @contextlib.contextmanager
     def playing(self, text: str) -> Iterator[None]:
@@ -171,8 +184,9 @@ class Player:
         await end.wait()
         await self._server.stop()
 
-    def play(self, line: str) -> list[str]:
+    def play(self, line: str, expected: list[str]) -> list[str]:
         """Return what a request is answered, as lines."""
+        self._expected = expected
         for name, found in self.last.items():
             line = line.replace(f"<{name}>", found)
         word, _, rest = line.partition(" ")
@@ -188,6 +202,7 @@ class Player:
             "metrics": self._metrics,
             "stop": self._stop,
         }
+        self._is_now = "--root FOLDER/own" in rest
         told = doors[word](rest) if word in doors else self._http(word, rest)
         # What the server does after an answer.
         asyncio.run_coroutine_threadsafe(_turns(), self._loop).result(STUCK)
@@ -203,7 +218,7 @@ class Player:
         for text, word in reversed(self.texts):
             line = line.replace(text, word)
         line = re.sub(r"127\.0\.0\.1:\d+", "CALLER", _REQUEST.sub("REQUEST", line))
-        for pattern, word in _OF_THE_MOMENT.items():
+        for pattern, word in (_OF_THE_MOMENT | (_OF_NOW if self._is_now else {})).items():
             line = re.sub(pattern, word, line)
         return _ID.sub(
             lambda found: self.labels.setdefault(found[0], f"<{len(self.labels) + 1}>"), line
@@ -314,23 +329,39 @@ class Player:
         return []
 
     def _until(self, rest: str) -> list[str]:
-        name, count, state = rest.split()
+        """Wait for a queue's count, or for `rest`: all that is deleted is unlinked."""
+        metrics = self._server.store.metrics
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            for queue in self._server.store.metrics.queues():
-                if queue.name == name and getattr(queue, state) == int(count):
+            if rest == "rest":
+                if metrics.root().to_be_unlinked == 0:
                     return []
+            else:
+                name, count, state = rest.split()
+                for queue in metrics.queues():
+                    if queue.name == name and getattr(queue, state) == int(count):
+                        return []
             time.sleep(0.001)
-        return [f"never: {show(list(self._server.store.metrics.queues()))}"]
+        return [f"never: {show(list(metrics.queues()))}"]
 
     def _stop(self, _: str) -> list[str]:
         asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result(STUCK)
         return []
 
     def _metrics(self, _: str) -> list[str]:
+        """Read them until they are as expected, for a while: a call is counted after its answer."""
+        end = time.monotonic() + LAST_COUNTS
+        while True:
+            told = [self._told(each) for each in self._scrape()]
+            if told == self._expected or time.monotonic() > end:
+                return told
+            time.sleep(0.01)
+
+    def _scrape(self) -> list[str]:
         connection = http.client.HTTPConnection(LOOPBACK, self._server.http_port or 0, timeout=STUCK)
         with contextlib.closing(connection):
-            connection.request("GET", "/-/metrics", headers={"Authorization": f"Bearer {self._token}"})
+            headers = {"Authorization": f"Bearer {self._token}"}
+            connection.request("GET", "/-/metrics", headers=headers)
             lines = connection.getresponse().read().decode().splitlines()
         return [each for each in lines if each[0] != "#" and not _UNTOLD.search(each)]
 
@@ -413,12 +444,18 @@ def played(text: str) -> str:
         )
         player = Player(Path(name), *_access(Path(name), access))
         with player.playing(text):
-            for line in text.splitlines():
+            given = text.splitlines()
+            for place, line in enumerate(given):
                 if not line or line.startswith(("#", "permissions: ")):
                     lines.append(line)
                 elif not line.startswith("    "):
-                    lines += [line, *(f"    {each}".rstrip() for each in player.play(line))]
+                    known = [each[4:] for each in takewhile(_is_answer, given[place + 1 :])]
+                    lines += [line, *(f"    {each}".rstrip() for each in player.play(line, known))]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _is_answer(line: str) -> bool:
+    return line.startswith("    ")
 
 
 if __name__ == "__main__":
