@@ -6,7 +6,7 @@ lines below it are the whole answer, with the lines that the server logs.
     sqs SendMessage {"QueueUrl": "/q"} | ...          SQS, with headers
     $ send q --body x | standard input                the command line
     form Action=ListQueues                            SQS's older protocol
-    >>> client.queue("q").receive()                   Python; `files`, `shards`, `vsqs` are clients
+    >>> client.queue("q").receive()                   Python; `files`, `shards`, `routed`, `vsqs`
     after 1000, until q 2 ready, until rest, as alice, metrics
     stop                                              the server
 
@@ -153,6 +153,9 @@ class Player:
                     self.names["shards"] = stack.enter_context(servers.client())
                     urls = servers.url.split(",")
                     self.texts += [(each, f"grpc://SHARD{n}") for n, each in enumerate(urls)]
+                if ">>> routed" in text:
+                    routed = spoolrack.connect(f"grpc://{server.grpc_address}", routing="header")
+                    self.names["routed"] = stack.enter_context(routed)
                 if ">>> vsqs" in text:
                     jobs = self._folder / "jobs"
                     jobs.mkdir()
