@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TextIO, cast
 
 import pytest
+from spoolrack_server.system import line_writer
 from spoolrack_server.system.line_writer import LAST, MOST_BYTES, LineWriter
 from spoolrack_server.system.logs import make_log, say, writer_to
 
@@ -62,6 +63,14 @@ def test_a_line_is_written_before_what_comes_after_it(pipe: Pipe) -> None:
     writer.finish()
     assert pipe.read() == "one\n"
     assert writer.dropped == 0
+
+
+def test_the_end_waits_for_no_more_than_the_lines(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_writer, "LAST", 3_600.0)  # It would hang.
+    writer = LineWriter(pipe.fd, notice)
+    writer.write("one\n")
+    writer.finish()
+    writer.finish()
 
 
 def test_lines_without_a_reader_are_dropped_and_told_to_the_next_one(pipe: Pipe) -> None:
