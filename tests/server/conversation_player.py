@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import inspect
 import io
 import json
 import logging
@@ -41,6 +42,7 @@ from unittest import mock
 
 import grpc
 import spoolrack
+import spoolrack.aio
 import spoolrack.vsqs
 from google.protobuf import descriptor_pool, message_factory, text_format
 from google.protobuf.message import Message
@@ -121,7 +123,7 @@ class Player:
         """What is told in other words: ports, folders."""
         self._folder = folder
         self._log = io.StringIO()
-        self.names: dict[str, Any] = {"spoolrack": spoolrack}
+        self.names: dict[str, Any] = {"spoolrack": spoolrack, "defaults": defaults}
         self._server: Server
         self._is_now = False
 
@@ -320,6 +322,8 @@ class Player:
             return [_python_text(error)]
         if sign:
             self.names[name] = found
+        if isinstance(found, Defaults):
+            return list(found)
         return [] if found is None else [_python_text(found)]
 
     def _as(self, name: str) -> list[str]:
@@ -419,6 +423,24 @@ def _pieces(text: str, headers: list[str]) -> list[str]:
 
 def _text(message: Message) -> str:
     return text_format.MessageToString(message, as_one_line=True) or "(empty)"
+
+
+class Defaults(list[str]):
+    """Told as a line each."""
+
+
+def defaults(module: Any) -> Defaults:
+    """Return the defaults of all that a module has for its users."""
+    told = Defaults()
+    for name in sorted(module.__all__):
+        public = getattr(module, name)
+        calls = dict(inspect.getmembers(public)) if inspect.isclass(public) else {"": public}
+        for each, call in sorted(calls.items()):
+            if inspect.isfunction(call) and (each == "__init__" or each[:1] != "_"):
+                for parameter in inspect.signature(call).parameters.values():
+                    if parameter.default not in (parameter.empty, None):
+                        told.append(f"{name}.{each} {parameter.name}={show(parameter.default)}")
+    return told
 
 
 def _python_text(value: Any) -> str:
