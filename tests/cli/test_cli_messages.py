@@ -341,3 +341,15 @@ def test_peek_shows_only_what_all_its_filters_take(spoolrack: Spoolrack, client:
     refused = spoolrack("peek", "jobs", "--attribute", "kind")
     assert refused.code == 2
     assert "write colour=red" in refused.err
+
+
+def test_a_printed_message_that_is_not_deleted_is_told(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.queue("jobs").send_many([b"lost", b"held"])
+    lost, held = client.queue("jobs").receive(2)
+    lost.release()
+    receive_command._delete([lost, held])
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"message {lost.id} was printed, and is not deleted: The lease on message" in told
+    assert counts(client) == (1, 0, 0)

@@ -69,6 +69,14 @@ def test_a_line_is_written_before_what_comes_after_it(pipe: Pipe) -> None:
     assert writer.dropped == 0
 
 
+def test_the_end_waits_for_no_more_than_the_lines(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_writer, "LAST", 3_600.0)  # It would hang.
+    writer = LineWriter(pipe.fd, notice)
+    writer.write("one\n")
+    writer.finish()
+    writer.finish()
+
+
 def test_lines_without_a_reader_are_dropped_and_told_to_the_next_one(pipe: Pipe) -> None:
     writer = LineWriter(pipe.fd, notice)
     pipe.lose_reader()

@@ -20,6 +20,7 @@ import pytest
 import spoolrack.aio
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.app import memory as memory_module
 from spoolrack_server.app.memory import (
     IDLE,
     LASTING,
@@ -315,6 +316,16 @@ def test_a_memory_that_cannot_be_read_now_changes_nothing() -> None:
 def test_the_default_watermark_leaves_what_an_idle_server_takes() -> None:
     assert default_watermark(0.5, 1) > IDLE
     assert default_watermark(0.5, 10_000) == IDLE
+
+
+@pytest.mark.parametrize(
+    ("limit", "processes", "watermark"), [(128, 1, 96), (512, 1, 288), (512, 2, 144)]
+)
+def test_the_default_watermark_is_as_the_page_about_sizes_says(
+    monkeypatch: pytest.MonkeyPatch, limit: int, processes: int, watermark: int
+) -> None:
+    monkeypatch.setattr(memory_module, "memory_limit", lambda: limit * MIB)
+    assert default_watermark(0.5, processes) == watermark * MIB
 
 
 def test_a_start_says_which_limit_is_too_small() -> None:

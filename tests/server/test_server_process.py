@@ -94,11 +94,15 @@ def test_a_second_signal_ends_at_once(start: Start) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
         for line in process.stderr:
-            if "draining" in line:
+            if "draining, a second signal ends at once" in line:
                 break
         process.send_signal(signal.SIGTERM)
         process.wait()
         assert process.returncode == 128 + signal.SIGTERM
+        (last,) = process.stderr
+        assert "level=warning" in last
+        assert "cut off by a second signal" in last
+        assert "signal=SIGTERM" in last
         stream.cancel()
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import pytest
 import spoolrack
+from hypothesis import given
+from hypothesis import strategies as st
 from spoolrack import Client, Message, MessageStream
 from spoolrack._shards import QueuePattern
 from spoolrack.aio import _several_queues
@@ -264,13 +266,16 @@ def test_an_unknown_order_is_refused(client: Client) -> None:
         client.messages(["jobs"], order="random")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("budget", [1, 5, 16, 100])
-def test_credits_are_no_more_than_the_budget_and_every_queue_has_one(budget: int) -> None:
-    for held in ([0], [3], [0, 0], [1, 0], [7, 0, 2], [0] * 20, [1] * 20, [9, 1, 0, 0, 30]):
-        found = shares(budget, held, [count > 0 for count in held])
-        assert all(each >= 1 for each in found)
-        kept = [max(each, has) for each, has in zip(found, held, strict=True)]
-        assert sum(kept) <= max(budget, sum(max(1, has) for has in held))
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1), st.integers(1, 200))
+def test_credits_are_no_more_than_the_budget_and_every_queue_has_one(
+    queues: list[tuple[int, bool]], budget: int
+) -> None:
+    held, busy = [count for count, _ in queues], [is_busy for _, is_busy in queues]
+    found = shares(budget, held, busy)
+    assert all(each >= 1 for each in found)
+    assert all(each == 1 for each, is_busy in zip(found, busy, strict=True) if not is_busy)
+    kept = [max(each, has) for each, has in zip(found, held, strict=True)]
+    assert sum(kept) <= max(budget, sum(max(1, has) for has in held))
 
 
 @pytest.mark.parametrize(
