@@ -245,7 +245,8 @@ class Player:
                 if name not in _HEADERS
             ]
         lines = _pieces(content.decode(errors="backslashreplace"), told)
-        return [f"{answer.status} {answer.reason}", *told, *lines]
+        # Without the reason phrase: of 416 it differs between versions of Python.
+        return [str(answer.status), *told, *lines]
 
     def _http(self, method: str, rest: str) -> list[str]:
         path, *parts = rest.split(" | ")
