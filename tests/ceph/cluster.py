@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -101,7 +100,7 @@ class Cluster:
             self.ask("osd", "new", identity)
             self._run("ceph-osd", "-i", str(number), "--mkfs", "--osd-uuid", identity)
             self.start_osd(number)
-        self.start_mds()
+        self.start_mds("up:standby")
         for pool in ("meta", "data"):
             self.ask("osd", "pool", "create", pool, "8")
         self.ask("fs", "new", "fs", "meta", "data")
@@ -132,8 +131,9 @@ class Cluster:
     def start_osd(self, number: int) -> None:
         self._run("ceph-osd", "-i", str(number))
 
-    def start_mds(self) -> None:
-        """Start the metadata server, and again if it crashes as it starts, as Ceph 16.2 did once."""
+    def start_mds(self, state: str = "up:active") -> None:
+        """Start the metadata server, and again if it crashes before it has this state, as Ceph 16.2 did
+        twice."""
 
         def is_up() -> bool:
             pid = self.pid("mds.x")
@@ -141,8 +141,7 @@ class Cluster:
                 self._run("ceph-mds", "-i", "x")
                 return False
             socket = self.folder / "run" / f"mds.x.{pid}.asok"
-            state = re.search('"state": "(.*)"', self.ask("daemon", str(socket), "status"))
-            return state is not None and state[1] != "up:boot"
+            return f'"state": "{state}"' in self.ask("daemon", str(socket), "status")
 
         self._until(is_up)
 
