@@ -66,7 +66,7 @@ class Plan:
     batches: int
     """Micro-batches of one row."""
     gibibytes: int
-    """Of the file system that the real server works on."""
+    """Of the file system that the server works on."""
 
 
 FULL: Final = Plan(

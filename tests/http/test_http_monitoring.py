@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from spoolrack_server.app.health import Health
 from spoolrack_server.metrics.history import EVERY
+from spoolrack_server.metrics.observer import Observer
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
@@ -75,6 +77,28 @@ async def test_samples_are_taken_by_themselves_from_the_start_on(tmp_path: Path)
                 break
         assert found["ready"] == [0]
         assert found["first"] == clock.wall() // EVERY
+
+
+async def test_a_slot_that_begins_during_a_sample_is_sampled_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock(wall=Millis(1_700_000_000_000 + EVERY - 1))
+    observer = Observer(Health(), clock)
+    pauses = []
+
+    async def sample() -> None:
+        clock.advance(1)
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(observer, "sample", sample)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await observer._sample_on()
+    # As long as it was to the next slot when the sample began: that one is there now.
+    assert pauses == [0.001]
 
 
 async def test_ages_are_counts_of_ready_messages_between_bounds_that_double(

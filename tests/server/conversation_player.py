@@ -68,7 +68,7 @@ from tests.support.server_rig import refusal
 
 FOLDER: Final = Path(__file__).parent / "conversations"
 PATIENCE: Final = 20
-LAST_COUNTS: Final = 3
+LAST_COUNTS: Final = 10
 """Seconds until all calls are counted."""
 _UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID: Final = re.compile(rf'{_UUID}|(?<=~)[0-9a-f]{{16}}\b|(?<!")\b[0-9a-f]{{32}}\b')
@@ -118,9 +118,9 @@ class Player:
         self.clock = ManualClock()
         self.labels: dict[str, str] = {}
         self.last = {"id": "", "receipt": ""}
-        """What requests can name: what an answer had last."""
+        """The id and the receipt that `<id>` and `<receipt>` of a request stand for."""
         self.texts: list[tuple[str, str]] = [(str(folder), "FOLDER")]
-        """What is told in other words: ports, folders."""
+        """Texts of this run, such as ports and folders, and the words that are recorded for them."""
         self._folder = folder
         self._log = io.StringIO()
         self.names: dict[str, Any] = {"spoolrack": spoolrack, "defaults": defaults}

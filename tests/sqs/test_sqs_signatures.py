@@ -348,6 +348,21 @@ async def test_a_key_that_is_taken_back_ends_its_long_poll(server: Server, keys:
         await receiving
 
 
+async def test_a_permission_that_is_taken_away_ends_its_long_poll(tmp_path: Path, keys: Keys) -> None:
+    files = Files(tmp_path)
+    security = Security(
+        sqs_keys=keys.path, permissions=files.write_permissions("admin all *", "reader receive q")
+    )
+    async with serving_sqs(tmp_path / "root", clock=SystemClock(), security=security) as server:
+        url = await keys.client(server, "admin").create(NAME)
+        receiving = asyncio.create_task(keys.client(server, "reader").receive(url, WaitTimeSeconds=20))
+        await until_waiting(server, 1)
+        files.write_permissions("admin all *", "reader receive other")
+        # An answer without messages would come at the end of its wait.
+        with pytest.raises(Exception, match=r"Connection|closed|AccessDenied"):
+            await receiving
+
+
 async def test_a_server_with_authentication_serves_no_sqs_without_keys(tmp_path: Path) -> None:
     files = Files(tmp_path)
     for security, host in (
