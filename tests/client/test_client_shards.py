@@ -142,6 +142,25 @@ def test_a_stage_that_was_aborted_may_begin_again_on_another_shard(
         assert [client.queue(OF[n]).info().counts.ready_count for n in (0, 1)] == [0, 1]
 
 
+def test_a_stage_that_two_shards_know_is_aborted_on_both(shards: RunningShards) -> None:
+    for shard, bodies in ((0, ["a"]), (1, ["b", "c"])):
+        with shards.client() as client:  # One that has begun none of this name.
+            client.create_queue(OF[shard])
+            client.staging.stage("s", 0, OF[shard], bodies)
+    with shards.client() as other:
+        assert other.staging.abort("s") == 3
+        assert list(other.staging.list()) == []
+
+
+def test_an_epoch_without_stages_is_not_published_while_a_shard_is_away(shards: RunningShards) -> None:
+    with spoolrack.connect(shards.url, retry=ONCE) as client:
+        assert client.staging.publish("w", 0, []).message_count == 0
+        shards.servers[1].stop()
+        # That shard wouldn't know of the epoch.
+        with pytest.raises(Unreachable):
+            client.staging.publish("w", 1, [])
+
+
 @pytest.mark.parametrize("call", ["stage", "get", "publish", "published"])
 def test_a_stage_that_is_gone_may_begin_again_on_another_shard(
     shards: RunningShards, call: str
