@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from io import BytesIO
+from urllib.parse import urlencode
 from xml.etree import ElementTree
 
 import aiohttp
 import pytest
 from spoolrack_server.process.server import Server
 from spoolrack_server.sqs.query_protocol import parameters_in
+from yarl import URL
 
 from tests.support import MIB
 from tests.support.sqs_rig import Sqs, raw, refused, until_ended
@@ -57,6 +60,20 @@ async def test_a_queues_url_may_be_the_path_or_a_parameter(server: Server, sqs: 
     assert (await ask(server, by_parameter)).status == 200
     got = await ask(server, {"Action": "ReceiveMessage", "MaxNumberOfMessages": "10"}, "/x/q")
     assert got.texts("ReceiveMessageResult/Message/Body") == [body, body]
+
+
+@pytest.mark.parametrize("body", ["100%25", "100%", "a%2Bb + c", "?a=1&b=%26;#%", "%C3%A4 \u00e4"])
+async def test_a_parameter_in_the_url_is_decoded_once(server: Server, sqs: Sqs, body: str) -> None:
+    # What the client encoded once is what it sent: the body, and so the MD5 of the response.
+    await sqs.create("q")
+    query = urlencode({"Action": "SendMessage", "MessageBody": body})
+    url = URL(f"{server.sqs_url}/000000000000/q?{query}", encoded=True)
+    async with aiohttp.ClientSession() as session, session.post(url) as response:
+        answer = Answer(response.status, ElementTree.fromstring(await response.read()))
+    sent = hashlib.md5(body.encode(), usedforsecurity=False).hexdigest()
+    assert answer.text("SendMessageResult/MD5OfMessageBody") == sent
+    (got,) = await sqs.receive("/x/q")
+    assert got["Body"] == body
 
 
 def test_an_unescaped_plus_and_an_empty_list_are_read_as_they_were_meant() -> None:

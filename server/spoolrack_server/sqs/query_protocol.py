@@ -92,7 +92,7 @@ _TEXTS: Final = {sqs_errors.NO_QUEUE: "The specified queue does not exist for th
 
 
 def form_in(body: bytes, query: str) -> dict[str, str]:
-    """Return the fields of a request's body and of its URL."""
+    """Return the fields of a request's body and of its URL, whose `query` is as it was sent."""
     try:
         text = "&".join(filter(None, (query, body.decode())))
         pairs = parse_qsl(

@@ -336,7 +336,7 @@ def _verified(request: web.Request, claim: Claim, body: bytes) -> _SqsCall:
         if request.method != "POST":
             raise sqs_errors.unknown_operation("AWS JSON 1.0 is sent by POST.")
         return _SqsCall(json_protocol, operation, json_protocol.parameters_in(body), claim)
-    form = query_protocol.form_in(body, request.query_string)
+    form = query_protocol.form_in(body, request.rel_url.raw_query_string)
     operation = query_protocol.operation_in(form, request.path)
     if request.method not in ("POST", "GET"):
         raise sqs_errors.unknown_operation("AWS Query is sent by POST or GET.")
