@@ -377,3 +377,25 @@ async def test_the_trace_header_of_a_call_is_that_of_its_messages(server: Server
     await raw(server, "SendMessage", {"QueueUrl": url, "MessageBody": "3"}, **too_long)
     received = [message["Attributes"].get("AWSTraceHeader") for message in await sqs.receive(url)]
     assert received == [TRACE_HEADER, TRACE_HEADER, "Root=1-own", None]
+
+
+async def test_the_trace_context_of_a_call_is_no_message_attribute(server: Server, sqs: Sqs) -> None:
+    # SDKs compare the MD5 of a receive with its attributes, and a forwarder sends all of them again:
+    # an eleventh would be refused.
+    url = await sqs.create("q")
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    context = {"traceparent": f"00-{trace}-{span}-01", "tracestate": "vendor=1"}
+    given = {f"a{n}": {"DataType": "String", "StringValue": "x"} for n in range(9)}
+    given["tracestate"] = {"DataType": "String.own", "StringValue": "the sender's own"}
+    ten = {"QueueUrl": url, "MessageBody": "ten", "MessageAttributes": given}
+    sent = (await raw(server, "SendMessage", ten, **context)).json
+    entries = [{"Id": "a", "MessageBody": "none"}]
+    await raw(server, "SendMessageBatch", {"QueueUrl": url, "Entries": entries}, **context)
+    first, second = await sqs.receive(url)
+    assert first["MessageAttributes"] == given
+    assert first["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+    forwarded = await sqs.send(url, "again", MessageAttributes=first["MessageAttributes"])
+    assert forwarded["MD5OfMessageAttributes"] == sent["MD5OfMessageAttributes"]
+    assert second.keys().isdisjoint({"MessageAttributes", "MD5OfMessageAttributes"})
+    header = f"Root=1-{trace[:8]}-{trace[8:]};Parent={span};Sampled=1"
+    assert second["Attributes"]["AWSTraceHeader"] == header

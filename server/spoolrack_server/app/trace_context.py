@@ -7,8 +7,10 @@ that came with a call is given to those of its messages that carry none. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from typing import Final, TypeGuard
+
+from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE
 
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
@@ -21,7 +23,7 @@ _PARENT: Final = re.compile(
 _STATE: Final = re.compile(r"[\x20-\x7e]{1,512}")
 
 
-def is_traceparent(value: object) -> bool:
+def is_traceparent(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and _PARENT.fullmatch(value) is not None
 
 
@@ -37,13 +39,22 @@ def context_in(pairs: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
     return context
 
 
-def inherit_context(
-    context: Mapping[str, str], attributes: MutableMapping[str, str | bytes], room: int
-) -> None:
-    """Give a message the context of its call, unless it has one or its attributes have no `room`, in
-    bytes."""
-    if not context or TRACEPARENT in attributes:
-        return
-    held = sum(len(name) + len(value) for name, value in attributes.items())
-    if held + ROOM <= room:
+def inherits(context: Mapping[str, str], names: Collection[str], size: int) -> bool:
+    """Return whether a message takes the context of its call: its attributes, with these `names` and
+    `size` in bytes, are neither one of a context, nor with it more than a message may have."""
+    return (
+        bool(context)
+        and TRACEPARENT not in names
+        and TRACESTATE not in names
+        and len(names) + len(context) <= MAX_ATTRIBUTES
+        and size + ROOM <= MAX_ATTRIBUTES_SIZE
+    )
+
+
+def inherit_context(context: Mapping[str, str], attributes: MutableMapping[str, str | bytes]) -> bool:
+    """Give a message the context of its call, if it inherits it; return whether it does."""
+    size = sum(len(name) + len(value) for name, value in attributes.items())
+    found = inherits(context, attributes, size)
+    if found:
         attributes.update(context)
+    return found

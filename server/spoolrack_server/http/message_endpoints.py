@@ -31,7 +31,6 @@ from spoolrack_store.model.operations import (
     WrittenBody,
     messages_of,
 )
-from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
 from ..app.bounds import MAX_WAIT, message_id, place
 from ..app.caller import Caller
@@ -70,7 +69,7 @@ class MessageEndpoints:
         wait = _wait_of(parsed(request.query, rpc.ReceiveRequest))
         self._context.memory.require()
         attributes = headers.attributes_of(request.headers)
-        inherit_context(context_in(request.headers.items()), attributes, MAX_ATTRIBUTES_SIZE)
+        inherit_context(context_in(request.headers.items()), attributes)
         delay = headers.delay(request.headers)
         deduplication_id = headers.deduplication_id(request.headers)
         group = headers.group(request.headers)

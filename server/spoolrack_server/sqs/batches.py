@@ -165,8 +165,8 @@ class SendBatch:
             held = size_of(message.attributes) + len(messages.TRACE) + len(self._trace_header)
             if held <= MAX_ATTRIBUTES_SIZE:
                 message.attributes[messages.TRACE] = self._trace_header
-        if self._trace:
-            inherit_context(self._trace, message.attributes, MAX_ATTRIBUTES_SIZE)
+        if self._trace and inherit_context(self._trace, message.attributes):
+            message.attributes[messages.INHERITED] = " ".join(self._trace)
         position = len(self._bodies)
         self._bodies.append(message.body)
         self._answers.append(message.answer)

@@ -2,7 +2,8 @@
 
 A message attribute is stored under its own name; its data type, unless that is String or Binary, in the
 attribute `AWS.DataTypes`. System attributes are stored as `AWS.SenderId` and so on: names that begin
-with "AWS." are reserved by SQS, so that none of a client's can be one. Pure.
+with "AWS." are reserved by SQS, so that none of a client's can be one. Attributes that the message has
+from the headers of its request are named in `AWS.Inherited`: they are no message attributes. Pure.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Message
 
+from ..app.trace_context import TRACEPARENT, is_traceparent
 from . import queue_attributes, sqs_errors
 from .parameters import Parameters
 from .queue_attributes import FIFO
@@ -35,6 +37,7 @@ TYPES: Final = "AWS.DataTypes"
 SENDER: Final = "AWS.SenderId"
 TRACE: Final = "AWS.TraceHeader"
 DEDUPLICATION: Final = "AWS.MessageDeduplicationId"
+INHERITED: Final = "AWS.Inherited"
 ENCODING: Final = "body-encoding"
 """The attribute, with the value "base64", of a received body that isn't text that SQS can carry."""
 SYSTEM_NAMES: Final = frozenset(
@@ -253,7 +256,23 @@ def _system_attributes(message: Message, region: str) -> dict[str, str]:
         value = attributes.get(stored)
         if isinstance(value, str):
             system[name] = value
+    if "AWSTraceHeader" not in system and TRACEPARENT in _inherited(attributes):
+        parent = attributes.get(TRACEPARENT)
+        if is_traceparent(parent):
+            system["AWSTraceHeader"] = _trace_header(parent)
     return system
+
+
+def _trace_header(traceparent: str) -> str:
+    """Return a context of W3C as X-Ray has it."""
+    _, trace, span, flags = traceparent.split("-")
+    return f"Root=1-{trace[:8]}-{trace[8:]};Parent={span};Sampled={int(flags, 16) & 1}"
+
+
+def _inherited(attributes: Attributes) -> Collection[str]:
+    """Return the names of the attributes that came from the headers of the message's request."""
+    names = attributes.get(INHERITED)
+    return names.split() if isinstance(names, str) else ()
 
 
 def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
@@ -287,11 +306,14 @@ def _body_of(message: Message) -> tuple[str, bool]:
 def _shown_attributes(attributes: Attributes, names: Collection[str]) -> dict[str, Shown]:
     """Return the data type and the value of each attribute that a receive asks for, by name; leave out
     a name that SQS can't carry."""
-    types = _types_of(attributes)
+    types, inherited = _types_of(attributes), _inherited(attributes)
     return {
         name: _typed_value(types.get(name), value)
         for name, value in attributes.items()
-        if not name.startswith(RESERVED) and _is_wanted(name, names) and not NOT_XML.search(name)
+        if not name.startswith(RESERVED)
+        and name not in inherited
+        and _is_wanted(name, names)
+        and not NOT_XML.search(name)
     }
 
 

@@ -12,11 +12,11 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import InvalidMessage, InvalidRequest, StoreError
 from spoolrack_store.model.message_content import Attributes
 from spoolrack_store.model.operations import Send
-from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_ATTRIBUTES_SIZE, MAX_DELAY
+from spoolrack_store.model.settings import MAX_ATTRIBUTES, MAX_DELAY
 from spoolrack_store.model.stage_requests import DEFAULT_TIME_TO_LIVE, Stage
 
 from ..app.bounds import deduplication_id
-from ..app.trace_context import ROOM, TRACEPARENT
+from ..app.trace_context import inherits
 from . import convert, encoding
 
 
@@ -90,9 +90,9 @@ def inherit_context(trace: Mapping[str, str], messages: Iterable[pb.OutgoingMess
     for message in messages:
         attributes = message.attributes
         if len(attributes) >= MAX_ATTRIBUTES:
-            continue
+            continue  # Thousands may come, whose size needn't be known.
         size = sum(len(name) + each.ByteSize() for name, each in attributes.items())
-        if TRACEPARENT not in attributes and size + ROOM <= MAX_ATTRIBUTES_SIZE:
+        if inherits(trace, attributes, size):
             for name, value in trace.items():
                 attributes[name].string_value = value
 
