@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
+from . import _outages as outages
 from ._client_context import ClientContext
 from ._runtime import Started
 from ._values import MAX_BATCH, Envelope, LeaseExtension
@@ -130,7 +131,11 @@ class Leases:
             try:
                 await self._extend(chunk, visibility)
             except SpoolrackError as error:
-                log.warning("%d leases of %s could not be extended: %s", len(chunk), self._queue, error)
+                log.log(
+                    outages.level(self._context.transport.home(self._queue)),
+                    "%d leases of %s could not be extended: %s",
+                    *(len(chunk), self._queue, error),
+                )
 
     async def _extend(self, receipts: Sequence[str], visibility: float) -> None:
         context = self._context

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from . import _arguments as arguments
+from . import _outages as outages
 from ._acks import CLOSE_TIMEOUT, LINGER, Acks
 from ._client_context import ClientContext
 from ._leases import Leases
@@ -45,17 +46,19 @@ class EnvelopeStream:
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
         connect_timeout: float,
+        loss_timeout: float = math.inf,
         concurrency: int | None = None,
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
         is_one_of_several: bool = False,
     ) -> None:
         """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries until the first
-        connection. `concurrency`: of a worker, how many handlers it has; it closes `acks` itself after
-        the last of them. `until_dropped`: extend leases until `drop_lease` is called, and not only
-        until the message is handed out. `on_arrival`: called by the reader after messages have
-        arrived, and after the stream's end. `is_one_of_several`: others share the consumer, so that the
-        server can't infer from its `concurrency` which messages are begun."""
+        connection; `loss_timeout`: after the loss of one. `concurrency`: of a worker, how many handlers
+        it has; it closes `acks` itself after the last of them. `until_dropped`: extend leases until
+        `drop_lease` is called, and not only until the message is handed out. `on_arrival`: called by
+        the reader after messages have arrived, and after the stream's end. `is_one_of_several`: others
+        share the consumer, so that the server can't infer from its `concurrency` which messages are
+        begun."""
         self._context = context
         self._runtime = context.runtime
         self._queue = queue
@@ -63,11 +66,16 @@ class EnvelopeStream:
         self._max_bytes_in_flight = max_bytes_in_flight
         self._visibility_timeout = visibility_timeout
         self._connect_timeout = connect_timeout
+        self._loss_timeout = loss_timeout
         self._concurrency = concurrency
         self._until_dropped = until_dropped
         self._on_arrival = on_arrival
         self._is_one_of_several = is_one_of_several
         self.ever_connected = False
+        self._lost_at: float | None = None
+        """Since when there is no connection. Changed by the reader."""
+        self._failed = 0
+        """Tries of a connection in a row that failed."""
         self._lock = self._runtime.lock()
         self._closing = self._runtime.signal()
         self._deliveries: Deliveries | None = None
@@ -210,34 +218,47 @@ class EnvelopeStream:
     async def _read_until_the_end(self) -> None:
         """Deliver messages, through any number of connections, until the stream is closed or retries
         end."""
-        context = self._context
-        failed = 0
-        failing_since = self._runtime.monotonic()
+        retry, random = self._context.retry, self._context.random
+        self._note_lost()
         while not self._closing.is_set():
             deliveries = self._open()
             try:
                 while True:
                     envelopes = await deliveries.next()
-                    failed = 0
-                    self.ever_connected = True
+                    self._note_connected()
                     await self._accept(envelopes)
             except SpoolrackError as error:
                 if self._closing.is_set():
                     return
-                if deliveries.connected():
-                    self.ever_connected = True
-                    failed = 0
-                failed += 1
-                now = self._runtime.monotonic()
-                left = math.inf if self.ever_connected else failing_since + self._connect_timeout - now
-                pause = context.retry.pause(error, failed=failed, left=left, random=context.random)
+                self._failed += 1
+                lost = self._note_lost()
+                bound = self._loss_timeout if self.ever_connected else self._connect_timeout
+                pause = retry.pause(error, failed=self._failed, left=bound - lost, random=random)
                 if pause is None:
                     raise
-                log.info("the stream of %s is opened again in %.2f s: %s", self._queue, pause, error)
+                outages.note_lost(self._server, self._queue, lost, pause, error)
             finally:
                 # Also when this task itself is cancelled: the server must not go on leasing to it.
                 deliveries.cancel()
             await self._closing.wait(pause)
+
+    def _note_lost(self) -> float:
+        """Return the seconds without a connection."""
+        now = self._runtime.monotonic()
+        if self._lost_at is None:
+            self._lost_at = now
+        return now - self._lost_at
+
+    def _note_connected(self) -> None:
+        self.ever_connected = True
+        self._failed = 0
+        if self._lost_at is not None:
+            outages.note_connected(self._server, self._runtime.monotonic() - self._lost_at)
+            self._lost_at = None
+
+    @property
+    def _server(self) -> str:
+        return self._context.transport.home(self._queue)
 
     def _open(self) -> Deliveries:
         deliveries = self._context.transport.stream(
@@ -247,6 +268,7 @@ class EnvelopeStream:
             visibility_timeout=self._visibility_timeout,
             concurrency=1 if self._is_one_of_several else self._concurrency or 1,
         )
+        deliveries.on_connected = self._note_connected
         with self._lock:
             self._deliveries = deliveries
             self._former_arrivals = self._arrivals

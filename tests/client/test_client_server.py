@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,7 +11,7 @@ from itertools import count
 
 import pytest
 import spoolrack
-from spoolrack import RetryPolicy, aio
+from spoolrack import RetryPolicy, _outages, aio
 from spoolrack._runtime import Threads
 from spoolrack.errors import (
     ClientClosed,
@@ -239,3 +240,44 @@ def test_urls_name_servers(url: str, target: str) -> None:
 def test_a_url_that_can_not_be_opened_is_refused_at_once(url: str, why: str) -> None:
     with pytest.raises(InvalidUrl, match=why):
         spoolrack.connect(url)
+
+
+def test_an_outage_is_one_warning_at_its_begin_and_one_at_its_end_whatever_the_streams(
+    server: RunningServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_outages, "TOLD_AFTER", 0.1)
+    caplog.set_level(logging.INFO, "spoolrack")
+
+    def warnings() -> list[str]:
+        return [
+            each.getMessage()
+            for each in caplog.records
+            if each.name == "spoolrack" and each.levelno >= logging.WARNING
+        ]
+
+    with server.client() as client:
+        for name in ("one", "two"):
+            client.create_queue(name)
+        with client.queue("one").messages() as one, client.queue("two").messages() as two:
+            streams = one, two
+            for name, stream in zip(("one", "two"), streams, strict=True):
+                client.queue(name).send("before")
+                next(stream).delete()
+            server.stop()
+            until(lambda: warnings())
+            for name in ("one", "two"):  # Each tries again after its warning.
+                tries = caplog.text.count(f"the stream of {name} is opened again")
+                until(
+                    lambda name=name, tries=tries: (
+                        caplog.text.count(f"the stream of {name} is opened again") > tries + 1
+                    )
+                )
+            assert len(warnings()) == 1
+            assert "doesn't answer" in warnings()[0]
+            server.start()
+            until(lambda: len(warnings()) > 1)  # Without a message that arrives.
+            for name, stream in zip(("one", "two"), streams, strict=True):
+                client.queue(name).send("after")
+                next(stream).delete()
+    assert len(warnings()) == 2
+    assert "answers again" in warnings()[1]

@@ -9,7 +9,7 @@ of suspending, so that the same core serves threads and tasks; those for `runtim
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -48,6 +48,9 @@ class Deliveries(Protocol):
 
     def connected(self) -> bool:
         """Return whether the server has accepted the stream."""
+
+    on_connected: Callable[[], None]
+    """Called by the reader once the server has accepted the stream. May be called again."""
 
     def stop(self) -> None:
         """Ask for no more messages: `next` returns those that are on their way, and then raises

@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from datetime import datetime
@@ -76,6 +76,7 @@ class FolderDeliveries:
         self._store: Store | None = None
         self._under_way: Future[list[Delivery]] | None = None
         self._connected = False
+        self.on_connected: Callable[[], None] = lambda: None
         self._cancelled = False
 
     async def next(self) -> Sequence[Envelope]:
@@ -89,6 +90,7 @@ class FolderDeliveries:
                 raise ClientClosed("The stream was closed.")
             self._under_way = self._calls.begin(store, self._request)
             self._connected = True
+            self.on_connected()
             return self._under_way
 
     def report(self, begun: int, max_in_flight: int, max_bytes_in_flight: int) -> None:

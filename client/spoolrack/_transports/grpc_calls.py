@@ -89,6 +89,9 @@ class Frames(Protocol):
     async def next(self) -> Any:
         """Return the next response of a call that has no end."""
 
+    on_connected: Callable[[], None]
+    """Called by the reader once the server has accepted the call."""
+
     async def next_or_end(self) -> Any | None:
         """Return the next response; None at the end."""
 
@@ -126,6 +129,7 @@ class _CallFrames(ABC):
         self._calls = calls
         self._taken_up = False
         self._cancelled = False
+        self.on_connected: Callable[[], None] = lambda: None
 
     async def next(self) -> Any:
         frame = await self.next_or_end()
@@ -138,6 +142,11 @@ class _CallFrames(ABC):
 
     def connected(self) -> bool:
         return self._taken_up
+
+    def _take_up(self, is_active: bool) -> None:
+        self._taken_up = is_active
+        if is_active:
+            self.on_connected()
 
 
 class ThreadCalls:
@@ -214,7 +223,7 @@ class ThreadFrames(_CallFrames):
         if not self._taken_up:
             # The server's first sign: it comes long before a frame if the queue is empty.
             self._call.initial_metadata()
-            self._taken_up = self._call.is_active()
+            self._take_up(self._call.is_active())
         return next(self._call, None)
 
     def cancel(self) -> None:
@@ -316,7 +325,7 @@ class TaskFrames(_CallFrames):
     async def open(self) -> None:
         """Return once the server has accepted the call; raise the error of one that has ended."""
         await self._call.initial_metadata()
-        self._taken_up = not self._call.done()
+        self._take_up(not self._call.done())
         if not self._taken_up:
             await self.next_or_end()
 
@@ -324,7 +333,7 @@ class TaskFrames(_CallFrames):
         try:
             if not self._taken_up:
                 await self._call.initial_metadata()
-                self._taken_up = not self._call.done()
+                self._take_up(not self._call.done())
             frame = await self._call.read()
         except grpc.aio.AioRpcError as error:
             is_ours = self._cancelled or self._calls.is_closed

@@ -5,7 +5,7 @@ Sends and deletes share a stream each.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -56,6 +56,14 @@ class GrpcDeliveries:
         self._frames = frames
         self.report = frames.report
         self.stop = frames.stop
+
+    @property
+    def on_connected(self) -> Callable[[], None]:
+        return self._frames.on_connected
+
+    @on_connected.setter
+    def on_connected(self, action: Callable[[], None]) -> None:
+        self._frames.on_connected = action
 
     async def next(self) -> Sequence[Envelope]:
         while True:

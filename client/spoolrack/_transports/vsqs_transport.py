@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from .._runtime import Runtime
@@ -57,6 +57,7 @@ class VsqsDeliveries:
         self._receipts: set[str] = set()
         self._stop = Stop()
         self._connected = False
+        self.on_connected: Callable[[], None] = lambda: None
 
     def report(self, begun: int, max_in_flight: int, max_bytes_in_flight: int) -> None:
         """Do nothing: each receive counts."""
@@ -77,6 +78,7 @@ class VsqsDeliveries:
 
     def _room(self, content: Content) -> int:
         self._connected = True
+        self.on_connected()
         leases = self._calls.leases
         self._receipts = {
             receipt
