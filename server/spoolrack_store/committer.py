@@ -8,6 +8,11 @@ work: the driver wakes the committer when it is due.
 While another process holds the lock, nothing is lost: the commit is tried again.
 
 `Parking` holds the receives and reserves that wait: first come, first served.
+
+Two locks. `changing` guards the engine and its index, and the parking with it: the holder alone reads
+or changes them, be it a commit, a question of another thread, or the driver that looks for work.
+`_guard` guards the queue of requests, for moments only. A thread that holds `_guard` never waits for
+`changing`.
 """
 
 from __future__ import annotations
@@ -52,7 +57,10 @@ NEWS_EVERY: Final = Millis(5)
 
 
 class Driver(Protocol):
-    """The thread or event loop that runs the commits."""
+    """The thread or event loop that runs the commits.
+
+    It never ends in silence: what it raises itself goes to `Committer.fail`.
+    """
 
     def start(self, committer: Committer) -> None: ...
 
@@ -91,14 +99,15 @@ class Committer:
         ticks: bool = True,
         listener: Listener | None = None,
     ) -> None:
-        """`changing` is held while folders and index change together, and not while the disk syncs.
+        """`changing` is held while the engine or its index is read or changed, and not while the disk
+        syncs.
 
         Without `ticks` only requests make it look what time has brought about.
         """
         self._driver = driver
         self._engine = engine
         self._clock = clock
-        self._changing = changing
+        self.changing: Final = changing
         self._parking = Parking(engine.index.changed_queues)
         engine.expiry.is_awaited = self._parking.is_awaited
         self._guard = threading.RLock()
@@ -109,6 +118,8 @@ class Committer:
         self._queued_requests: list[QueuedRequest[Any]] = []
         self._cancelled_places: deque[tuple[str, int]] = deque()
         """Queues and places of receives whose callers have cancelled them while they waited."""
+        self._syncing: Sequence[QueuedRequest[Any]] = ()
+        """Requests of the commit that is synced just now."""
         self._synced_commit: _SyncedCommit | None = None
         self._ticks = ticks
         self._next_tick = clock.monotonic()
@@ -213,9 +224,13 @@ class Committer:
 
     def wait_for_work(self) -> bool:
         """Return True when there is work; False when there will be none."""
-        with self._guard:
-            while True:
-                has_work, later = self.poll_work()
+        while True:
+            self.changing.acquire()
+            with self._guard:  # From the look to the wait, so that no wake-up is lost in between.
+                try:
+                    has_work, later = self.poll_work()
+                finally:
+                    self.changing.release()
                 if has_work:
                     return True
                 if self.is_over:
@@ -225,7 +240,7 @@ class Committer:
 
     def poll_work(self) -> tuple[bool, Millis | None]:
         """Return whether there is work, and else the monotonic time of the next work, if any."""
-        with self._guard:
+        with self.changing, self._guard:
             next_try = self._lock_wait.next_try
             if next_try is not None:
                 # The work that wanted the lock is still to be done.
@@ -243,7 +258,7 @@ class Committer:
     @property
     def is_awaited(self) -> bool:
         """Whether a caller waits for the next commit; else it is for background work."""
-        with self._guard:
+        with self.changing, self._guard:
             return self._is_asked() or bool(self._parking.worth_a_try(self._engine.ready))
 
     @property
@@ -334,6 +349,7 @@ class Committer:
             draining = self._draining
         synced, self._synced_commit = self._synced_commit, None
         waiters: Sequence[QueuedRequest[Any]] = waiting if synced is None else synced.waiters
+        over: list[QueuedRequest[Any]] = []
         try:
             if synced is not None:
                 with self._guard:
@@ -341,48 +357,40 @@ class Committer:
                 self._finish(synced)
                 return
             if self._failure is not None:
+                for waiter in waiting:
+                    _answer(waiter.future, self._failure)
                 return
-            while self._cancelled_places:
-                self._parking.leave(*self._cancelled_places.popleft())
-            if draining:
-                for waiter in self._parking.pop_all():
-                    _answer(waiter.future, Draining())
-            if self._parking.waiting:
-                late = self._parking.pop_late(self._clock.monotonic())
-                for waiter in islice(late, ENDED_WAITS):
-                    _answer(waiter.future, [] if isinstance(waiter.request, Receive) else None)
-            begun: list[QueuedRequest[Any]] = []
-            if waiting:
-                waiters = begun = self._begin(waiting, draining)
-            requests: list[Request[Any]] = list(map(_REQUEST_OF, begun))
-            # This commit may make messages ready: receives that wait come before those that begin now.
-            tried = self._parking.worth_a_try(self._engine.ready, requests)
-            if tried:
-                waiters = [*tried, *begun]
-                requests = list(map(_REQUEST_OF, waiters))
+            if waiting or self._parking.waiting or self._cancelled_places:
+                with self.changing:
+                    waiters = self._begin(waiting, draining, over)
+            for waiter in over:
+                nothing: object = [] if isinstance(waiter.request, Receive) else None
+                _answer(waiter.future, Draining() if draining else nothing)
+            requests: list[Request[Any]] = list(map(_REQUEST_OF, waiters))
             began = self._engine.moves.statistics.watch()
-            work = self._apply(requests)
+            with self.changing:
+                work = self._apply(requests)
             if work is None:
                 with self._guard:
-                    self._queued_requests[:0] = begun
+                    self._queued_requests[:0] = [each for each in waiters if each.place is None]
                 return
             if work.commit is not None:
+                self._syncing = waiters
                 yield work
+                self._syncing = ()
             elif not requests:
                 return  # Nothing waits for its end.
             self._finish(_SyncedCommit(work, waiters, requests, began))
         except GeneratorExit:
             raise  # No driver drives it to its end: all is over.
         except Poisoned as error:
-            self._fail(str(error), waiters, StoreFailed if synced is None else OutcomeUnknown)
+            kind = StoreFailed if synced is None else OutcomeUnknown
+            self._fail(str(error), [*waiters, *over], kind)
         except SyncFailed as error:
-            self._fail(str(error), waiters, OutcomeUnknown)
+            self._fail(str(error), [*waiters, *over], OutcomeUnknown)
         except BaseException as error:
-            # A fault of ours: disk and memory may differ now. Or Ctrl-C, where
-            # the thread isn't ours alone. No caller may wait for ever.
-            log.exception("the store has a fault and stops")
-            what = f"a fault of ours, {type(error).__name__}; the log has it"
-            self._fail(what, waiters, OutcomeUnknown)
+            # Or Ctrl-C, where the thread isn't ours alone.
+            self.fail(error, [*waiters, *over])
             if not isinstance(error, Exception):
                 raise
 
@@ -390,8 +398,7 @@ class Committer:
         """Do what is asked, and what time has brought about; None if another process holds the lock."""
         now, engine = self._clock.monotonic(), self._engine
         tick = now >= self._next_tick
-        with self._changing:
-            work = engine.apply(requests, tick=tick)
+        work = engine.apply(requests, tick=tick)
         if work is None:
             self._lock_wait.in_vain(self._true_clock.monotonic())
             return None
@@ -409,39 +416,55 @@ class Committer:
 
     def _finish(self, synced: _SyncedCommit) -> None:
         """Answer the requests of a durable commit."""
-        with self._changing:
-            outcomes = self._engine.finish(synced.work)
-        if outcomes is None:
-            self._synced_commit = synced
-            self._lock_wait.in_vain(self._true_clock.monotonic())
-            return
-        if self._lock_wait.next_try is not None:
-            self._lock_wait.over()
-        reservations, sharing = self._engine.reservations, self._engine.sharing
-        if any(reservations.pending) and reservations.is_in_slices and sharing.is_shared:
-            self._lock_wait.leave_to_others(self._true_clock.monotonic())
-        if not outcomes:
-            return
-        self._engine.moves.statistics.commit(synced.requests, outcomes, synced.began)
+        answers: list[tuple[QueuedRequest[Any], Outcome]] = []
         unfinished: list[QueuedRequest[Any]] = []
-        for waiter, outcome in zip(synced.waiters, outcomes, strict=True):
-            if waiter.place is not None:
-                if not outcome:
-                    continue
-                self._parking.leave(waiter.request.queue, waiter.place)
-            if outcome is UNFINISHED:
-                unfinished.append(self._going_on(waiter))
-            elif isinstance(waiter.request, Waiting) and not outcome and waiter.request.wait != 0:
-                self._park(waiter)
-            elif not _answer(waiter.future, outcome) and not isinstance(outcome, StoreError):
+        with self.changing:
+            outcomes = self._engine.finish(synced.work)
+            if outcomes is None:
+                self._synced_commit = synced
+                self._lock_wait.in_vain(self._true_clock.monotonic())
+                return
+            if self._lock_wait.next_try is not None:
+                self._lock_wait.over()
+            reservations, sharing = self._engine.reservations, self._engine.sharing
+            if any(reservations.pending) and reservations.is_in_slices and sharing.is_shared:
+                self._lock_wait.leave_to_others(self._true_clock.monotonic())
+            if not outcomes:
+                return
+            self._engine.moves.statistics.commit(synced.requests, outcomes, synced.began)
+            for waiter, outcome in zip(synced.waiters, outcomes, strict=True):
+                if waiter.place is not None:
+                    if not outcome:
+                        continue
+                    self._parking.leave(waiter.request.queue, waiter.place)
+                if outcome is UNFINISHED:
+                    unfinished.append(self._going_on(waiter))
+                elif isinstance(waiter.request, Waiting) and not outcome and waiter.request.wait != 0:
+                    self._park(waiter)
+                else:
+                    answers.append((waiter, outcome))
+        # Not before: what a caller does with its answer must not happen under the lock.
+        for waiter, outcome in answers:
+            if not _answer(waiter.future, outcome) and not isinstance(outcome, StoreError):
                 self._undo(outcome)
         if unfinished:
             with self._guard:
                 self._queued_requests[:0] = unfinished  # Before what came meanwhile, to the same queue.
 
-    def _begin(self, waiting: Sequence[QueuedRequest[Any]], draining: bool) -> list[QueuedRequest[Any]]:
-        """Return the requests of this commit. Receives whose messages are on their way back are left to
-        the next one, each once."""
+    def _begin(
+        self,
+        waiting: Sequence[QueuedRequest[Any]],
+        draining: bool,
+        over: list[QueuedRequest[Any]],
+    ) -> Sequence[QueuedRequest[Any]]:
+        """Return the requests of this commit; add to `over` those whose wait is over without it.
+        Receives whose messages are on their way back are left to the next one, each once."""
+        while self._cancelled_places:
+            self._parking.leave(*self._cancelled_places.popleft())
+        if draining:
+            over += self._parking.pop_all()
+        if self._parking.waiting:
+            over += islice(self._parking.pop_late(self._clock.monotonic()), ENDED_WAITS)
         begun: list[QueuedRequest[Any]] = []
         early: list[QueuedRequest[Any]] = []
         for waiter in waiting:
@@ -463,7 +486,9 @@ class Committer:
         if early:
             with self._guard:
                 self._queued_requests[:0] = early
-        return begun
+        # This commit may make messages ready: receives that wait come before those that begin now.
+        tried = self._parking.worth_a_try(self._engine.ready, list(map(_REQUEST_OF, begun)))
+        return [*tried, *begun] if tried else begun
 
     def _undo(self, outcome: Outcome) -> None:
         """Take back what was leased for a caller that has cancelled in the meantime."""
@@ -482,12 +507,20 @@ class Committer:
         return waiter
 
     def _park(self, waiter: QueuedRequest[Waiting]) -> None:
+        """Let a request wait; `changing` is held."""
         left = waiter.request.queue, self._parking.park(waiter)
         self._listen_soon()  # Changes since the commit woke no receive.
         # Not woken for it: the next commit is soon enough.
         waiter.future.add_done_callback(
             lambda done: self._cancelled_places.append(left) if done.cancelled() else None
         )
+
+    def fail(self, error: BaseException, begun: Sequence[QueuedRequest[Any]] = ()) -> None:
+        """End all after a fault of ours: disk and memory may differ now, and no caller may wait for
+        ever. For drivers: they call it for what isn't told by a commit itself."""
+        log.critical("the store has a fault and stops", exc_info=error)
+        what = f"a fault of ours, {type(error).__name__}; the log has it"
+        self._fail(what, begun, OutcomeUnknown)
 
     def _fail(
         self,
@@ -498,20 +531,32 @@ class Committer:
         """Promise nothing more, and stop the other processes: only a restart can tell what is
         durable."""
         log.critical("nothing is promised until a restart: %s", detail)
-        self._engine.sharing.poison()
-        failure = StoreFailed(detail=detail)
-        with self._guard:
-            self._failure = failure
-            self._lock_wait.over()
-            waiting, self._queued_requests = self._queued_requests, []
-            callbacks, self._on_failure = self._on_failure, []
+        with self.changing:
+            try:
+                self._engine.sharing.poison()
+            except Exception:
+                log.exception("other processes of the root aren't told that this one has failed")
+            failure = StoreFailed(detail=detail)
+            with self._guard:
+                self._failure = failure
+                self._lock_wait.over()
+                waiting, self._queued_requests = self._queued_requests, []
+                synced, self._synced_commit = self._synced_commit, None
+                syncing, self._syncing = self._syncing, ()
+                callbacks, self._on_failure = self._on_failure, []
+            waiting += self._parking.pop_all()
         # Before any caller is told: a caller that then asks how the store is hears the same.
         for callback in callbacks:
-            callback(failure)
+            try:
+                callback(failure)
+            except Exception:
+                log.exception("a part of this process isn't told that the store has failed")
         unknown = kind(detail=detail)
         for waiter in begun:
             _answer(waiter.future, unknown)
-        for waiter in [*waiting, *self._parking.pop_all()]:
+        for waiter in [*syncing, *(() if synced is None else synced.waiters)]:
+            _answer(waiter.future, OutcomeUnknown(detail=detail))
+        for waiter in waiting:
             _answer(waiter.future, failure)
 
 

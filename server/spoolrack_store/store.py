@@ -132,6 +132,8 @@ class Store:
         self._body_numbers = count()
         self._engine = engine
         self._changing = threading.RLock()
+        """Held while the engine or its index is read or changed: see `committer`. What is read without
+        it says so in its docstring: "In any thread"."""
         try:
             if not try_for(OPEN_TRIES, engine.open):
                 holder = describe_holder(*engine.sharing.holder)
@@ -211,15 +213,16 @@ class Store:
         """
         engine, space = self._engine, self.metrics.space()
         is_disk_full = space is not None and self.metrics.refuses_sends(space)
-        counts, settings = (found := self.summary(name)).counts, found.settings
+        found = self.summary(name)
         if (
-            counts.leased_count
-            or settings.group_order == "strict"
+            found.counts.leased_count
+            or found.settings.group_order == "strict"
             or name in engine.reservations.index.of_queue
         ):
             queue = self._questions.up_to_date(engine.described, name, is_disk_full=is_disk_full)
         else:
-            queue = engine.described(name, is_disk_full=is_disk_full)
+            # Not `described`: by now there may be leases, which the lock's holder alone may look at.
+            queue = engine.views.with_obstacles(found, is_disk_full=is_disk_full)
         if all(each.consumer or each.stream for each in queue.oldest_leases):
             return queue
         unknown = self.metrics.unknown_consumer()

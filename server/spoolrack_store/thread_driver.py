@@ -30,8 +30,11 @@ class ThreadDriver:
 
 
 def _run(committer: Committer) -> None:
-    while committer.wait_for_work():
-        run_whole(committer)
+    try:
+        while committer.wait_for_work():
+            run_whole(committer)
+    except Exception as error:  # noqa: BLE001 - it ends all, and is told
+        committer.fail(error)
 
 
 def step(cycle: Cycle, error: BaseException | None) -> Work | None:
@@ -52,8 +55,10 @@ def error_of(work: Work) -> Exception | None:
     return None
 
 
-def run_whole(committer: Committer) -> None:
-    """Run a commit from its beginning to its end."""
-    cycle, error = committer.cycle(), None
+def run_whole(
+    committer: Committer, cycle: Cycle | None = None, error: BaseException | None = None
+) -> None:
+    """Run a commit to its end: from its beginning, or a `cycle` from where it stands."""
+    cycle = committer.cycle() if cycle is None else cycle
     while (work := step(cycle, error)) is not None:
         error = error_of(work)

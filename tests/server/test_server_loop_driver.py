@@ -15,6 +15,7 @@ import pytest
 from spoolrack_server.app.store_access import answer
 from spoolrack_server.process import loop_driver
 from spoolrack_server.process.loop_driver import LoopDriver
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Millis, SystemClock
 from spoolrack_store.model.errors import Draining, OutcomeUnknown, StoreFailed
@@ -270,6 +271,66 @@ def test_only_what_is_known_to_be_short_counts_as_that(
     assert are_short(requests) is short
 
 
+def test_a_loop_that_ends_fails_the_store_of_its_commits(tmp_path: Path) -> None:
+    """The driver's other thread has no loop to give a commit back to."""
+
+    async def begin() -> tuple[Store, Future[Any], threading.Event]:
+        clock, disk = SystemClock(), WatchedDisk(tmp_path)
+        driver = LoopDriver(clock)
+        store = await asyncio.to_thread(Store.open, tmp_path, clock=clock, disk=disk, driver=driver)
+        await answer(store.submit(CreateQueue(name="q", settings=QueueSettings())))
+        reached, advance = disk.hold("sync_file")
+        sent = store.submit(sending(b"one"))
+        await asyncio.to_thread(reached.wait, PATIENCE)
+        return store, sent, advance
+
+    store, sent, advance = asyncio.run(begin())
+    advance.set()
+    assert isinstance(sent.exception(PATIENCE), OutcomeUnknown | StoreFailed)
+    assert store.failure is not None
+    store.close()
+
+
+async def test_a_fault_in_the_look_for_work_fails_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(*_: object) -> None:
+        raise KeyError
+
+    async with opened(tmp_path) as (store, _):
+        waiting = store.submit(Receive(queue="q", wait=None))
+        monkeypatch.setattr(Engine, "next_work", raising)
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(StoreFailed, match="KeyError"):
+                await answer(waiting)
+            with pytest.raises(StoreFailed):
+                await answer(store.submit(sending(b"one")))
+
+
+async def test_the_loop_goes_on_while_a_question_holds_the_index(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (store, disk):
+        holds, release = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            holds.set()
+            assert release.wait(PATIENCE)
+
+        question = asyncio.create_task(asyncio.to_thread(store._questions.up_to_date, hold))
+        await asyncio.to_thread(holds.wait)
+        sent = store.submit(sending(b"one"))
+        waiting = store.submit(Receive(queue="q", wait=None))
+        for _ in range(10):
+            await asyncio.sleep(0)  # Each of them would hang if the loop waited for the question.
+        assert not sent.done()
+        release.set()
+        async with asyncio.timeout(PATIENCE):
+            await question
+            assert len((await answer(sent)).results) == 1
+            (message,) = messages_of(await answer(waiting))
+        assert message.body == b"one"
+        assert disk.changing
+
+
 class Ending:
     """A committer whose own work is done when the store ends."""
 
@@ -278,6 +339,7 @@ class Ending:
     def __init__(self) -> None:
         self.is_over = False
         self.begun = 0
+        self.changing = threading.RLock()
 
     def poll_work(self) -> tuple[bool, Millis | None]:
         return not self.is_over, None

@@ -177,7 +177,8 @@ class Catalog(Part):
     # Which queues there are.
 
     def require(self, name: str) -> QueueRecord:
-        """Return the queue's record; raise `InvalidQueueName`, `WrongShard` or `QueueNotFound`."""
+        """Return the queue's record; raise `InvalidQueueName`, `WrongShard` or `QueueNotFound`. In any
+        thread."""
         record = self.records.get(name)
         if record is None:
             self.require_here(name)

@@ -63,8 +63,8 @@ class Deduplication(Part):
 
     @property
     def count(self) -> int:
-        """How many keys are in memory."""
-        return len(self._other_keys) + sum(map(len, self._queues.values()))
+        """How many keys are in memory. In any thread."""
+        return len(self._other_keys) + sum(map(len, list(self._queues.values())))
 
     # Sends.
 

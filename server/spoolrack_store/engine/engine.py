@@ -416,7 +416,8 @@ class Engine:
 
     @property
     def to_be_unlinked(self) -> int:
-        """Number of files whose messages are all deleted, and that wait to be unlinked."""
+        """Number of files whose messages are all deleted, and that wait to be unlinked. In any
+        thread."""
         return len(self.index.deleted_files)
 
     def ready(self, queue: str) -> int | None:

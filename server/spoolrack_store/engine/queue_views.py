@@ -36,10 +36,11 @@ class QueueViews:
         self._catalog = catalog
 
     def metrics(self, name: str) -> QueueMetrics:
-        """Return the published counts of a queue."""
+        """Return the published counts of a queue. In any thread."""
         return self._moves.index.published.get(name) or QueueMetrics(name=name)
 
     def queue(self, record: QueueRecord) -> Queue:
+        """Return a queue as the last commit has published it. In any thread."""
         metrics = self.metrics(record.name)
         return Queue(
             name=record.name,
@@ -61,11 +62,8 @@ class QueueViews:
     def described(
         self, record: QueueRecord, reservations: Mapping[str, Reservation], *, is_disk_full: bool
     ) -> Queue:
-        """Return a queue with its obstacles and its oldest leases.
-
-        Without leases and strict groups, nothing but published counts is looked at. `reservations` are
-        by the tokens of their leases. The oldest leases are those of the oldest messages.
-        """
+        """Return a queue with its obstacles and its oldest leases, which are those of the oldest
+        messages. `reservations` are by the tokens of their leases."""
         queue = self.queue(record)
         oldest: list[Entry] = []
         if queue.counts.leased_count:
@@ -80,8 +78,13 @@ class QueueViews:
             oldest_leases=list(islice(leases, OLDEST_LEASES)),
         )
 
+    def with_obstacles(self, queue: Queue, *, is_disk_full: bool) -> Queue:
+        """Return a published view of a queue without leases, reservations and strict groups with its
+        obstacles. In any thread."""
+        return replace(queue, obstacles=self._obstacles(queue, (), is_disk_full=is_disk_full))
+
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
-        """Return up to `limit` queues by name, above the name `after`."""
+        """Return up to `limit` queues by name, above the name `after`. In any thread."""
         records = self._catalog.listing()
         first = bisect_left(records, prefix, key=_NAME_OF)
         start = max(first, bisect_right(records, after, key=_NAME_OF))

@@ -48,7 +48,8 @@ def read_records(disk: Disk, name: Name) -> Sequence[DeadLetterRecord]:
 
 
 def told_records(disk: Disk, name: Name) -> Sequence[DeadLetterRecord]:
-    """Return how messages became dead letters; nothing if that can't be told, which is logged."""
+    """Return how messages became dead letters; nothing if that can't be told, which is logged. In any
+    thread."""
     try:
         return read_records(disk, name)
     except (NotAHistory, DiskError) as why:

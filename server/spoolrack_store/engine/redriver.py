@@ -276,7 +276,7 @@ class Redriver(Part):
 
     @property
     def running(self) -> int:
-        """Number of running redrives."""
+        """Number of running redrives. In any thread."""
         return len(self._active_redrives)
 
     def find(self, id: str, queue: str = "") -> Redrive:

@@ -447,7 +447,7 @@ class Reserver(Part):
         }
 
     def count(self) -> tuple[int, int]:
-        """Return how many sets are held, and how many are lost."""
+        """Return how many sets are held, and how many are lost. In any thread."""
         in_state = self.index.in_state
         lost = len(in_state[SetState.ENDING]) + len(in_state[SetState.LOST])
         return len(in_state[SetState.HELD]), lost

@@ -365,7 +365,7 @@ class Sharing:
 
     @property
     def has_news(self) -> bool:
-        """Whether other processes have changed something since the last commit."""
+        """Whether other processes have changed something since the last commit. In any thread."""
         return not self.is_over and (
             self._index_state is not IndexState.EXACT or self._changes.has_news
         )

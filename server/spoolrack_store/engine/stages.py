@@ -299,7 +299,7 @@ class Stages(Part):
 
     @property
     def count(self) -> int:
-        """How many stages there are."""
+        """How many stages there are. In any thread."""
         return len(self._open_stages)
 
     # Requests.

@@ -31,8 +31,9 @@ class Deadlines(Generic[Key]):
         self.times[key] = time
         heappush(self._heap, (time, key))
         if len(self._heap) > 2 * len(self.times) + _FEW:
-            self._heap = [(time, key) for key, time in self.times.items()]
-            heapify(self._heap)
+            heap = [(time, key) for key, time in self.times.items()]
+            heapify(heap)
+            self._heap = heap  # Once it is one: `earliest` is asked in any thread.
 
     def discard(self, key: Key) -> None:
         """Remove a key, if it is there."""
