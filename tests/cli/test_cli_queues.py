@@ -9,10 +9,13 @@ import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import click
 import pytest
 from rich.console import Console
 from spoolrack import Client, QueueCounts, QueueInfo
 from spoolrack.testing import RunningServer
+from spoolrack_server.cli.clock import system_time
+from spoolrack_server.cli.program import spoolrack as program
 from spoolrack_server.cli.top_command import _screen, rates_of
 
 from tests.cli.cli_rig import Spoolrack, at_a_terminal, started
@@ -232,7 +235,8 @@ def test_at_a_narrow_terminal_top_cuts_names_and_no_numbers(client: Client) -> N
     client.create_queue(name)
     client.queue(name).send_many(["x" * 100] * 1_000)
     console = Console(width=64, file=io.StringIO(), force_terminal=False)
-    console.print(_screen(list(client.list_queues()), {name: 12_345.0}, "url", ""))
+    with click.Context(program, obj=system_time):
+        console.print(_screen(list(client.list_queues()), {name: 12_345.0}, "url", ""))
     assert isinstance(console.file, io.StringIO)
     (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith(" a-")]
     shown, *numbers = line.split()

@@ -10,8 +10,10 @@ lines below it are the whole answer, with the lines that the server logs.
     after 1000, until q 2 ready, until rest, as alice, metrics
     stop                                              the server
 
-In a request `<id>` and `<receipt>` are what the last answer with one had. A test plays the requests and
-compares. After an intended change write the answers anew, and read the difference:
+In a request `<id>` and `<receipt>` are what the last answer with one had. `…` is the text of an error
+that the conversation has told before. A Content-Length is told if it isn't that of the body. A test
+plays the requests and compares. After an intended change write the answers anew, and read the
+difference:
 
     python -m tests.server.conversation_player
 """
@@ -34,6 +36,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from random import Random
@@ -74,7 +77,6 @@ _UUID: Final = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _ID: Final = re.compile(rf'{_UUID}|(?<=~)[0-9a-f]{{16}}\b|(?<!")\b[0-9a-f]{{32}}\b')
 _RECEIPT: Final = re.compile(rf"[\w.-]+:{_UUID}~[0-9a-f]{{16}}[*0-9]*")
 _OF_THE_MOMENT: Final = {
-    r"\b\d+d \d+h\b": "AGE",  # Since the clock's day.
     r"\b[0-9.]+ ms\.?$": "N ms",
     r"\bpid \d+ on [^\".]*": "pid N",
     r"\bsrk_\S+": "TOKEN",
@@ -83,12 +85,16 @@ _OF_THE_MOMENT: Final = {
     r"keys\.[0-9a-f]{8}": "keys.RANDOM",
 }
 _OF_NOW: Final = {
-    r" *\b\d+(\.\d+)?(ms|s|m)\b *": " SPAN ",
+    r" *(?<![-\w])(\d+d \d+h|\d+h \d+m|\d+m \d+s|\d+(\.\d+)?(ms|s|m|h|d))(?![-\w]) *": " SPAN ",
     r"20(2[4-9]|[3-9]\d)-\d\d-\d\d[T ][\d:.]+": "NOW",
     r'(?<=_age": )[0-9.]+': "SPAN",
     r"(?<=\S) {2,}": "  ",
 }
-"""More of these, where commands have the system's clock: in a folder of their own."""
+"""More of these, of commands on a folder: it is opened with the system's clock."""
+_FIELD: Final = re.compile(r"[\w!#$%&'*+.^`|~-]+: ")
+"""The beginning of a header field: a name is a token (RFC 9110, 5.6.2), and may have a "%" or a "."."""
+_LOGGED: Final = re.compile(r'^log: .* reason=\w+ detail=("(?:[^"\\]|\\.)*")')
+_RAISED: Final = re.compile(r"[A-Z]\w+: (.{20,})")
 _HEADERS: Final = ("Connection", "Date", "Server")
 """Not told: that a connection ends is up to when a body comes."""
 _REQUEST: Final = re.compile(r"\b[0-9a-f]{12}-[0-9a-f]+\b")
@@ -121,6 +127,8 @@ class Player:
         """The id and the receipt that `<id>` and `<receipt>` of a request stand for."""
         self.texts: list[tuple[str, str]] = [(str(folder), "FOLDER")]
         """Texts of this run, such as ports and folders, and the words that are recorded for them."""
+        self._error_texts: set[str] = set()
+        """Those that were told."""
         self._folder = folder
         self._log = io.StringIO()
         self.names: dict[str, Any] = {"spoolrack": spoolrack, "defaults": defaults}
@@ -170,6 +178,9 @@ class Player:
             self._loop.call_soon_threadsafe(end.set)
             thread.join(STUCK)
 
+    def _time(self) -> datetime:
+        return datetime.fromtimestamp(self.clock.wall() / 1_000, UTC)
+
     def _micros(self) -> int:
         return self.clock.wall() * 1_000
 
@@ -207,7 +218,7 @@ class Player:
             "metrics": self._metrics,
             "stop": self._stop,
         }
-        self._is_now = "--root FOLDER/own" in rest
+        self._is_now = "--root FOLDER/" in rest
         told = doors[word](rest) if word in doors else self._http(word, rest)
         # What the server does after an answer.
         asyncio.run_coroutine_threadsafe(_turns(), self._loop).result(STUCK)
@@ -217,7 +228,21 @@ class Player:
         for name, pattern in (("id", _UUID), ("receipt", _RECEIPT)):
             for found in re.findall(pattern, "\n".join(told)):
                 self.last[name] = found
-        return [self._told(each) for each in told if each]
+        return self._once([self._told(each) for each in told if each])
+
+    def _once(self, lines: list[str]) -> list[str]:
+        """Leave out the texts of errors that were told before: those of log lines and exceptions."""
+        # The longest first: a text may be a part of another.
+        texts = sorted({*self._error_texts, *_error_texts(lines)}, key=len, reverse=True)
+        told: list[str] = []
+        for line in lines:
+            for text in texts:
+                if text in self._error_texts:
+                    line = line.replace(json.dumps(text)[1:-1], "…").replace(text, "…")
+                elif text in line or json.dumps(text)[1:-1] in line:
+                    self._error_texts.add(text)
+            told.append(line)
+        return told
 
     def _told(self, line: str) -> str:
         for text, word in reversed(self.texts):
@@ -243,6 +268,7 @@ class Player:
                 f"{name}: {value}"
                 for name, value in sorted(answer.getheaders())
                 if name not in _HEADERS
+                and (name, value) != ("Content-Length", str(len(content) or None))
             ]
         lines = _pieces(content.decode(errors="backslashreplace"), told)
         # Without the reason phrase: of 416 it differs between versions of Python.
@@ -250,8 +276,8 @@ class Player:
 
     def _http(self, method: str, rest: str) -> list[str]:
         path, *parts = rest.split(" | ")
-        headers = dict(each.split(": ", 1) for each in parts if re.match(r"[\w-]+: ", each))
-        body = next((each for each in parts if not re.match(r"[\w-]+: ", each)), None)
+        headers = dict(each.split(": ", 1) for each in parts if _FIELD.match(each))
+        body = next((each for each in parts if not _FIELD.match(each)), None)
         if body is not None and body[:1] in "{[" and "Content-Type" not in headers:
             headers["Content-Type"] = "application/json"
         return self._ask(
@@ -307,7 +333,7 @@ class Player:
             for number, file in enumerate(files):
                 stack.enter_context(_in_place_of(number, file))
             stack.enter_context(_without_handlers())
-            code = run(arguments)
+            code = run(arguments, *([] if self._is_now else [self._time]))
             sys.stdout.flush()
             sys.stderr.flush()
             out, err = (_read(file) for file in files[1:])
@@ -409,6 +435,14 @@ def _read(file: IO[bytes]) -> list[str]:
 async def _turns() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def _error_texts(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        if found := _LOGGED.search(line):
+            yield json.loads(found[1])
+        elif found := _RAISED.match(line):
+            yield found[1]
 
 
 def _pieces(text: str, headers: list[str]) -> list[str]:

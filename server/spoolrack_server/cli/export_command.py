@@ -7,7 +7,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Final
 
 import click
@@ -17,6 +16,7 @@ from spoolrack_store.model.schedule import Schedule as StoredSchedule
 from spoolrack_store.read_only_root import open_read_only
 
 from . import signals
+from .clock import current_time
 from .command_base import argument, option
 from .connection_options import Connection, follows_queues
 from .exit_codes import BAD_CONTENT, NOTHING, OK, Failed
@@ -69,9 +69,9 @@ def command(
         states: dict[str, Counter[MessageState]] = {name: Counter() for name in names}
         length = sum(info.counts.byte_count for info in found)
         with _open_output(output) as write, progress_bar("Exporting", length, quiet) as advance:
-            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            exported_at = current_time().isoformat(timespec="milliseconds")
             schedules = {name: _schedules(connection, client, name) for name in names}
-            for line in archive_format.beginning(str(uuid.uuid4()), now, found, schedules):
+            for line in archive_format.beginning(str(uuid.uuid4()), exported_at, found, schedules):
                 write(line)
             written = left_out = 0
             for name in names:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 from spoolrack import MessageFacts, MessageState
 from spoolrack_store.model.terminal_text import printable
 
+from .clock import current_time
 from .command_base import argument, option
 from .connection_options import Connection, reads_queues
 from .exit_codes import NOTHING, OK
@@ -114,7 +115,7 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
     if not messages:
         return NOTHING
     has_dead = any(message.dead_letter_records for message in messages)
-    now = datetime.now(UTC)
+    now = current_time()
     rows = [
         (
             message.id,

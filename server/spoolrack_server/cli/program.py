@@ -10,7 +10,8 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, Final, TextIO
 
 import click
@@ -18,6 +19,7 @@ from click.shell_completion import shell_complete
 from spoolrack_store.model.terminal_text import printable
 
 from . import signals
+from .clock import system_time
 
 PROGRAM: Final = "spoolrack"
 PREFIX: Final = "SPOOLRACK"
@@ -104,8 +106,8 @@ def spoolrack() -> None:
     """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run the command with these arguments; return its exit code."""
+def run(arguments: Sequence[str], clock: Callable[[], datetime] = system_time) -> int:
+    """Run the command with these arguments; return its exit code. Ages are by `clock`, in UTC."""
     instruction = os.environ.get(COMPLETE)
     if instruction:
         return shell_complete(spoolrack, {}, PROGRAM, COMPLETE, instruction)
@@ -114,14 +116,14 @@ def run(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
     signals.install()
     try:
-        return _run(arguments)
+        return _run(arguments, clock)
     except BrokenPipeError:
         return _broken_pipe()
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: Sequence[str], clock: Callable[[], datetime]) -> int:
     try:
-        code = _invoke(list(arguments))
+        code = _invoke(list(arguments), clock)
         sys.stdout.flush()
     except click.ClickException as error:
         return _misused(error)
@@ -136,9 +138,11 @@ def _run(arguments: Sequence[str]) -> int:
     return code
 
 
-def _invoke(arguments: list[str]) -> int:
+def _invoke(arguments: list[str], clock: Callable[[], datetime]) -> int:
     try:
-        with spoolrack.make_context(PROGRAM, arguments, auto_envvar_prefix=PREFIX) as context:
+        with spoolrack.make_context(
+            PROGRAM, arguments, auto_envvar_prefix=PREFIX, obj=clock
+        ) as context:
             result: Any = spoolrack.invoke(context)
     except click.exceptions.Exit as error:
         return error.exit_code

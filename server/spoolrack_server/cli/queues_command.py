@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -12,6 +12,7 @@ from spoolrack import QueueInfo
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import apply_command
+from .clock import current_time
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, Failed
@@ -309,7 +310,7 @@ def describe(connection: Connection, name: str) -> None:
     print_results(*table_of([info]), "", *shard, *(causes or nothing))
     if not info.oldest_leases:
         return
-    now = datetime.now(UTC)
+    now = current_time()
     rows = [
         (
             each.message_id,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 from spoolrack import Redrive, RedriveState
 
+from .clock import current_time
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_status, record_json
@@ -33,7 +34,7 @@ def list_(connection: Connection, queue: str | None, json: bool) -> int:
 
 
 def _table(redrives: Sequence[Redrive]) -> list[str]:
-    now = datetime.now(UTC)
+    now = current_time()
     headers = ("ID", "QUEUE", "TO", "STATE", "MOVED", "STAY", "LEFT", "BEGAN", "WHY SOME STAY")
     return columns(headers, [_row(redrive, now) for redrive in redrives], right=frozenset({4, 5, 6}))
 

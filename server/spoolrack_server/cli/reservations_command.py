@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import islice
 
 import click
 from spoolrack import Reservation, ReservationState
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 
+from .clock import current_time
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_status, record_json
@@ -41,7 +41,7 @@ def list_(connection: Connection, queue: str | None, stream: str | None, json: b
 
 
 def _table(reservations: Sequence[Reservation]) -> list[str]:
-    now = datetime.now(UTC)
+    now = current_time()
     rows = [
         (
             each.stream,

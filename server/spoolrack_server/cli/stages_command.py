@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 import click
 from spoolrack import StageInfo
 from spoolrack.errors import StageNotFound
 from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION, MIN_EPOCH_RETENTION
 
+from .clock import current_time
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
@@ -32,7 +33,7 @@ def list_(connection: Connection, json: bool) -> int:
 
 
 def _table(stages: Sequence[StageInfo]) -> list[str]:
-    now = datetime.now(UTC)
+    now = current_time()
     rows = [row for stage in stages for row in _rows(stage, now)]
     headers = ("STAGE", "CHUNKS", "EXPIRES IN", "QUEUE", "MESSAGES")
     return columns(headers, rows, right=frozenset({1, 4}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Final
 
 import click
@@ -14,6 +13,7 @@ from rich.table import Table
 from rich.text import Text as RichText
 from spoolrack import Client, QueueInfo, SpoolrackError
 
+from .clock import current_time
 from .command_base import argument, option
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, line_of
@@ -106,6 +106,6 @@ def _screen(queues: Sequence[QueueInfo], rates: Mapping[str, float], url: str, t
         is_blocked = info.blocking_message is not None
         table.add_row(info.name, *row, RichText("blocked", style="bold red") if is_blocked else "")
     total = sum(map(message_count, queues))
-    now = datetime.now().strftime("%H:%M:%S")
+    now = current_time().astimezone().strftime("%H:%M:%S")
     head = f"{url}  {plural(len(queues), 'queue')}, {plural(total, 'message')}  {now}"
     return Group(RichText(head, style="dim"), RichText(trouble, style="bold red"), table)

@@ -1,4 +1,5 @@
-"""Parsing and formatting of times, sizes, texts, addresses and folders on the command line. Pure.
+"""Parsing and formatting of times, sizes, texts, addresses and folders on the command line. Pure, but
+for the command's clock.
 
 A value that passes one of these types is one that the client can put into a request. Too large a
 number, or a text that is not UTF-8, is refused here, under the name of its option.
@@ -24,6 +25,8 @@ from spoolrack_store.model.settings import (
 )
 from spoolrack_store.model.shards import parse_shard
 from spoolrack_store.model.stage_requests import MAX_STAGE_NAME, MAX_WRITER_NAME
+
+from .clock import current_time
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]
@@ -102,16 +105,15 @@ class Moment(_Value):
         if isinstance(value, datetime):
             return value
         text = value.strip()
-        now = datetime.now(UTC)
         if text == "now":
-            return now
+            return current_time()
         span = _SPAN.fullmatch(text)
         if span is not None and span["unit"]:
             away = float(span["number"]) * _SECONDS[span["unit"]]
             if away > LONGEST:
                 where = "ahead" if self.is_ahead else "ago"
                 raise ValueError(f"{quoted(value)} is more than {span_text(LONGEST)} {where}")
-            return now + timedelta(seconds=away if self.is_ahead else -away)
+            return current_time() + timedelta(seconds=away if self.is_ahead else -away)
         try:
             return datetime.fromisoformat(text).astimezone(UTC)
         except (ValueError, OverflowError) as error:

@@ -25,6 +25,7 @@ from spoolrack.errors import (
     Unsupported,
 )
 
+from ..clock import current_time
 from ..exit_codes import line_of
 from ..output import print_status
 from .journal import Journal
@@ -275,7 +276,7 @@ def _delay(item: Item) -> float:
     new ones."""
     if item.visible_at is None:
         return 0.0
-    return min(MAX_DELAY, max(0.0, item.visible_at / 1_000 - time.time()))
+    return min(MAX_DELAY, max(0.0, item.visible_at / 1_000 - current_time().timestamp()))
 
 
 def _targets_first(queues: Mapping[str, SourceQueue]) -> list[str]:
