@@ -2,20 +2,27 @@
 
 What a request names is drawn from what the answers before it named, and sometimes from nothing.
 
-The recordings hold a digest of each step only. This prints a story, before and after a change:
+The recordings hold a digest of each step only. This prints a story, and in what it differs from that of
+the commit which wrote the recordings last:
 
     python -m tests.store.drawn_stories SEED
+    python -m tests.store.drawn_stories --changed [SEED ...]
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
+from difflib import unified_diff
+from itertools import islice, pairwise
+from pathlib import Path
 from random import Random
+from subprocess import run as run_program
+from tempfile import TemporaryDirectory
 from threading import RLock
 from typing import Any, Final, TypeVar
 from unittest.mock import patch
@@ -666,7 +673,44 @@ def digests(seed: int) -> tuple[list[str], list[str]]:
 DRAWN: Final = RECORDINGS / "drawn.txt"
 """A line for each seed."""
 SEEDS: Final = range(140)
+_TOP: Final = Path(__file__).parents[2]
+_LINES: Final = 60
+"""Of a difference that are shown."""
+
+
+def told_before(seed: int, folder: Path) -> str:
+    """Return a story by the code of the commit that wrote the recordings last, unpacked into `folder`.
+
+    Raise `CalledProcessError` outside a repository of git.
+    """
+    if not any(folder.iterdir()):
+        asked = ("git", "log", "-1", "--format=%H", "--", str(DRAWN))
+        commit = run_program(asked, cwd=_TOP, check=True, capture_output=True, text=True).stdout.strip()
+        packed = run_program(("git", "archive", commit), cwd=_TOP, check=True, capture_output=True)
+        run_program(("tar", "-x", "-C", str(folder)), input=packed.stdout, check=True)
+    paths = os.pathsep.join(str(folder / each) for each in ("", "server", "client"))
+    return run_program(
+        (sys.executable, "-m", "tests.store.drawn_stories", str(seed)),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def changed(seed: int, folder: Path) -> str:
+    """Return the first lines in which a story differs from the one before, beside these."""
+    old, new = told_before(seed, folder).splitlines(), "\n".join(digests(seed)[0]).splitlines()
+    differences = unified_diff(old, new, f"{seed} as recorded", f"{seed} now", lineterm="")
+    return "\n".join(islice(differences, _LINES))
+
 
 if __name__ == "__main__":
-    for number in sys.argv[1:]:
-        print("\n".join(digests(int(number))[0]))
+    if sys.argv[1:2] == ["--changed"]:
+        with TemporaryDirectory(prefix="spoolrack-") as name:
+            for number in sys.argv[2:] or SEEDS:
+                print(changed(int(number), Path(name)))
+    else:
+        for number in sys.argv[1:]:
+            print("\n".join(digests(int(number))[0]))

@@ -323,6 +323,9 @@ def label_in(line: str, labels: dict[str, str]) -> str:
 
 def show(value: Any) -> str:
     """Return a value as text; of a dataclass the fields that aren't as by default."""
+    if isinstance(value, StoreError):  # Without its text, which is that of its class.
+        facts = ", ".join(f"{name}={show(fact)}" for name, fact in value.facts.items())
+        return f"{type(value).__name__}({facts})"
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {value}"
     if isinstance(value, Enum):
