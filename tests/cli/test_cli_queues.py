@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 from spoolrack import Client, QueueCounts, QueueInfo
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli.clock import system_time
+from spoolrack_server.cli.command_clock import system_time
 from spoolrack_server.cli.program import spoolrack as program
 from spoolrack_server.cli.top_command import _screen, rates_of
 

@@ -16,8 +16,8 @@ from spoolrack_store.model.schedule import Schedule as StoredSchedule
 from spoolrack_store.read_only_root import open_read_only
 
 from . import signals
-from .clock import current_time
 from .command_base import argument, option
+from .command_clock import current_time
 from .connection_options import Connection, follows_queues
 from .exit_codes import BAD_CONTENT, NOTHING, OK, Failed
 from .output import Output, print_status

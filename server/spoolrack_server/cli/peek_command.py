@@ -9,8 +9,8 @@ import click
 from spoolrack import MessageFacts, MessageState
 from spoolrack_store.model.terminal_text import printable
 
-from .clock import current_time
 from .command_base import argument, option
+from .command_clock import current_time
 from .connection_options import Connection, reads_queues
 from .exit_codes import NOTHING, OK
 from .output import Output, columns, message_line, print_results

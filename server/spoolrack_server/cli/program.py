@@ -19,7 +19,7 @@ from click.shell_completion import shell_complete
 from spoolrack_store.model.terminal_text import printable
 
 from . import signals
-from .clock import system_time
+from .command_clock import system_time
 
 PROGRAM: Final = "spoolrack"
 PREFIX: Final = "SPOOLRACK"

@@ -12,8 +12,8 @@ from spoolrack import QueueInfo
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import apply_command
-from .clock import current_time
 from .command_base import argument, option
+from .command_clock import current_time
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, Failed
 from .output import columns, print_list, print_results, print_status, queue_json

@@ -8,8 +8,8 @@ from datetime import datetime
 import click
 from spoolrack import Redrive, RedriveState
 
-from .clock import current_time
 from .command_base import argument, option
+from .command_clock import current_time
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_status, record_json
 from .units import age_text, plural

@@ -9,8 +9,8 @@ import click
 from spoolrack import Reservation, ReservationState
 from spoolrack_store.model.reservation_requests import MAX_SEQUENCE_NUMBER
 
-from .clock import current_time
 from .command_base import argument, option
+from .command_clock import current_time
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_status, record_json
 from .peek_command import max_option, print_each, print_table, state_text

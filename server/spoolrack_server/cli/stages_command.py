@@ -10,8 +10,8 @@ from spoolrack import StageInfo
 from spoolrack.errors import StageNotFound
 from spoolrack_store.model.stage_requests import MAX_EPOCH, MAX_EPOCH_RETENTION, MIN_EPOCH_RETENTION
 
-from .clock import current_time
 from .command_base import argument, option
+from .command_clock import current_time
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, OK
 from .output import columns, print_list, print_status, record_json

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text as RichText
 from spoolrack import Client, QueueInfo, SpoolrackError
 
-from .clock import current_time
 from .command_base import argument, option
+from .command_clock import current_time
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import OK, line_of
 from .output import print_list, read_list

@@ -26,7 +26,7 @@ from spoolrack_store.model.settings import (
 from spoolrack_store.model.shards import parse_shard
 from spoolrack_store.model.stage_requests import MAX_STAGE_NAME, MAX_WRITER_NAME
 
-from .clock import current_time
+from .command_clock import current_time
 
 if TYPE_CHECKING:
     _ParamType = click.ParamType[Any]

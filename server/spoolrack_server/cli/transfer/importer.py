@@ -25,7 +25,7 @@ from spoolrack.errors import (
     Unsupported,
 )
 
-from ..clock import current_time
+from ..command_clock import current_time
 from ..exit_codes import line_of
 from ..output import print_status
 from .journal import Journal
