@@ -12,7 +12,7 @@ DATA ?= ./data
 ARGS ?=
 MINUTES ?= 30
 WORKERS ?= 4
-SPREAD = -n $(WORKERS) --no-loadscope-reorder
+SPREAD = -n $(WORKERS) --no-loadscope-reorder --max-worker-restart 2
 CHECKED = access brokerless client contract http proof/crash proof/mutants server store structure unit vsqs
 LONG = $(patsubst %,--ignore-glob=tests/*/test_*%*.py,process kill install set_up wheel distribution crashes)
 export PYTHON

@@ -3,6 +3,7 @@ fixture run on one worker."""
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import logging
 import os
@@ -34,9 +35,12 @@ LONGEST_FIRST: Final = (
 
 HANGS_AFTER: Final = 30
 UNIT_LIKE: Final = frozenset({"access", "client", "http", "server", "store", "unit", "vectors"})
-"""Folders whose tests are told as hanging after so many seconds, unless they say otherwise; in others
-after 300. A module with a test of more than 4 s on two quiet cores says otherwise: other work on the
-machine made such a one eight times as long."""
+"""Folders whose tests fail after so many seconds of processor time, which other work on the machine
+doesn't make more. In any folder a test fails after the time of `timeout`, also one that waits."""
+ENDS_AFTER: Final = 60
+"""Seconds from then to the end of the process: asyncio and Hypothesis swallow what a signal raises."""
+RUN_ENDS_AFTER: Final = {False: 3_600, True: 6 * 3_600}
+"""Seconds of a run on several workers, without and with slow tests."""
 
 # .ci/allowed-skips knows this reason.
 SLOW = pytest.mark.skipif(True, reason="slow: make test-all runs it")
@@ -56,6 +60,44 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    global _stderr
+    _stderr = os.dup(2)  # That of a test is captured.
+    if "PYTEST_XDIST_WORKER" not in os.environ and config.getoption("numprocesses", None):
+        limit = RUN_ENDS_AFTER[config.getoption("--slow")]
+        faulthandler.dump_traceback_later(limit, exit=True, file=_stderr)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """End a process whose test outlives its time."""
+    mark = item.get_closest_marker("timeout")
+    limit = mark.args[0] if mark and mark.args else float(item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit + ENDS_AFTER, exit=True, file=_stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that takes too much of the processor's time."""
+    if _folder(item.path) not in UNIT_LIKE or item.get_closest_marker("timeout"):
+        return (yield)
+    before = signal.signal(signal.SIGPROF, _hangs)
+    signal.setitimer(signal.ITIMER_PROF, HANGS_AFTER)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def _hangs(*_: object) -> None:
+    pytest.fail(f"it has taken {HANGS_AFTER} s of processor time")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests that take long, too")
     parser.addoption("--sample", action="store_true", help="of tests/proof run a first case each")
@@ -66,12 +108,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _leave_a_sample(config, items)
     items.sort(key=_turn)
     for item in items:
-        if item.get_closest_marker("slow"):
-            if not config.getoption("--slow"):
-                # First: of a test that isn't run it doesn't matter what else it needs.
-                item.add_marker(SLOW, append=False)
-        elif _folder(item.path) in UNIT_LIKE and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(HANGS_AFTER))
+        if item.get_closest_marker("slow") and not config.getoption("--slow"):
+            # First: of a test that isn't run it doesn't matter what else it needs.
+            item.add_marker(SLOW, append=False)
 
 
 def pytest_collection_finish() -> None:
