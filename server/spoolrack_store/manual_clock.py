@@ -21,20 +21,30 @@ class ManualClock(Clock):
     Locks: a waiter takes the clock's own lock while it holds its condition, never the other way round.
     `advance` and `step_wall` may therefore be called with any condition held, also one on which a
     thread waits here: it is woken once the condition is free.
+
+    With `ticks` both clocks go on by a millisecond at each reading, which wakes no waiter. So two
+    readings for one event differ, as they may on a real clock. Without them a test knows exact times.
     """
 
-    def __init__(self, wall: Millis = _SOME_DAY, monotonic: Millis = _SOME_UPTIME) -> None:
+    def __init__(
+        self, wall: Millis = _SOME_DAY, monotonic: Millis = _SOME_UPTIME, *, ticks: bool = False
+    ) -> None:
         self._lock = threading.Lock()
+        self.ticks = ticks
         self._wall = wall
         self._monotonic = monotonic
         self._waiters: list[threading.Condition] = []
 
     def wall(self) -> Millis:
         with self._lock:
+            self._wall = Millis(self._wall + self.ticks)
+            self._monotonic = Millis(self._monotonic + self.ticks)
             return self._wall
 
     def monotonic(self) -> Millis:
         with self._lock:
+            self._wall = Millis(self._wall + self.ticks)
+            self._monotonic = Millis(self._monotonic + self.ticks)
             return self._monotonic
 
     def wait(self, condition: threading.Condition, until: Millis | None) -> None:

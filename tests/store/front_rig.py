@@ -1,4 +1,4 @@
-"""A store with its thread on a real folder, and a clock that stands still."""
+"""A store with its thread on a real folder, and a clock that its readings and the test move."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def opened(
 ) -> Iterator[FrontRig]:
     path.mkdir(exist_ok=True)
     disk = FailingDisk(path)
-    clock = clock if clock is not None else ManualClock()
+    clock = clock if clock is not None else ManualClock(ticks=True)
     store = Store.open(path, clock=clock, disk=disk, background=background)
     try:
         rig = FrontRig(path, disk, clock, store)

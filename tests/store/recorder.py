@@ -35,6 +35,7 @@ from spoolrack_store.model.statistics import QueueMetrics
 from tests.store.trouble_rig import PickyDisk
 from tests.support.cuts import Cut
 from tests.support.engine_rig import EngineRig
+from tests.support.engine_story import StillClock
 from tests.support.linked_disk import LinkedDisk, made, reap
 from tests.support.memory_disk import File
 from tests.support.power_disk import Model
@@ -99,7 +100,7 @@ class Recorder(EngineRig):
         # Two processes need a disk that can sync all; then no call tells which folders are synced.
         there = made(tuple(QUEUES), can_sync_all=is_shared, model=Model.ANY_SUBSET)
         disk = _RefusingOne(there)
-        super().__init__(QUEUES, disk=disk, changes=Bytes(), **options)
+        super().__init__(QUEUES, disk=disk, changes=Bytes(), clock=StillClock(), **options)
         self.queues = {}  # They are there: another start writes no settings.
         disk.called.clear()
         disk.count, disk.refuses, disk.code = 0, refuses, code

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from spoolrack_store.engine import part
 from spoolrack_store.engine.sender import MOST_FILES
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import QueueFull, StoreError
 from spoolrack_store.model.operations import (
@@ -77,6 +78,7 @@ def _bodies(count: int = MANY) -> list[bytes]:
 
 
 def test_sends_that_need_many_files_are_written_in_slices_and_a_small_one_at_once(rig: Rig) -> None:
+    rig.clock.ticks = False
     large = [_delayed() for _ in range(CALLERS)]
     small = Send(queue="other", bodies=[b"small"])
     outcomes = commit(rig.engine, *large, small)
@@ -198,7 +200,7 @@ def test_a_purge_goes_on_beside_large_requests(rig: Rig) -> None:
 
 
 def test_all_callers_of_large_requests_are_answered(tmp_path: Path) -> None:
-    with opened(tmp_path / "root") as front:
+    with opened(tmp_path / "root", ManualClock()) as front:
         sends = [front.store.submit(_delayed()) for _ in range(CALLERS)]
         plain = [front.store.submit(Send(queue="q", bodies=[b"plain"])) for _ in range(CALLERS)]
         answers = [each.result(GIVE_UP) for each in [*sends, *plain]]

@@ -54,6 +54,7 @@ SLACK = 1.5
 
 def _steps_of_ages(messages: int) -> int:
     rig = Rig({"q": QueueSettings(messages_per_file=1)})
+    rig.clock.ticks = False
     rig.send(*[b"x"] * messages)
     rig.after(20_000)
     views = rig.engine.views

@@ -70,6 +70,7 @@ def test_it_rests_while_an_expired_stage_can_not_be_dropped(caplog: pytest.LogCa
 
 def test_commits_that_change_nothing_end_until_it_is_time_to_try_again() -> None:
     rig = Rig()
+    rig.clock.ticks = False
     rig.ask(DeleteQueue(name="q"))
     rig.disk.fail(errno.EACCES, "remove_folder")
     committer = Committer(rig.engine, rig.clock, RLock(), ThreadDriver())

@@ -43,7 +43,7 @@ def test_a_message_sent_to_an_idle_store_is_published_at_once(tmp_path: Path) ->
 
 
 def test_an_answer_that_no_caller_hears_is_undone_and_not_counted(tmp_path: Path) -> None:
-    with opened(tmp_path) as rig:
+    with opened(tmp_path, ManualClock()) as rig:
         rig.send(b"a")
         rig.in_turn()
         is_cancelled, syncs = threading.Event(), threading.Event()

@@ -25,6 +25,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.support.dead_letter_rig import LEASE, Rig
+from tests.support.engine_story import StillClock
 from tests.support.recount import drifts, paths_in
 from tests.support.steps import steps_of
 
@@ -66,6 +67,7 @@ def _by_a_start() -> tuple[Rig, list[str]]:
 def packed(request: pytest.FixtureRequest) -> tuple[Rig, list[str]]:
     make: Callable[[], tuple[Rig, list[str]]] = request.param
     rig, ids = make()
+    rig.clock.ticks = False
     assert _packed_ids(rig) == ids
     return rig, ids
 
@@ -153,7 +155,7 @@ def test_packed_leases_end_by_their_receipts_or_by_time(
 
 
 def test_a_packed_delay_ends_in_time(rest: Callable[[Rig], Rig]) -> None:
-    rig = Rig(LONE)
+    rig = Rig(LONE, clock=StillClock())
     rig.ask(Send(queue="q", bodies=BODIES[:3], delays={0: Millis(10), 1: Millis(30), 2: Millis(20)}))
     _rest(rig)
     rig = rest(rig)
@@ -167,7 +169,7 @@ def test_a_packed_delay_ends_in_time(rest: Callable[[Rig], Rig]) -> None:
 
 
 def test_a_packed_lease_is_its_consumers() -> None:
-    rig = Rig(LONE)
+    rig = Rig(LONE, clock=StillClock())
     rig.send(b"1")
     rig.ask(Receive(queue="q", max_messages=1, consumer="a worker: 7"))
     since = rig.clock.wall()

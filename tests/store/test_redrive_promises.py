@@ -84,6 +84,7 @@ def test_a_death_in_a_dead_letter_queue_is_told_too() -> None:
 
 
 def test_a_message_that_dies_for_ever_keeps_its_last_deaths(rig: Rig) -> None:
+    rig.clock.ticks = False
     (id,) = rig.bury(b"a")
     for _ in range(21):
         rig.after(1)
@@ -320,6 +321,7 @@ def _refused(*_: str) -> None:
 
 
 def test_an_ended_redrive_is_remembered_for_a_while(rig: Rig) -> None:
+    rig.clock.ticks = False
     redrive = rig.redrive()
     rig.after(REDRIVE_MEMORY - 1)
     rig.ask(tick=True)
@@ -376,6 +378,7 @@ def test_a_receipt_from_the_dead_letter_queue_deletes_nothing_that_went_back(rig
 
 @pytest.mark.parametrize("rate", [1, 7, 40])
 def test_a_rate_is_kept_in_any_second_and_reached_over_many(rig: Rig, rate: int) -> None:
+    rig.clock.ticks = False
     rig.set("third", QueueSettings(max_receives=1, dead_letter_queue="dead"))
     for _ in range(20):
         rig.bury(*[b"a"] * 10)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from spoolrack_store.engine import reserver
 from spoolrack_store.files import changes
+from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import (
     DiskError,
     DiskFull,
@@ -15,6 +17,7 @@ from spoolrack_store.model.errors import (
     ReservationNotFound,
 )
 from spoolrack_store.model.operations import CreateQueue, DeleteQueue, Receive
+from spoolrack_store.model.reservation_names import ReservationRecord
 from spoolrack_store.model.reservation_requests import (
     MEMORY,
     CommitReservations,
@@ -103,6 +106,25 @@ def test_a_commit_deletes_a_lost_set_that_no_one_has_leased_since(
     assert rig.receive() == []
     rig.restart()
     assert rig.receive() == []
+
+
+def test_a_commit_deletes_a_lost_set_of_an_earlier_version_whose_leases_began_after_its_record(
+    rig: SetRig,
+) -> None:
+    """Earlier versions read the clock for the record, and again for each lease."""
+    rig.send(b"1", b"2")
+    rig.reserve()
+    (name,) = rig.names("reserved")
+    path = f"reserved/{name}"
+    record = ReservationRecord.decode(rig.disk.read(path))
+    rig.disk.unlink(path)
+    older = replace(record, made_at=Millis(record.made_at - 999))
+    rig.disk.create(path, [older.encode()], sync=True)
+    rig.restart()
+    rig.ask(MarkRead(stream="s", sequence_number=0))
+    rig.advance(HOLD)
+
+    assert commit(rig) == Committed(messages=2, lost=[])
 
 
 def test_a_commit_of_a_lost_set_deletes_what_no_one_has_leased_since_and_leaves_the_rest(
@@ -262,6 +284,7 @@ def test_a_reservation_that_another_caller_was_told_of_is_not_undone(rig: SetRig
 
 
 def test_an_old_reservation_is_forgotten(rig: SetRig) -> None:
+    rig.clock.ticks = False
     rig.send(b"1", b"2")
     rig.reserve(0, max_messages=1)
     commit(rig, 0)

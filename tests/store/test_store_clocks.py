@@ -8,13 +8,27 @@ from spoolrack_store.model.operations import Receive, Send
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
 
 from tests.store.trouble_rig import Rig
-from tests.support.engine_story import Clock
-from tests.support.engines import begun
+from tests.support.engine_story import Clock, StillClock
+from tests.support.engines import applied, begun
 
 HIDDEN = ("leased", "leased batch", "delayed", "delayed batch")
 
 
-class SteppedClock(Clock):
+class CountedClock(Clock):
+    """Counts its readings."""
+
+    walls = monotonics = 0
+
+    def wall(self) -> Millis:
+        self.walls += 1
+        return super().wall()
+
+    def monotonic(self) -> Millis:
+        self.monotonics += 1
+        return super().monotonic()
+
+
+class SteppedClock(StillClock):
     """Its wall clock may be stepped by itself."""
 
     step = 0
@@ -126,3 +140,27 @@ def test_a_message_of_a_far_future_does_not_carry_later_ones_away(
     rig.start()
     near = rig.send(b"near")
     assert list(rig.receive()) == [*near, *far]
+
+
+def test_a_commit_shares_one_reading_of_each_clock() -> None:
+    """Else the same event could have two times: a set would be older than its own leases."""
+    rig = Rig()
+    rig.clock = clock = CountedClock()
+    rig.start()
+    rig.send(b"a", b"b")
+    rig.ask(Receive(queue="q", max_messages=1, visibility=Millis(10)))
+    rig.commit()
+    clock.now += 1_000  # The lease is over.
+    clock.walls = clock.monotonics = 0
+
+    applied(
+        rig.engine,
+        Send(queue="q", bodies=[b"c", b"d"], delays={1: Millis(1_000)}),
+        Receive(queue="q", max_messages=10),
+        tick=True,
+    )
+
+    assert (clock.walls, clock.monotonics) == (
+        2,
+        1,
+    )  # The lock's file tells people since when it is held.

@@ -46,7 +46,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.transitions import State
 
 from tests.store.store_model import StoreModel
-from tests.support.engine_story import Clock
+from tests.support.engine_story import StillClock
 from tests.support.engines import applied
 from tests.support.linked_disk import LinkedDisk, Memory, made, reap
 from tests.support.power_disk import Model
@@ -87,7 +87,7 @@ def all_settings(draw: Any, name: str) -> QueueSettings:
     )
 
 
-class SteppedClock(Clock):
+class SteppedClock(StillClock):
     """Its wall clock may be stepped by itself."""
 
     step = 0

@@ -131,6 +131,7 @@ def test_prefetched_messages_of_a_dead_process_come_back_a_second_later_and_coun
 def test_a_lease_that_a_dead_process_has_made_as_it_sent_goes_on(
     one: Rig, other: Rig, count: int, is_synced: bool
 ) -> None:
+    one.clock.ticks = False
     work = applied(
         other.engine, Send(queue="q", bodies=[b"a"] * count), Receive(queue="q", max_messages=9)
     )
@@ -195,6 +196,7 @@ def test_a_message_that_another_process_has_in_new_is_not_reported_missing(
 
 
 def test_messages_sent_after_orphan_recovery_stand_behind_the_dead_process_s(one: Rig) -> None:
+    one.clock.ticks = False
     for number in range(20):  # All in one millisecond, in which only the ids tell who was first.
         dead = one.join(f"dead{number}")
         begin(dead, Send(queue="q", bodies=[b"first", b"second"]))

@@ -68,6 +68,7 @@ def received(rig: Rig, most: int = 10) -> tuple[list[str], list[str]]:
 def test_a_change_that_the_disk_refuses_for_one_file_answers_for_each_message(
     rig: Rig, visibility: int
 ) -> None:
+    rig.clock.ticks = False
     rig.send(b"a", b"b")
     rig.send(b"c")
     ids, receipts = received(rig)
@@ -200,6 +201,7 @@ def test_messages_of_one_delivery_time_share_a_file_and_the_queue_s_own_delay_is
 def test_a_delivery_time_that_is_too_far_ahead_costs_that_message_only(
     rig: Rig, ahead: int, told: str
 ) -> None:
+    rig.clock.ticks = False
     rig.ask(UpdateQueue(name="q", changes={"retention": Millis(14 * DAY)}))
     moments = {0: Millis(rig.clock.wall() + ahead), 1: Millis(rig.clock.wall() + 14 * DAY - 1)}
     refused, _ = rig.ask(Send(queue="q", bodies=[b"x", b"y"], deliver_at=moments)).results

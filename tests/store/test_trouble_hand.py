@@ -18,7 +18,7 @@ from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.settings import QueueSettings
 
 from tests.store.trouble_rig import Bytes, Rig
-from tests.support.engine_story import Clock
+from tests.support.engine_story import StillClock
 from tests.support.engines import applied, start
 from tests.support.steps import slices_of
 
@@ -64,6 +64,7 @@ def bodies(rig: Rig, queue: str = "q") -> list[bytes]:
 
 
 def test_a_file_that_rested_for_two_seconds_becomes_a_message(root: Path, rig: Rig) -> None:
+    rig.clock.ticks = False
     path = put(root, b"from a shell")
     rig.tick()
     rig.advance(1_999)
@@ -160,6 +161,7 @@ def test_many_files_are_adopted_in_slices_and_each_look_is_one_commit(root: Path
 def test_a_look_at_files_that_are_not_to_be_adopted_is_not_repeated_at_once(
     root: Path, rig: Rig
 ) -> None:
+    rig.clock.ticks = False
     put(root, b"young")
     rig.tick()
     rig.advance(1_000)
@@ -191,7 +193,7 @@ def test_a_file_that_cannot_be_adopted_stops_nothing(
 
 def test_of_several_processes_one_adopts_a_file_and_the_others_hear_of_it(root: Path) -> None:
     changes = Bytes()
-    clock = Clock()
+    clock = StillClock()
     engines = [
         start(
             LocalDisk(root),
@@ -234,6 +236,7 @@ def test_a_mover_of_what_is_due_adopts_nothing(root: Path, rig: Rig) -> None:
 
 
 def test_a_mover_with_a_delay_adopts_nothing_before_it_is_over(root: Path, rig: Rig) -> None:
+    rig.clock.ticks = False
     rig.options["background"] = BackgroundWork(brings_back=False, unlinks=False, wait=Millis(60_000))
     rig.start()
     put(root, b"from a shell")

@@ -86,19 +86,31 @@ def forget_before(history: list[tuple[int, Any]], at: int) -> None:
 
 
 class Clock:
-    """Time that a story moves."""
+    """Time that a story moves, and that goes on by a millisecond at each reading: two readings for one
+    event differ, as they may on a real clock."""
+
+    ticks = True
+    """Cleared by tests of exact times."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
 
     def wall(self) -> Millis:
+        self.now += self.ticks
         return Millis(self.now)
 
     def monotonic(self) -> Millis:
+        self.now += self.ticks
         return Millis(self.now - 1_600_000_000_000)
 
     def wait(self, condition: object, until: object) -> None:
         raise AssertionError("an engine never waits")
+
+
+class StillClock(Clock):
+    """Time that only a test moves."""
+
+    ticks = False
 
 
 class Broken(AssertionError):
@@ -138,7 +150,7 @@ class History:
         self.random = Random(seed)
         self.starts = Random(seed + 2)
         """When a process dies as it starts."""
-        self.clock = Clock()
+        self.clock = StillClock()  # The model says when leases and delays end.
         self.disk = made(queues, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
         self.processes = processes
         self.cache_bytes = cache_bytes

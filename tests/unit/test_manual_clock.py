@@ -176,3 +176,11 @@ def test_concurrent_advances_add_up(clock: ManualClock) -> None:
     for thread in threads:
         thread.join(GIVE_UP)
     assert (clock.wall(), clock.monotonic()) == (5_000_000 + 1_600, 100 + 800)
+
+
+def test_a_clock_that_ticks_gives_no_time_twice_and_keeps_both_clocks_together() -> None:
+    clock = ManualClock(wall=Millis(5_000_000), monotonic=Millis(100), ticks=True)
+    assert [clock.wall(), clock.wall()] == [5_000_001, 5_000_002]
+    assert [clock.monotonic(), clock.monotonic()] == [103, 104]
+    clock.advance(1_000)
+    assert (clock.wall(), clock.monotonic()) == (5_001_005, 1_106)

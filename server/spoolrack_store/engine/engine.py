@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from ..files.changes import Changes, Memory
 from ..files.disk import Commit, Disk
 from ..model.background_work import ALL_WORK, BackgroundWork
-from ..model.clock import Clock, Millis
+from ..model.clock import Clock, CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
 from ..model.message_ids import FileIds, batch_of
@@ -117,6 +117,7 @@ class Engine:
     ) -> None:
         """`memory` is `CHANGES`; `pid` is told to processes that wait for the lock; `is_living` tells
         whether the process of an owner is alive."""
+        self._clock = clock = CommitClock(clock)
         self._ids = FileIds(clock, random)
         self.moves = Moves(disk, clock, owner, self._ids, is_living=is_living, watermark=watermark)
         self.index = self.moves.index
@@ -225,9 +226,11 @@ class Engine:
         """
         if not self.sharing.enter():
             return None
+        self._clock.hold()
         try:
             return self._apply(requests, tick)
         finally:
+            self._clock.release()
             self.sharing.leave()
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
@@ -247,7 +250,7 @@ class Engine:
             self.expiry.note(requests)
         for part in compress(self._parts, map(any, self._pending)):
             due = part.next_due()
-            if due == DUE_NOW or (due is not None and due <= self.moves.clock.monotonic()):
+            if due == DUE_NOW or (due is not None and due <= self._clock.monotonic()):
                 self._guarded(part.advance)
         if self.index.loose_files:
             self._unlink_stale()
@@ -274,7 +277,7 @@ class Engine:
             return True
         if not requests:
             # Where nothing is to be synced, that costs nothing, and what waits for it can go on.
-            return self.next_work(self.moves.clock.monotonic())[0]
+            return self.next_work(self._clock.monotonic())[0]
         for request, outcome in zip(requests, outcomes, strict=True):
             if isinstance(outcome, StoreError) and not isinstance(outcome, ENDS_OF_SETS):
                 continue
@@ -355,7 +358,7 @@ class Engine:
         try:
             step()
         except StoreError as error:
-            self.moves.refused_at = self.moves.clock.monotonic()
+            self.moves.refused_at = self._clock.monotonic()
             log.error("%s has to wait: %s", getattr(step, "__qualname__", step), error)
 
     def _receive(self, requests: Sequence[Receive]) -> Sequence[Outcome]:
@@ -412,7 +415,7 @@ class Engine:
     @property
     def wants_commit(self) -> bool:
         """Whether work without a request waits for a commit and for no time."""
-        return self.next_work(self.moves.clock.monotonic())[0]
+        return self.next_work(self._clock.monotonic())[0]
 
     @property
     def to_be_unlinked(self) -> int:

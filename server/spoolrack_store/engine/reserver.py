@@ -664,12 +664,13 @@ class Reserver(Part):
             if name.token == a_set.record.token:
                 is_untouched = not self._dead_letters.dies_with_lease(entry)
             else:
-                # Receives begin anew after a redrive; the first one is then later than the set.
+                # Receives begin anew after a redrive: the first is later than the shortest hold then.
+                # In sets of earlier versions it may be a little after `made_at`.
                 is_untouched = (
                     name.state is State.READY
                     and name.queue == a_set.record.queue
                     and name.receives == receives
-                    and (name.first or 0) <= a_set.record.made_at
+                    and (name.first or 0) < a_set.record.made_at + MIN_RESERVATION_TIMEOUT
                 )
             if is_untouched:
                 untouched.append((entry, members))

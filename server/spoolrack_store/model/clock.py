@@ -82,6 +82,38 @@ class Clock(Protocol):
         """
 
 
+class CommitClock:
+    """A clock that stands still during a commit: all of its work shares one reading of each clock.
+
+    Two readings for one event may differ, and then what they lead to contradicts itself: a lease that
+    begins after the record that says when it was made looks like another reader's. Outside a commit it
+    is the clock below. Other threads may read it: what they learn is as old as the commit under way.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: tuple[Millis, Millis] | None = None
+
+    def hold(self) -> None:
+        """Stand still until `release`."""
+        # In this order: a lease may end later than its consumer knows, and never earlier.
+        self._held = self._clock.wall(), self._clock.monotonic()
+
+    def release(self) -> None:
+        self._held = None
+
+    def wall(self) -> Millis:
+        held = self._held
+        return self._clock.wall() if held is None else held[0]
+
+    def monotonic(self) -> Millis:
+        held = self._held
+        return self._clock.monotonic() if held is None else held[1]
+
+    def wait(self, condition: threading.Condition, until: Millis | None) -> None:
+        self._clock.wait(condition, until)
+
+
 class SystemClock:
     """The machine's own clocks, whose milliseconds begin together.
 
