@@ -95,4 +95,15 @@ def test_the_program_writes_what_it_found_and_leaves_nothing(tmp_path: Path) -> 
     assert "durable sends in hundreds" in printed
     rounds = json.loads(found.read_text())["rounds"]
     assert {each["system"] for each in rounds} == {"limit", "spoolrack"}
+    for each in rounds:
+        assert each["workload"] == "hundreds"
+        # The messages are those of the round, and the slowest call can't be quicker than the median.
+        assert each["messages"] >= 100
+        assert each["rate"] > 0
+        assert 0 < each["p50"] <= each["p99"]
+        assert each["client_processor"] > 0
+        assert each["faults"] == []
+    by_server = {each["system"]: each["server_processor"] for each in rounds}
+    assert by_server["limit"] == 0  # It has no server.
+    assert by_server["spoolrack"] > 0
     assert not any(folder.iterdir())

@@ -305,11 +305,14 @@ def test_the_router_is_reached_by_whom_the_servers_are_and_reaches_servers_alone
     pods = release.one("Deployment")["spec"]["template"]["metadata"]["labels"]
     assert router["podSelector"]["matchLabels"].items() <= pods.items()
     assert server["ingress"][0]["from"][0]["podSelector"]["matchLabels"].items() <= pods.items()
+    assert "Egress" in router["policyTypes"]  # Else its rules of egress say nothing.
     names, servers = router["egress"]
     assert {each["port"] for each in names["ports"]} == {53}
-    (to,) = servers["to"]
-    chosen = release.one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
-    assert to["podSelector"]["matchLabels"].items() <= chosen.items()
+    assert set(names) == {"ports"}
+    # Whole: without a selector, or with an empty one, egress leads anywhere in the namespace.
+    selector = release.one("StatefulSet")["spec"]["selector"]["matchLabels"]
+    assert servers == {"to": [{"podSelector": {"matchLabels": selector}}]}
+    assert not selector.items() <= pods.items()
 
 
 def test_a_changed_configuration_starts_the_routers_again(engine: Engine) -> None:

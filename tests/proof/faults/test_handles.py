@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 import resource
 import socket
@@ -13,7 +15,9 @@ from typing import Any
 import grpc
 import pytest
 import spoolrack
+import structlog
 from spoolrack.errors import DiskError
+from spoolrack_server.http.listen_sockets import Acceptor
 
 from tests.support import STUCK
 from tests.support.real_server import WELL, RealServer
@@ -145,6 +149,33 @@ def test_a_listener_without_handles_rests_and_says_so_once(serve: Serve) -> None
         server.until_logged(words)
     assert server.health() == WELL
     assert server.log.count(words) == 1
+
+
+class _WithoutHandles(socket.socket):
+    """A listening socket for whose connections there is no descriptor."""
+
+    tries = 0
+
+    def accept(self) -> Any:
+        self.tries += 1
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+async def test_a_listener_without_handles_asks_once_in_each_rest() -> None:
+    """The kernel reports a connection that can't be accepted again at once: without a rest the loop
+    would do nothing else."""
+    with _WithoutHandles() as listening, socket.socket() as client:
+        listening.bind(("127.0.0.1", 0))
+        listening.setblocking(False)
+        acceptor = Acceptor(
+            [listening], asyncio.Protocol, structlog.get_logger(), connections=9, handshake=9
+        )
+        acceptor.start()
+        client.connect(listening.getsockname())
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert listening.tries == 1
+        acceptor.close()
 
 
 def test_a_server_without_handles_or_threads_for_itself_ends_and_says_which_limit_to_raise(
