@@ -26,8 +26,10 @@ grpc::ChannelArguments channel_arguments() {
     arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1'000);
     arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
     // A server that vanished without a word is found out while a call or a stream waits for it.
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 30'000);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 15'000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
+    // gRPC pings for reasons of its own, too, and waits a minute for the answer to such a one.
+    arguments.SetInt("grpc.http2.ping_timeout_ms", 10'000);
     return arguments;
 }
 

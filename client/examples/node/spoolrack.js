@@ -31,6 +31,9 @@ export function connect(address) {
     // A server that comes back is found again soon.
     'grpc.initial_reconnect_backoff_ms': 100,
     'grpc.max_reconnect_backoff_ms': 2000,
+    // A server that vanished without a word is found out while a call or a stream waits for it.
+    'grpc.keepalive_time_ms': 15000,
+    'grpc.keepalive_timeout_ms': 10000,
   });
 }
 

@@ -42,17 +42,29 @@ OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
     # One that returns under another address, too: the default asks for its name every 30 s at most.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    # A server that vanished without a word is found out while a call or a stream waits for it.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
 )
+KEEPALIVE = 15.0
+"""Seconds without a sign of the server after which a connection with a call is pinged. The server
+refuses pings that come more often than each 10 s."""
+KEEPALIVE_TIMEOUT = 10.0
+"""Seconds for the answer to a ping. Both together are less than the default timeout of a call, which so
+has time for a second attempt."""
 
 
 def options() -> Sequence[tuple[str, int | str]]:
     """Return the options of a channel. Its user agent names this process: the server shows it with the
     oldest leases of a queue."""
     host = socket.gethostname().encode("ascii", errors="replace").decode()
-    return (*OPTIONS, ("grpc.primary_user_agent", f"spoolrack-python ({host}; pid {os.getpid()})"))
+    timeout = round(KEEPALIVE_TIMEOUT * 1_000)
+    return (
+        *OPTIONS,
+        ("grpc.keepalive_time_ms", round(KEEPALIVE * 1_000)),
+        ("grpc.keepalive_timeout_ms", timeout),
+        # gRPC pings for reasons of its own, too. It waits a minute for the answer to such a one, and
+        # sends no keepalive ping meanwhile.
+        ("grpc.http2.ping_timeout_ms", timeout),
+        ("grpc.primary_user_agent", f"spoolrack-python ({host}; pid {os.getpid()})"),
+    )
 
 
 class ReportingRequests(NamedTuple):

@@ -115,8 +115,10 @@ module SpoolrackExample
       'grpc.min_reconnect_backoff_ms' => 1_000,
       'grpc.max_reconnect_backoff_ms' => 2_000,
       # A server that vanished without a word is found out while a call or a stream waits for it.
-      'grpc.keepalive_time_ms' => 30_000,
-      'grpc.keepalive_timeout_ms' => 10_000
+      'grpc.keepalive_time_ms' => 15_000,
+      'grpc.keepalive_timeout_ms' => 10_000,
+      # gRPC pings for reasons of its own, too, and waits a minute for the answer to such a one.
+      'grpc.http2.ping_timeout_ms' => 10_000
     }.freeze
 
     attr_reader :stub

@@ -32,7 +32,7 @@ public final class Client implements AutoCloseable {
             // A message may have 64 MiB; the server's own limits say which.
             .maxInboundMessageSize(Integer.MAX_VALUE)
             // A server that vanished without a word is found out while a call or a stream waits for it.
-            .keepAliveTime(30, TimeUnit.SECONDS)
+            .keepAliveTime(15, TimeUnit.SECONDS)
             .keepAliveTimeout(10, TimeUnit.SECONDS)
             .build();
     stub = QueueServiceGrpc.newBlockingStub(channel);
