@@ -7,13 +7,16 @@ the stream again after a failure that may pass. Messages that wait here are kept
 
 The server takes a message for begun once it may be handed out: that follows from the concurrency of the
 stream, and from reports of how many messages of the present connection were handed out or dropped.
-Messages of an earlier connection can't be reported any more.
+Messages of an earlier connection can't be reported any more. The next connection says how many of them
+have arrived, so that the server releases those that were lost with the connection.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -25,11 +28,13 @@ from ._leases import Leases
 from ._prefetch_buffer import PrefetchBuffer
 from ._runtime import Started
 from ._transports import Deliveries
-from ._values import MAX_BATCH, Envelope, MessageRelease, Seconds
+from ._values import MAX_BATCH, Envelope, InterruptedStream, MessageRelease, Seconds
 from .errors import ClientClosed, SpoolrackError
 
 log = logging.getLogger("spoolrack")
 
+MOST_INTERRUPTED: Final = 100
+"""Interrupted streams that a start may name: the server's bound."""
 WORKER_CALLS: Final = 4
 """Deletes of a worker in flight at one time, each of all messages that were handled since the last."""
 
@@ -86,6 +91,8 @@ class EnvelopeStream:
         """Messages of all connections. Changed by the reader."""
         self._former_arrivals = 0
         """Those before the present connection."""
+        self._interrupted: deque[InterruptedStream] = deque(maxlen=MOST_INTERRUPTED)
+        """Former connections that no connected one has named. Changed by the reader."""
         self._handed_out_or_dropped = 0
         """Messages that were handed out or dropped, in the order of their arrival."""
         self._reported = 0, max_in_flight, max_bytes_in_flight
@@ -221,7 +228,8 @@ class EnvelopeStream:
         retry, random = self._context.retry, self._context.random
         self._note_lost()
         while not self._closing.is_set():
-            deliveries = self._open()
+            stream_id = secrets.token_hex(16)
+            deliveries = self._open(stream_id)
             try:
                 while True:
                     envelopes = await deliveries.next()
@@ -230,6 +238,9 @@ class EnvelopeStream:
             except SpoolrackError as error:
                 if self._closing.is_set():
                     return
+                # Also if it seems never to have been accepted: the headers may have been lost.
+                arrived = self._arrivals - self._former_arrivals
+                self._interrupted.append(InterruptedStream(stream_id, arrived))
                 self._failed += 1
                 lost = self._note_lost()
                 bound = self._loss_timeout if self.ever_connected else self._connect_timeout
@@ -252,6 +263,7 @@ class EnvelopeStream:
     def _note_connected(self) -> None:
         self.ever_connected = True
         self._failed = 0
+        self._interrupted.clear()
         if self._lost_at is not None:
             outages.note_connected(self._server, self._runtime.monotonic() - self._lost_at)
             self._lost_at = None
@@ -260,13 +272,15 @@ class EnvelopeStream:
     def _server(self) -> str:
         return self._context.transport.home(self._queue)
 
-    def _open(self) -> Deliveries:
+    def _open(self, stream_id: str) -> Deliveries:
         deliveries = self._context.transport.stream(
             self._queue,
             max_in_flight=self._max_in_flight,
             max_bytes_in_flight=self._max_bytes_in_flight,
             visibility_timeout=self._visibility_timeout,
             concurrency=1 if self._is_one_of_several else self._concurrency or 1,
+            stream_id=stream_id,
+            interrupted=tuple(self._interrupted),
         )
         deliveries.on_connected = self._note_connected
         with self._lock:

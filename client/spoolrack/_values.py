@@ -246,6 +246,14 @@ Target = ByReceipt | ById
 
 
 @dataclass(frozen=True, slots=True)
+class InterruptedStream:
+    """A stream whose connection was lost, by its id, and how many of its messages have arrived."""
+
+    stream_id: str
+    arrived: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseExtension:
     """A new end of a lease, in seconds from now."""
 

@@ -21,6 +21,7 @@ from .._values import (
     Attributes,
     DeleteResult,
     Envelope,
+    InterruptedStream,
     LeaseExtension,
     LeaseResult,
     MessageFilter,
@@ -315,10 +316,14 @@ class ClientTransport(Protocol):
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
         concurrency: int,
+        stream_id: str = "",
+        interrupted: Sequence[InterruptedStream] = (),
     ) -> Deliveries:
         """Open a stream of messages; a `max_bytes_in_flight` of 0 is no limit. Raises `Unsupported` for
         another value if the transport can't limit bytes. `concurrency`: how many messages are handled
-        at a time, unless a report says more; the others are prefetched."""
+        at a time, unless a report says more; the others are prefetched. `interrupted`: streams of this
+        client whose connections were lost; of their messages those that have not arrived are released.
+        """
 
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float

@@ -33,6 +33,7 @@ from .._values import (
     MAX_BATCH,
     DeleteResult,
     Envelope,
+    InterruptedStream,
     LeaseExtension,
     LeaseResult,
     MessageFilter,
@@ -232,6 +233,8 @@ class FolderTransport:
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
         concurrency: int,
+        stream_id: str = "",
+        interrupted: Sequence[InterruptedStream] = (),
     ) -> FolderDeliveries:
         with convert.errors():
             limit = convert.number(

@@ -16,6 +16,7 @@ from .._runtime import Runtime
 from .._values import (
     DeleteResult,
     Envelope,
+    InterruptedStream,
     LeaseExtension,
     LeaseResult,
     MessageFilter,
@@ -215,6 +216,8 @@ class GrpcTransport:
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
         concurrency: int,
+        stream_id: str = "",
+        interrupted: Sequence[InterruptedStream] = (),
     ) -> GrpcDeliveries:
         start = rpc.ReceiveStart(
             queue=queue,
@@ -222,6 +225,11 @@ class GrpcTransport:
             max_bytes_in_flight=max_bytes_in_flight,
             visibility_timeout=convert.optional_duration(visibility_timeout),
             concurrency=concurrency,
+            stream_id=stream_id,
+            interrupted=[
+                rpc.InterruptedStream(stream_id=each.stream_id, arrived=each.arrived)
+                for each in interrupted
+            ],
         )
         # Deletes and lease changes have calls of their own: a handler may outlive the stream.
         requests = ReportingRequests(

@@ -9,6 +9,7 @@ from .._runtime import Runtime
 from .._values import (
     DeleteResult,
     Envelope,
+    InterruptedStream,
     LeaseExtension,
     LeaseResult,
     MessageFilter,
@@ -195,6 +196,8 @@ class VsqsTransport:
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
         concurrency: int,
+        stream_id: str = "",
+        interrupted: Sequence[InterruptedStream] = (),
     ) -> VsqsDeliveries:
         if max_bytes_in_flight:
             raise Unsupported("A vsqs queue doesn't limit the bytes in flight.")

@@ -731,6 +731,8 @@ class ReceiveStart(_message.Message):
     VISIBILITY_TIMEOUT_FIELD_NUMBER: _builtins.int
     MAX_BYTES_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     CONCURRENCY_FIELD_NUMBER: _builtins.int
+    STREAM_ID_FIELD_NUMBER: _builtins.int
+    INTERRUPTED_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue's name."""
     max_in_flight: _builtins.int
@@ -745,9 +747,21 @@ class ReceiveStart(_message.Message):
     doesn't count, and the stream gets no new message until the client ends a lease or sends a
     `report`. Leases that outlive the stream don't count either. 0: each receive counts.
     """
+    stream_id: _builtins.str
+    """Name of this stream, chosen by the client at random, up to 64 characters. Empty: the client doesn't
+    claim what it was delivered. See `interrupted`.
+    """
     @_builtins.property
     def visibility_timeout(self) -> _duration_pb2.Duration:
         """Length of a lease, from 1 ms to 12 hours. Absent: the queue's visibility_timeout."""
+
+    @_builtins.property
+    def interrupted(self) -> _containers.RepeatedCompositeFieldContainer[Global___InterruptedStream]:
+        """Streams of this client that ended without a `stop`, and that no later stream has named: at most 100.
+        Of these streams' messages the server releases those that have not arrived, uncounted, and ends
+        those that it still serves, before the headers of this call. A server process knows its own streams
+        only, for ten minutes after their end.
+        """
 
     def __init__(
         self,
@@ -757,14 +771,42 @@ class ReceiveStart(_message.Message):
         visibility_timeout: _duration_pb2.Duration | None = ...,
         max_bytes_in_flight: _builtins.int = ...,
         concurrency: _builtins.int = ...,
+        stream_id: _builtins.str = ...,
+        interrupted: _abc.Iterable[Global___InterruptedStream] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight", "queue", b"queue", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["concurrency", b"concurrency", "interrupted", b"interrupted", "max_bytes_in_flight", b"max_bytes_in_flight", "max_in_flight", b"max_in_flight", "queue", b"queue", "stream_id", b"stream_id", "visibility_timeout", b"visibility_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReceiveStart: _TypeAlias = ReceiveStart  # noqa: Y015
+
+@_typing.final
+class InterruptedStream(_message.Message):
+    """A receive stream that ended by the loss of its connection."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STREAM_ID_FIELD_NUMBER: _builtins.int
+    ARRIVED_FIELD_NUMBER: _builtins.int
+    stream_id: _builtins.str
+    """The stream's `stream_id`."""
+    arrived: _builtins.int
+    """Number of its messages that have arrived at the client. Messages arrive in the order of delivery."""
+    def __init__(
+        self,
+        *,
+        stream_id: _builtins.str = ...,
+        arrived: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["arrived", b"arrived", "stream_id", b"stream_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InterruptedStream: _TypeAlias = InterruptedStream  # noqa: Y015
 
 @_typing.final
 class ReceiveReport(_message.Message):

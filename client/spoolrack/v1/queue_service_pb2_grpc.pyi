@@ -87,8 +87,8 @@ class QueueServiceStub:
     requests, between responses with messages.
 
     A client that shuts down sends `stop`, reads up to `stopped`, and releases the messages that it
-    won't handle. If the stream is cancelled instead, messages on their way stay leased until their
-    leases expire.
+    won't handle. If the stream is cancelled or interrupted instead, messages on their way stay leased
+    until the client names the stream as `interrupted`, or until their leases expire.
 
     A client that ends its side still receives messages. After a `stop` the stream ends once all
     requests are answered. Otherwise the stream ends only if the server shuts down: the server answers
@@ -178,8 +178,8 @@ class QueueServiceAsyncStub(QueueServiceStub):
     requests, between responses with messages.
 
     A client that shuts down sends `stop`, reads up to `stopped`, and releases the messages that it
-    won't handle. If the stream is cancelled instead, messages on their way stay leased until their
-    leases expire.
+    won't handle. If the stream is cancelled or interrupted instead, messages on their way stay leased
+    until the client names the stream as `interrupted`, or until their leases expire.
 
     A client that ends its side still receives messages. After a `stop` the stream ends once all
     requests are answered. Otherwise the stream ends only if the server shuts down: the server answers
@@ -326,8 +326,8 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         requests, between responses with messages.
 
         A client that shuts down sends `stop`, reads up to `stopped`, and releases the messages that it
-        won't handle. If the stream is cancelled instead, messages on their way stay leased until their
-        leases expire.
+        won't handle. If the stream is cancelled or interrupted instead, messages on their way stay leased
+        until the client names the stream as `interrupted`, or until their leases expire.
 
         A client that ends its side still receives messages. After a `stop` the stream ends once all
         requests are answered. Otherwise the stream ends only if the server shuts down: the server answers

@@ -5,14 +5,20 @@ and one that answers the requests that follow; both write to one call, which tak
 time. Requests may also report how many messages the client has begun, and stop the task that leases:
 the response comes after the last frame. Memory is bounded by call: a stream holds two frames at most,
 one that the transport takes and the next.
+
+A frame that the transport took may never arrive: a connection can be dead for the whole keepalive
+timeout. The client counts what arrives. When it comes back, it names its interrupted stream and the
+count, and the leases beyond are undone. Leases of messages that have arrived are the client's.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from spoolrack.v1 import queue_service_pb2 as rpc
@@ -33,6 +39,15 @@ from .flow_control import FlowControl
 from .streams import StreamOperation, Streams
 
 NAME: Final = "StreamReceive"
+
+CLAIM_TIMEOUT: Final = 600.0
+"""Seconds after the end of a stream in which its client may come back and say what has arrived."""
+ENDED_STREAMS: Final = 1_000
+"""Ended streams that are known."""
+MOST_NAMED: Final = 100
+"""Interrupted streams that a first request may name."""
+LONGEST_ID: Final = 64
+"""Characters of a stream's id."""
 
 _REFUSED: Final = ResponseTags(b"\x18", b"", b"\x22")
 _TAGS: Final = {
@@ -57,6 +72,32 @@ class _Start:
     queue: str
     visibility: Millis | None
     flow_control: FlowControl
+    stream_id: str
+    interrupted: Sequence[tuple[str, int]]
+    """Ids of former streams, with the number of messages that have arrived."""
+
+
+class _DeliveredMessages:
+    """The last messages of one stream, as many as may be in flight: those that may not have arrived."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.receiving: asyncio.Task[None] | None = None
+        """The task that leases."""
+        self._receipts: deque[str] = deque()
+        self._count = 0
+
+    def add(self, receipts: Sequence[str], in_flight: int) -> None:
+        """Add messages in the order of their delivery; keep the last `in_flight`."""
+        self._count += len(receipts)
+        self._receipts.extend(receipts)
+        while len(self._receipts) > max(in_flight, len(receipts)):
+            self._receipts.popleft()
+
+    def after(self, arrived: int) -> list[str]:
+        """Return the receipts behind the first `arrived` messages."""
+        first = self._count - len(self._receipts)
+        return list(islice(self._receipts, max(0, arrived - first), None))
 
 
 class ReceiveStreams:
@@ -75,6 +116,10 @@ class ReceiveStreams:
         self._streams = streams
         self._draining = False
         self._flow_controls: set[FlowControl] = set()
+        self._claimable: dict[str, _DeliveredMessages] = {}
+        """By stream id: the streams that are served, and those that have ended."""
+        self._ended: dict[str, asyncio.TimerHandle] = {}
+        """By stream id, the timer that drops an ended stream; the oldest first."""
 
     def credits(self) -> tuple[int, int]:
         """Return the number of messages that all streams may hold, and that they hold."""
@@ -93,8 +138,13 @@ class ReceiveStreams:
         if first is None:
             return
         start = _start_of(first)
+        self._undo_unseen(start)
         writes = asyncio.Lock()
-        receiving = asyncio.create_task(self._deliver(start, context, writes))
+        delivered = _DeliveredMessages(start.queue) if start.stream_id else None
+        receiving = asyncio.create_task(self._deliver(start, context, writes, delivered))
+        if delivered is not None:
+            delivered.receiving = receiving
+            self._claimable[start.stream_id] = delivered
         answering = asyncio.create_task(
             self._streams.serve(requests, context, self._operation(start, writes, receiving))
         )
@@ -112,9 +162,49 @@ class ReceiveStreams:
             for task in tasks:
                 task.cancel()
             # A write that is cancelled couldn't give its leases back.
-            await outlast(tasks)
+            try:
+                await outlast(tasks)
+            finally:
+                if delivered is not None:
+                    self._end(start.stream_id, delivered)
 
-    async def _deliver(self, start: _Start, context: Context, writes: asyncio.Lock) -> None:
+    def _undo_unseen(self, start: _Start) -> None:
+        """Undo the leases of interrupted streams that have not arrived at the client."""
+        for stream_id, arrived in start.interrupted:
+            delivered = self._claimable.get(stream_id)
+            if delivered is None or delivered.queue != start.queue:
+                continue
+            del self._claimable[stream_id]
+            if (timer := self._ended.pop(stream_id, None)) is not None:
+                timer.cancel()
+            elif delivered.receiving is not None:
+                # Its connection is dead, and the keepalive has not found it out yet.
+                delivered.receiving.cancel()
+            receipts = delivered.after(arrived)
+            for begin in range(0, len(receipts), MAX_COUNT):
+                self._leases.give_back(start.queue, receipts[begin : begin + MAX_COUNT])
+
+    def _end(self, stream_id: str, delivered: _DeliveredMessages) -> None:
+        """Note the end of a stream: drop what is known of it after a while, or for newer ones."""
+        if self._claimable.get(stream_id) is not delivered:
+            return  # The client has come back already.
+        delivered.receiving = None
+        loop = asyncio.get_running_loop()
+        self._ended[stream_id] = loop.call_later(CLAIM_TIMEOUT, self._drop_ended, stream_id)
+        if len(self._ended) > ENDED_STREAMS:
+            self._drop_ended(next(iter(self._ended)))
+
+    def _drop_ended(self, stream_id: str) -> None:
+        self._claimable.pop(stream_id, None)
+        self._ended.pop(stream_id).cancel()
+
+    async def _deliver(
+        self,
+        start: _Start,
+        context: Context,
+        writes: asyncio.Lock,
+        delivered: _DeliveredMessages | None,
+    ) -> None:
         """Lease messages and write them, as long as the flow control has credits."""
         flow_control = start.flow_control
         credits = flow_control.credits
@@ -145,6 +235,8 @@ class ReceiveStreams:
                     peer,
                 )
                 if leased is not None:
+                    if delivered is not None:
+                        delivered.add(leased.receipts, credits.limit)
                     # While it is written, the next receive waits in the store, where the next commit
                     # finds it, and can lease messages that it sends.
                     writing.append(
@@ -281,4 +373,24 @@ def _start_of(request: rpc.StreamReceiveRequest) -> _Start:
             max_bytes=max_bytes or UNBOUNDED,
             concurrency=number(start.concurrency, "concurrency", default=0, most=convert.MAX_IN_FLIGHT),
         ),
+        stream_id=_stream_id(start.stream_id),
+        interrupted=_interrupted_of(start.interrupted),
     )
+
+
+def _stream_id(value: str) -> str:
+    if len(value) > LONGEST_ID:
+        rule = f"must have at most {LONGEST_ID} characters"
+        raise InvalidRequest(what="stream_id", value=value[:LONGEST_ID], rule=rule)
+    return value
+
+
+def _interrupted_of(named: Iterable[rpc.InterruptedStream]) -> list[tuple[str, int]]:
+    streams = [(_stream_id(each.stream_id), each.arrived) for each in named]
+    if len(streams) > MOST_NAMED:
+        rule = f"must be at most {MOST_NAMED} streams"
+        raise InvalidRequest(what="interrupted", value=len(streams), rule=rule)
+    for _, arrived in streams:
+        if arrived < 0:
+            raise InvalidRequest(what="arrived", value=arrived, rule="must not be negative")
+    return streams
