@@ -1,21 +1,28 @@
 """Credentials of a client, and its trust in the server: a token, certificates, or both.
 
-What can fail: a file that is no certificate, and a token that would be sent where every host on the way
-could read it. Both are an `InvalidCredentials` before any connection is made. A token is in no `repr`,
-no error and no log.
+Certificates and tokens may expire within hours: after a lost connection, and after a refusal, files are
+read again, and a function for the token is called again. What can fail: a file that is no certificate,
+and a token that would be sent where every host on the way could read it. Both are an
+`InvalidCredentials` before any connection is made; later the former credentials stay in use. A token is
+in no `repr`, no error and no log.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import re
 import ssl
 from codecs import BOM_UTF8
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypedDict
 
-from .errors import InvalidCredentials
+from .errors import InvalidCredentials, SpoolrackError
+
+log = logging.getLogger("spoolrack")
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,1024}")
 
@@ -23,21 +30,24 @@ _TOKEN: Final = re.compile(r"[\x21-\x7e]{1,1024}")
 class CredentialOptions(TypedDict, total=False):
     """The credential options of `connect`."""
 
-    token: str | None
-    """Made by `spoolrack tokens new`, for a server that asks for one."""
+    token: str | Callable[[], str] | None
+    """Made by `spoolrack tokens new`, for a server that asks for one. A function returns the token of
+    now: it is called at once, after a lost connection, and after a refusal. In the client of an event
+    loop it must not wait."""
     ca: str | os.PathLike[str] | None
     """A file of the CAs that may have signed the server's certificate. None: the public ones that gRPC
     brings along."""
     certificate: str | os.PathLike[str] | None
     key: str | os.PathLike[str] | None
-    """Files of this client's own certificate, for a server that asks for one."""
+    """Files of this client's own certificate, for a server that asks for one. All files are read again
+    after a lost connection, and after a refusal."""
     insecure: bool
     """Send the token without TLS, too, to whatever machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Credentials, checked and read: later changes of the files have no effect."""
+    """Credentials, checked and read, and their origin, from which they are read again."""
 
     token: str = field(default="", repr=False)
     is_secure: bool = False
@@ -45,11 +55,46 @@ class Credentials:
     ca: bytes | None = field(default=None, repr=False)
     certificate: bytes | None = field(default=None, repr=False)
     key: bytes | None = field(default=None, repr=False)
+    origin: Callable[[], Credentials] | None = field(default=None, repr=False, compare=False)
+    """Reads them again; raises `InvalidCredentials` or `OSError`. None: they never change."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the credentials of now: another process may not have the files."""
+        now = self.renewed()
+        values = now.token, now.is_secure, now.ca, now.certificate, now.key, self.origin
+        return _credentials_of, values
+
+    def renewed(self) -> Credentials:
+        """Return the credentials of now; these, if there are none, or none that can be used."""
+        if self.origin is None:
+            return self
+        try:
+            found = self.origin()
+        except (SpoolrackError, OSError) as error:
+            log.warning("the credentials can't be read again, and stay as they are: %s", error)
+            return self
+        except Exception:
+            log.exception("the function for the token has failed, and the token stays as it is")
+            return self
+        return self if found == self else found
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...] | None:
         """Return the metadata of each call."""
         return (("authorization", f"Bearer {self.token}"),) if self.token else None
+
+
+def _credentials_of(
+    token: str,
+    is_secure: bool,
+    ca: bytes | None,
+    certificate: bytes | None,
+    key: bytes | None,
+    origin: Callable[[], Credentials] | None,
+) -> Credentials:
+    return Credentials(
+        token=token, is_secure=is_secure, ca=ca, certificate=certificate, key=key, origin=origin
+    )
 
 
 NONE: Final = Credentials()
@@ -60,13 +105,28 @@ def credentials_for(
     host: str,
     *,
     is_secure: bool,
-    token: str | None = None,
+    token: str | Callable[[], str] | None = None,
     ca: str | os.PathLike[str] | None = None,
     certificate: str | os.PathLike[str] | None = None,
     key: str | os.PathLike[str] | None = None,
     insecure: bool = False,
 ) -> Credentials:
     """Return the credentials for the server `target` at `host`. Raises `InvalidCredentials`."""
+    origin = partial(
+        credentials_for,
+        *(target, host),
+        is_secure=is_secure,
+        token=token,
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        insecure=insecure,
+    )
+    can_change = callable(token) or ca is not None or certificate is not None
+    if callable(token):
+        token = token()
+        if token is None:
+            raise InvalidCredentials("The function for the token returned None.")
     if token is not None:
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
             raise InvalidCredentials("The token is not one: it has spaces, is empty or too long.")
@@ -85,6 +145,7 @@ def credentials_for(
     return Credentials(
         token=token or "",
         is_secure=is_secure,
+        origin=origin if can_change else None,
         **{name: None if path is None else _content(path) for name, path in files.items()},
     )
 

@@ -23,7 +23,7 @@ from spoolrack_server.access.sqs_keys import SqsKeys, issue
 from spoolrack_server.access.tls import Tls, TlsFiles, _shake_hands
 from spoolrack_server.access.tokens import new_token
 from spoolrack_server.access.watched_files import AccessUnusable
-from spoolrack_server.cli.connection_options import _token
+from spoolrack_server.cli.connection_options import _token_in
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
@@ -160,6 +160,6 @@ def test_a_byte_order_mark_is_no_part_of_a_file_of_keys(files: Files) -> None:
 def test_a_byte_order_mark_is_no_part_of_a_clients_token(files: Files) -> None:
     token = new_token()
     path = files.write("token", BOM_UTF8 + f"{token}\r\n".encode())
-    assert _token(path) == token
+    assert _token_in(path) == token
     credentials = credentials_in(f"token-file={path}", "127.0.0.1:1", "127.0.0.1", is_secure=False)
     assert credentials.token == token

@@ -215,8 +215,8 @@ def test_a_close_that_grpc_never_ends_is_left(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(grpc_calls, "CLOSE", 0.01)
     calls = grpc_calls.ThreadCalls("127.0.0.1:1")
-    close_channel = calls.channel.close
-    monkeypatch.setattr(calls.channel, "close", close)
+    close_channel = calls._renewable.channel.close
+    monkeypatch.setattr(calls._renewable.channel, "close", close)
     run(calls.close())
     assert calls.is_closed
     assert closing.wait(STUCK)

@@ -11,8 +11,9 @@ import os
 import queue
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from datetime import timedelta
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, cast
 
 import grpc
 
@@ -20,16 +21,20 @@ from .. import tracing
 from .._credentials import NONE, Credentials
 from .._runtime import Runtime, Tasks, ThreadSignal, beside, run
 from .._threads import Ending, in_main_thread, no_fork, start_thread
-from ..errors import ClientClosed, SpoolrackError
-from .grpc_channels import Metadata, task_channel, thread_channel, with_metadata
+from ..errors import ClientClosed, SpoolrackError, Unauthenticated, Unreachable
+from .grpc_channels import Metadata, Method, RenewableChannel, task_channel, thread_channel
 from .grpc_errors import ended, error_from
 from .grpc_stubs import Stubs
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+Late = Callable[[Response], Coroutine[Any, Any, None]]
 
 CLOSE: Final = 5.0
 """Seconds for gRPC to close a channel."""
+LATE: Final = 0.25
+"""Seconds that an answer may take after its caller has left: longer than its way. It may have taken
+effect, and a call that is cancelled on its way back can't be told from one that had none."""
 PACE: Final = 0.05
 """Seconds between two reports of a call, which supersede each other."""
 OPTIONS: Final = (
@@ -84,15 +89,57 @@ class ChannelCalls(Protocol):
 
     stub: Stubs
 
+    @property
+    def generation(self) -> int: ...
+
+    def error_of(
+        self, failure: Any, generation: int, timeout: float | None = None, *, is_ours: bool
+    ) -> SpoolrackError: ...
+
     async def unary(
-        self, method: grpc.UnaryUnaryMultiCallable[Request, Response], request: Request, timeout: float
-    ) -> Response: ...
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Request, Response],
+        request: Request,
+        timeout: float,
+        late: Late[Response] | None = None,
+    ) -> Response:
+        """Return the response. `late` gets one that arrives after the caller was cancelled or
+        interrupted."""
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames: ...
 
     def reporting(self, requests: ReportingRequests) -> ReportingFrames: ...
 
     async def close(self) -> None: ...
+
+
+class TaggedCalls:
+    """The calls of another owner's channel, each with more metadata. Has nothing to close."""
+
+    def __init__(self, calls: ChannelCalls, metadata: Metadata) -> None:
+        self.stub: Stubs = cast(Stubs, _TaggedStub(calls.stub, metadata))
+        self.unary = calls.unary
+        self.frames = calls.frames
+        self.reporting = calls.reporting
+        self.error_of = calls.error_of
+        self._calls = calls
+
+    @property
+    def generation(self) -> int:
+        return self._calls.generation
+
+    async def close(self) -> None:
+        pass
+
+
+class _TaggedStub:
+    def __init__(self, stub: Any, metadata: Metadata) -> None:
+        self._stub = stub
+        self._metadata = metadata
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._stub, name)
+        return Method(found, self._metadata) if callable(found) else _TaggedStub(found, self._metadata)
 
 
 class Frames(Protocol):
@@ -139,6 +186,7 @@ class _CallFrames(ABC):
         self._call = call
         self._target = target
         self._calls = calls
+        self._generation = calls.generation
         self._taken_up = False
         self._cancelled = False
         self.on_connected: Callable[[], None] = lambda: None
@@ -161,16 +209,52 @@ class _CallFrames(ABC):
             self.on_connected()
 
 
-class ThreadCalls:
+class _ChannelOwner:
+    """The channel of one client, which may become another one."""
+
+    def __init__(self, target: str, renewable: RenewableChannel) -> None:
+        self._target = target
+        self._renewable = renewable
+        self.is_closed = False
+        self.stub: Stubs = Stubs(renewable.for_stubs())
+
+    @property
+    def generation(self) -> int:
+        """Number of the credentials that a call has which begins now."""
+        return self._renewable.generation
+
+    def error_of(
+        self, failure: Any, generation: int, timeout: float | None = None, *, is_ours: bool
+    ) -> SpoolrackError:
+        """Return the error of a call that has failed with the credentials of this `generation`. If
+        there are other ones now, a refusal may be repeated."""
+        error = error_from(failure, self._target, timeout, is_ours=is_ours)
+        if (
+            isinstance(error, Unauthenticated | Unreachable)
+            and self._renewable.renew(generation)
+            and isinstance(error, Unauthenticated)
+        ):
+            error.retry_delay = timedelta(0)
+        return error
+
+
+class ThreadCalls(_ChannelOwner):
     """Calls that block their thread. The main thread never enters gRPC: see `beside`."""
 
     def __init__(self, target: str, credentials: Credentials = NONE, metadata: Metadata = ()) -> None:
-        self._target = target
-        self.is_closed = False
-        self.channel = thread_channel(target, credentials, options())
-        self.stub: Stubs = Stubs(with_metadata(self.channel, credentials, metadata))
+        self._ending: list[ThreadSignal] = []
+        """Of the calls whose callers have left, and whose answers may be late."""
+        super().__init__(
+            target,
+            RenewableChannel(
+                lambda present: thread_channel(target, present, options()), credentials, metadata
+            ),
+        )
 
-    async def unary(self, method: Any, request: Any, timeout: float) -> Any:
+    async def unary(
+        self, method: Any, request: Any, timeout: float, late: Late[Any] | None = None
+    ) -> Any:
+        generation = self.generation
         given: dict[str, Any] = {"timeout": timeout, "metadata": tracing.metadata()}
         try:
             if not in_main_thread():
@@ -178,13 +262,29 @@ class ThreadCalls:
             call = _opened(
                 lambda: method.future(request, **given),
                 lambda call, ended: call.add_done_callback(lambda _: ended()),
+                lambda call: call.cancel() if late is None else self._end(call, late),
             )
             return call.result()
         except grpc.RpcError as error:
-            raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
+            raise self.error_of(error, generation, timeout, is_ours=self.is_closed) from None
         except ValueError as error:
             # gRPC's word for a channel that was closed meanwhile.
             raise ClientClosed() from error
+
+    def _end(self, call: Any, late: Late[Any]) -> None:
+        """Cancel a call whose caller has left, if its answer is not on its way. Waits for it: close the
+        channel after that."""
+        ended = ThreadSignal()
+        self._ending.append(ended)
+        try:
+            response = call.result(timeout=LATE)
+        except (grpc.RpcError, grpc.FutureTimeoutError, grpc.FutureCancelledError):
+            call.cancel()
+        else:
+            run(late(response))
+        finally:
+            self._ending.remove(ended)
+            ended.set()
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
         try:
@@ -199,26 +299,33 @@ class ThreadCalls:
             raise ClientClosed() from error
 
     async def close(self) -> None:
+        for signal in list(self._ending):
+            await signal.wait(CLOSE)
         self.is_closed = True
         # It waits for all calls to end, for gRPC without a bound.
         with no_fork, contextlib.suppress(Ending):
-            start_thread(self.channel.close, "spoolrack-close").join(CLOSE)
+            start_thread(self._renewable.channel.close, "spoolrack-close").join(CLOSE)
 
 
 def _opened(
     open: Callable[[], Any],
     on_end: Callable[[Any, Callable[[], None]], object] = lambda _, ended: ended(),
+    on_exit: Callable[[Any], None] = lambda call: call.cancel(),
 ) -> Any:
-    """Return the call that `open` returns; cancel it if a signal's handler raises meanwhile."""
+    """Return the call that `open` returns; cancel it, or `on_exit`, if a signal's handler raises
+    meanwhile."""
     calls: list[Any] = []
 
     def open_and_keep() -> Any:
-        calls.append(open())
-        return calls[0]
+        call = open()
+        calls.append(call)
+        return call
 
     def cancel() -> None:
-        for call in calls:
-            call.cancel()
+        # By two threads, if the call was being opened.
+        while calls:
+            with contextlib.suppress(IndexError):
+                on_exit(calls.pop())
 
     return beside(open_and_keep, cancel, on_end)
 
@@ -229,7 +336,7 @@ class ThreadFrames(_CallFrames):
             return beside(self._next_or_end, self._call.cancel)
         except grpc.RpcError as error:
             is_ours = self._cancelled or self._calls.is_closed
-            raise error_from(error, self._target, is_ours=is_ours) from None
+            raise self._calls.error_of(error, self._generation, is_ours=is_ours) from None
 
     def _next_or_end(self) -> Any | None:
         if not self._taken_up:
@@ -289,25 +396,49 @@ class _Reports:
         yield requests.last
 
 
-class TaskCalls:
+class TaskCalls(_ChannelOwner):
     """Calls that suspend their task. For the event loop in which it was made."""
 
     def __init__(self, target: str, credentials: Credentials = NONE, metadata: Metadata = ()) -> None:
-        self._target = target
-        self.is_closed = False
-        self._channel = task_channel(target, credentials, options())
-        self.stub: Stubs = Stubs(with_metadata(self._channel, credentials, metadata))
+        self._ending: set[asyncio.Task[None]] = set()
+        """Of the calls whose callers have left, and whose answers may be late."""
+        super().__init__(
+            target,
+            RenewableChannel(
+                lambda present: task_channel(target, present, options()), credentials, metadata
+            ),
+        )
 
-    async def unary(self, method: Any, request: Any, timeout: float) -> Any:
+    async def unary(
+        self, method: Any, request: Any, timeout: float, late: Late[Any] | None = None
+    ) -> Any:
+        generation = self.generation
         try:
-            return await method(request, timeout=timeout, metadata=tracing.metadata())
+            call = method(request, timeout=timeout, metadata=tracing.metadata())
+            return await (call if late is None else self._shielded(call, late))
         except grpc.aio.AioRpcError as error:
-            raise error_from(error, self._target, timeout, is_ours=self.is_closed) from None
+            raise self.error_of(error, generation, timeout, is_ours=self.is_closed) from None
         except grpc.aio.UsageError as error:
             raise ClientClosed() from error
         except asyncio.CancelledError:
             if self.is_closed and not _is_cancelled():
                 raise ClientClosed() from None
+            raise
+
+    async def _shielded(self, call: Any, late: Late[Any]) -> Any:
+        answering = asyncio.get_running_loop().create_task(_answer_of(call))
+        try:
+            return await asyncio.shield(answering)
+        except asyncio.CancelledError:
+            if not answering.done():
+                ending = asyncio.get_running_loop().create_task(_end(call, answering, late))
+            elif not answering.cancelled() and answering.exception() is None:
+                # The answer and the cancellation came in one turn of the loop.
+                ending = asyncio.get_running_loop().create_task(late(answering.result()))
+            else:
+                raise
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
             raise
 
     def frames(self, method: Callable[..., Any], request: Any) -> Frames:
@@ -323,8 +454,25 @@ class TaskCalls:
             raise ClientClosed() from error
 
     async def close(self) -> None:
+        if self._ending:
+            await asyncio.wait(set(self._ending), timeout=CLOSE)
         self.is_closed = True
-        await self._channel.close()
+        await self._renewable.channel.close()
+
+
+async def _answer_of(call: Any) -> Any:
+    return await call
+
+
+async def _end(call: Any, answering: asyncio.Task[Any], late: Late[Any]) -> None:
+    """Cancel a call whose caller has left, if its answer is not on its way."""
+    try:
+        await asyncio.wait([answering], timeout=LATE)
+    finally:
+        call.cancel()
+    await asyncio.wait([answering])
+    if not answering.cancelled() and answering.exception() is None:
+        await late(answering.result())
 
 
 def _is_cancelled() -> bool:
@@ -349,7 +497,7 @@ class TaskFrames(_CallFrames):
             frame = await self._call.read()
         except grpc.aio.AioRpcError as error:
             is_ours = self._cancelled or self._calls.is_closed
-            raise error_from(error, self._target, is_ours=is_ours) from None
+            raise self._calls.error_of(error, self._generation, is_ours=is_ours) from None
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise

@@ -13,8 +13,10 @@ import ipaddress
 import logging
 import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import grpc
@@ -115,10 +117,88 @@ class _ForeignEvents(logging.Filter):
 _FOREIGN_EVENTS: Final = _ForeignEvents()
 
 
-def with_metadata(channel: Any, credentials: Credentials, metadata: Metadata = ()) -> Any:
-    """Wrap a channel for stubs so that each call carries the caller's token, and `metadata`."""
-    metadata = (*(credentials.metadata or ()), *metadata)
-    return _MetadataChannel(channel, metadata) if metadata else channel
+class RenewableChannel:
+    """A channel for the stubs of one client: each call carries the caller's token, and `metadata`.
+
+    gRPC fixes the certificates of a channel. So other certificates make another channel, for the calls
+    from then on; calls that run keep theirs. Thread-safe.
+    """
+
+    def __init__(
+        self, open: Callable[[Credentials], Any], credentials: Credentials, metadata: Metadata
+    ) -> None:
+        self._open = open
+        self._credentials = credentials
+        self._own_metadata = metadata
+        self._lock = threading.Lock()
+        self.generation = 0
+        """Number of the credentials, which grows when they change."""
+        self.channel = open(credentials)
+        self.metadata: Metadata = (*(credentials.metadata or ()), *metadata)
+
+    def for_stubs(self) -> Any:
+        """Return what stubs take for a channel."""
+        if self._credentials.origin is None:
+            metadata = self.metadata
+            return _MetadataChannel(self.channel, metadata) if metadata else self.channel
+        return self
+
+    def renew(self, generation: int) -> bool:
+        """Read the credentials again, after they failed; return whether there are other ones than those
+        of this `generation`."""
+        if self._credentials.origin is None:
+            return False
+        with self._lock:
+            if generation == self.generation:
+                found = self._credentials.renewed()
+                if found == self._credentials:
+                    return False
+                if replace(found, token="") != replace(self._credentials, token=""):
+                    self.channel = self._open(found)
+                self._credentials = found
+                self.metadata = (*(found.metadata or ()), *self._own_metadata)
+                self.generation += 1
+            return True
+
+    def unary_unary(self, *arguments: Any, **options: Any) -> Any:
+        return _RenewableMethod(self, "unary_unary", arguments, options)
+
+    def unary_stream(self, *arguments: Any, **options: Any) -> Any:
+        return _RenewableMethod(self, "unary_stream", arguments, options)
+
+    def stream_unary(self, *arguments: Any, **options: Any) -> Any:
+        return _RenewableMethod(self, "stream_unary", arguments, options)
+
+    def stream_stream(self, *arguments: Any, **options: Any) -> Any:
+        return _RenewableMethod(self, "stream_stream", arguments, options)
+
+
+class _RenewableMethod:
+    """A method of the present channel, with the present token."""
+
+    def __init__(
+        self, channel: RenewableChannel, kind: str, arguments: Any, options: dict[str, Any]
+    ) -> None:
+        self._channel = channel
+        self._kind, self._arguments, self._options = kind, arguments, options
+        self._made: tuple[Any, Any] = (None, None)
+        """A channel, and its method."""
+
+    def _method(self) -> Any:
+        channel, method = self._made
+        present = self._channel.channel
+        if channel is not present:
+            method = getattr(present, self._kind)(*self._arguments, **self._options)
+            self._made = present, method
+        return method
+
+    def __call__(self, *requests: Any, metadata: Any = None, **options: Any) -> Any:
+        metadata = (*self._channel.metadata, *(metadata or ()))
+        return self._method()(*requests, metadata=metadata, **options)
+
+    def future(self, *requests: Any, metadata: Any = None, **options: Any) -> Any:
+        metadata = (*self._channel.metadata, *(metadata or ()))
+        return self._method().future(*requests, metadata=metadata, **options)
 
 
 def _tls(credentials: Credentials) -> grpc.ChannelCredentials:

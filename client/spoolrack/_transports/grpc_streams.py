@@ -26,7 +26,8 @@ from .._runtime import Runtime, Signal, Tasks, beside
 from .._threads import start_thread
 from ..errors import ClientClosed, InvalidRequest, Timeout
 from . import grpc_values as convert
-from .grpc_errors import ended, error_from
+from .grpc_calls import ChannelCalls
+from .grpc_errors import ended
 
 Response = TypeVar("Response")
 
@@ -64,8 +65,10 @@ class _PendingRequests:
     It must not refer to the `RequestStream`, which the call would keep alive then.
     """
 
-    def __init__(self, target: str, lock: AbstractContextManager[Any]) -> None:
+    def __init__(self, target: str, calls: ChannelCalls, lock: AbstractContextManager[Any]) -> None:
         self.target = target
+        self._calls = calls
+        self._generation = calls.generation
         self._lock = lock
         self.by_id: dict[int, _PendingRequest] = {}
         """By correlation id. It grows with the lock held."""
@@ -127,7 +130,7 @@ class _PendingRequests:
 
     def error_of(self, failure: Any) -> Exception:
         """Translate the failure of the call."""
-        error = error_from(failure, self.target, is_ours=self.is_cancelled)
+        error = self._calls.error_of(failure, self._generation, is_ours=self.is_cancelled)
         # Of no request by itself: the stream is unknown there, or as a whole above a proxy's limit.
         return _StreamRefused() if isinstance(error, InvalidRequest) else error
 
@@ -153,12 +156,14 @@ class RequestStream(Generic[Response]):
         method: Callable[..., Any],
         unary: Callable[[Any, float], Awaitable[Response]],
         target: str,
+        calls: ChannelCalls,
         runtime: Runtime,
     ) -> None:
         """`unary(request, timeout)` makes the same call for one request."""
         self._method = method
         self._unary = unary
         self._target = target
+        self._calls = calls
         self._runtime = runtime
         self._open = _TaskCall if isinstance(runtime, Tasks) else _ThreadCall
         self._lock = runtime.lock()
@@ -180,7 +185,7 @@ class RequestStream(Generic[Response]):
             call = self._last.call
             if call is None or call.pending.has_ended:
                 call = self._last.call = self._open(
-                    self._method, _PendingRequests(self._target, self._lock)
+                    self._method, _PendingRequests(self._target, self._calls, self._lock)
                 )
             number = streamed.correlation_id = next(self._numbers)
             call.pending.by_id[number] = pending
@@ -202,6 +207,17 @@ class RequestStream(Generic[Response]):
         if pending.response.HasField("error"):
             raise convert.error(pending.response.error)
         return cast(Response, pending.response.response)
+
+    def end_if_idle(self) -> None:
+        """End the call, if no request is in flight. A later request opens another one."""
+        with self._lock:
+            call = self._last.call
+            if call is None or call.pending.by_id:
+                return
+            # No request is added to it from now on.
+            self._last.call = None
+        if not call.pending.has_ended:
+            self._runtime.soon(call.cancel)
 
     async def close(self) -> None:
         """Fail the requests in flight; return once no thread or task is left. No request may follow."""

@@ -5,9 +5,11 @@ Sends and deletes share a stream each.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from google.protobuf.empty_pb2 import Empty
 
@@ -29,7 +31,7 @@ from .._values import (
     SendResult,
     Target,
 )
-from ..errors import ClientClosed
+from ..errors import ClientClosed, SpoolrackError
 from ..v1 import queue_service_pb2 as rpc
 from . import (
     ClientTransport,
@@ -40,7 +42,7 @@ from . import (
     StagingTransport,
 )
 from . import grpc_values as convert
-from .grpc_calls import ReportingFrames, ReportingRequests, open_calls
+from .grpc_calls import ChannelCalls, ReportingFrames, ReportingRequests, TaggedCalls, open_calls
 from .grpc_channels import Metadata
 from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
@@ -48,6 +50,11 @@ from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
 from .grpc_streams import RequestStream
 from .whole_files import WholeFiles
+
+log = logging.getLogger("spoolrack")
+
+GIVE_BACK_TIMEOUT: Final = 5.0
+"""Seconds to release messages whose receiver has left."""
 
 
 class GrpcDeliveries:
@@ -91,10 +98,16 @@ class GrpcTransport:
         runtime: Runtime,
         credentials: Credentials = NONE,
         metadata: Metadata = (),
+        shared: ChannelCalls | None = None,
     ) -> None:
+        """`shared`: the calls of a channel that this transport is to share; else it has its own."""
         self._address = address
         self._credentials = credentials
-        self._calls = open_calls(address, runtime, credentials, metadata)
+        self._calls: ChannelCalls = (
+            open_calls(address, runtime, credentials, metadata)
+            if shared is None
+            else TaggedCalls(shared, metadata)
+        )
         self._stub = self._calls.stub
         self.staging: StagingTransport = GrpcStaging(self._calls)
         self.reservations: ReservationTransport = GrpcReservations(self._calls)
@@ -106,12 +119,14 @@ class GrpcTransport:
             stub.StreamSend,
             lambda request, left: unary(stub.Send, request, left),
             address,
+            self._calls,
             runtime,
         )
         self._deletes: RequestStream[rpc.DeleteResponse] = RequestStream(
             stub.StreamDelete,
             lambda request, left: unary(stub.Delete, request, left),
             address,
+            self._calls,
             runtime,
         )
 
@@ -205,8 +220,26 @@ class GrpcTransport:
             visibility_timeout=convert.optional_duration(visibility_timeout),
             wait=convert.duration(wait),
         )
-        response = await self._calls.unary(self._stub.Receive, request, timeout)
+
+        async def give_back(response: rpc.ReceiveResponse) -> None:
+            await self._give_back(queue, convert.leased(response))
+
+        response = await self._calls.unary(self._stub.Receive, request, timeout, give_back)
         return convert.leased(response)
+
+    async def _give_back(self, queue: str, envelopes: Sequence[Envelope]) -> None:
+        """Release messages whose receiver has left: they are ready again at once, uncounted."""
+        if not envelopes:
+            return
+        releases = [MessageRelease(envelope.receipt, count=False) for envelope in envelopes]
+        try:
+            await self.release(queue, releases, timeout=GIVE_BACK_TIMEOUT)
+        except SpoolrackError as error:
+            log.warning(
+                "%d messages of %s came after their receiver had left, could not be released, and stay "
+                "leased until their visibility timeout ends: %s",
+                *(len(releases), queue, error),
+            )
 
     def stream(
         self,
@@ -318,6 +351,12 @@ class GrpcTransport:
             items=[convert.envelope(message) for message in response.messages],
             next_token=response.next_page_token,
         )
+
+    def end_idle_streams(self) -> None:
+        """End the streams of sends and deletes that have nothing in flight; the next request opens
+        another one."""
+        self._sends.end_if_idle()
+        self._deletes.end_if_idle()
 
     async def close(self) -> None:
         await self._sends.close()

@@ -236,7 +236,7 @@ def _credentials(info: Any) -> tuple[CredentialOptions, bool]:
     credentials: CredentialOptions = {}
     token = info.transport_options.get("token") or info.password
     if token:
-        credentials["token"] = token() if callable(token) else token
+        credentials["token"] = token
     if info.transport_options.get("insecure"):
         credentials["insecure"] = True
     if not info.ssl:

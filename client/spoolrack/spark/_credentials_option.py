@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import Any, Final
 
 from .._credentials import Credentials, credentials_for
@@ -40,7 +41,7 @@ def credentials_in(text: str, address: str, host: str, *, is_secure: bool) -> Cr
     if len(parts.keys() & {"token", "token-file", "token-variable"}) > 1:
         raise InvalidOption("credentials: choose one of token, token-file and token-variable.")
     if "token-file" in parts:
-        options["token"] = _content(parts["token-file"]).strip()
+        options["token"] = partial(_token_in, parts["token-file"])
     elif "token-variable" in parts:
         name = parts["token-variable"]
         options["token"] = os.environ.get(name, "").strip()
@@ -68,6 +69,10 @@ def _parts(text: str) -> dict[str, str]:
             )
         values[name] = value.strip()
     return values
+
+
+def _token_in(path: str) -> str:
+    return _content(path).strip()
 
 
 def _content(path: str) -> str:

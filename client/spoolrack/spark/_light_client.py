@@ -33,7 +33,6 @@ from .._runtime import beside, run
 from .._shards import shard_of
 from .._transports.grpc_calls import Frames, ThreadCalls
 from .._transports.grpc_channels import Method
-from .._transports.grpc_errors import error_from
 from .._transports.url import SHARD
 from ..errors import OutcomeUnknown, SendingPaused, SpoolrackError, Timeout, Unreachable
 
@@ -237,7 +236,8 @@ class LightClient:
         try:
             return call.result()
         except grpc.RpcError as error:
-            raise error_from(error, self.address, CALL_TIMEOUT, is_ours=False) from None
+            calls = self._calls
+            raise calls.error_of(error, calls.generation, CALL_TIMEOUT, is_ours=False) from None
 
 
 def of_each(keys: Iterable[Key], call: Callable[[Key], Answer]) -> dict[Key, Answer]:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice
 from os.path import abspath
 from random import Random
@@ -226,7 +226,7 @@ def connects_to_queues(
             connection = Connection(url, timeout, root, http_url=http_url)
             if root is None:
                 credentials = CredentialOptions(
-                    token=_token(token_file),
+                    token=_token() if token_file is None else partial(_token_in, token_file),
                     ca=ca,
                     certificate=certificate,
                     key=key,
@@ -293,10 +293,13 @@ def _rest_of(root: str, *, follows: bool) -> Callable[[], bool] | None:
     return lambda: owners_changed_ns(root) == before
 
 
-def _token(path: str | None) -> str | None:
-    """Return the token of a file, or of the environment: every user can read a command line."""
-    if path is None:
-        return os.environ.get(TOKEN) or None
+def _token() -> str | None:
+    """Return the token of the environment: every user can read a command line."""
+    return os.environ.get(TOKEN) or None
+
+
+def _token_in(path: str) -> str:
+    """Return the token of a file, which may have another one later."""
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         return file.readline(2_048).strip()
 

@@ -34,6 +34,8 @@ class HttpBodies:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise click.UsageError(f"--http-url: {url!r} is not http://HOST:PORT or https://HOST:PORT.")
         token = credentials.get("token")
+        if callable(token):
+            token = token()
         is_open = parts.scheme == "http" and not is_loopback(parts.hostname)
         if token and is_open and not credentials.get("insecure"):
             raise Failed(
