@@ -33,6 +33,9 @@ from .shard_errors import joined, named_shard
 
 PATIENCE: Final = 5.0
 """Seconds that a list waits for a shard before it goes on with the others."""
+OPEN_TAGS = 64
+"""Tags whose streams of sends and deletes are kept. Of a client for threads each stream has two
+threads."""
 KNOWN_STAGES: Final = 10_000
 """Stages whose queue a client remembers: as many as one publication has."""
 _TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
@@ -242,13 +245,20 @@ class ShardedTransport(_Operations):
 
 class HeaderTransport(ShardedTransport):
     """`ClientTransport` through a proxy that routes by the metadata `x-spoolrack-queue`: a transport,
-    with streams of its own, for each tag. All share the connection."""
+    with streams of its own, for each of the tags that were used last. All share one channel."""
 
-    def __init__(self, open_tag: Callable[[str], Any], target: str, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        open_tag: Callable[[str], Any],
+        close_channel: Callable[[], Awaitable[None]],
+        target: str,
+        runtime: Runtime,
+    ) -> None:
         super().__init__([], runtime)
-        self._open_tag, self._target = open_tag, target
+        self._open_tag, self._close_channel, self._target = open_tag, close_channel, target
         self._lock = runtime.lock()
         self._by_tag: dict[str, Any] = {}
+        """The tag that was used last comes last."""
 
     @property
     def target(self) -> str:
@@ -265,10 +275,16 @@ class HeaderTransport(ShardedTransport):
         tag = tag_of(queue)
         if not _TAG.fullmatch(tag):
             raise InvalidQueueName()
+        dropped = None
         with self._lock:
-            found = self._by_tag.get(tag)
+            found = self._by_tag.pop(tag, None)
             if found is None:
-                found = self._by_tag[tag] = self._open_tag(tag)
+                found = self._open_tag(tag)
+                if len(self._by_tag) >= OPEN_TAGS:
+                    dropped = self._by_tag.pop(next(iter(self._by_tag)))
+            self._by_tag[tag] = found
+        if dropped is not None:
+            dropped.end_idle_streams()
         return found
 
     def home(self, queue: str) -> str:
@@ -277,6 +293,7 @@ class HeaderTransport(ShardedTransport):
     async def close(self) -> None:
         for each in list(self._by_tag.values()):
             await each.close()
+        await self._close_channel()
 
 
 class _RoutedStaging(_Operations):

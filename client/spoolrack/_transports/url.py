@@ -7,7 +7,6 @@ round.
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any, Final, Literal, Unpack
 
 from .. import _arguments as arguments
@@ -72,27 +71,30 @@ def _opened(
         return FolderTransport(parse_folder_url(url), runtime)
     from .grpc_transport import GrpcTransport
 
-    def server(url: str) -> partial[GrpcTransport]:
-        address, host, is_secure = server_of(url)
+    servers = []
+    for each in addresses_of(url):
+        address, host, is_secure = server_of(each)
         checked = credentials_for(address, host, is_secure=is_secure, **credentials)
-        return partial(GrpcTransport, address, runtime, checked)
-
-    servers = [server(each) for each in addresses_of(url)]
+        servers.append((address, checked))
     if len(servers) == 1 and routing is None:
-        return servers[0]()
+        return GrpcTransport(address, runtime, checked)
+    from .grpc_calls import open_calls
     from .routed_transport import HeaderTransport, ShardedTransport
 
     routed: Any
     if routing is not None:
+        calls = open_calls(address, runtime, checked)
 
         def open_tag(tag: str) -> GrpcTransport:
-            with no_fork:
-                return servers[0](((TAG, tag),))
+            return GrpcTransport(address, runtime, checked, ((TAG, tag),), calls)
 
-        routed = HeaderTransport(open_tag, url, runtime)
+        routed = HeaderTransport(open_tag, calls.close, url, runtime)
     else:
         count = len(servers)
-        shards = [open(((SHARD, f"{number}/{count}"),)) for number, open in enumerate(servers)]
+        shards = [
+            GrpcTransport(address, runtime, checked, ((SHARD, f"{number}/{count}"),))
+            for number, (address, checked) in enumerate(servers)
+        ]
         routed = ShardedTransport(shards, runtime)
     return routed  # type: ignore[no-any-return]
 

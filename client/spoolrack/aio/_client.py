@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from random import Random
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
+from weakref import WeakValueDictionary
 
 from .. import _arguments as arguments
 from .._client_context import ClientContext
@@ -64,14 +65,20 @@ class ClientState:
         random: Random | None = None,
     ) -> None:
         self._context = ClientContext(transport, runtime, timeout=timeout, retry=retry, random=random)
-        self._queues: dict[str, Any] = {}
+        self._queues: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        """The handles that are in use, by name."""
+        self._lock = runtime.lock()
         for name, resource in self._resource_types.items():
             setattr(self, name, resource(self._context))
 
     def _handle(self, name: str) -> Any:
-        # One per name, so that all who send to a queue share its calls.
-        found = self._queues.get(arguments.text("name", name))
-        return found or self._queues.setdefault(name, self._queue_type(self._context, name))
+        # One per name, so that all concurrent sends to a queue share its calls.
+        arguments.text("name", name)
+        with self._lock:
+            found = self._queues.get(name)
+            if found is None:
+                found = self._queues[name] = self._queue_type(self._context, name)
+        return found
 
     def __repr__(self) -> str:
         closed = ", closed" if self._context.closed else ""
