@@ -12,7 +12,9 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.moves import Moves
 from spoolrack_store.files.body_file import BodyFile
 from spoolrack_store.files.layout import BODIES, BODY, body_owner, new_body_path
+from spoolrack_store.model.batch_file import Damaged, Line, decode_whole
 from spoolrack_store.model.disk_watermark import DiskWatermark
+from spoolrack_store.model.names import Stem
 from spoolrack_store.model.operations import Request, Send, WrittenBody
 
 from tests.proof.crash.stories import ALONE_AND_SHARED, Bug, Run, expect_broken
@@ -128,6 +130,13 @@ def _made_unsynced(
     return entry
 
 
+def _line_without_body(self: Moves, stem: Stem, content: bytes) -> Line | None:
+    try:
+        return decode_whole(stem, content)
+    except Damaged:
+        return None
+
+
 PLANTED: Final[dict[str, Bug]] = {
     "a start takes every body for one of a dead process": Bug(
         recovery, "body_owner", lambda name: "", first=7
@@ -144,7 +153,7 @@ PLANTED: Final[dict[str, Bug]] = {
         first=17,
     ),
     "a start takes a file for sent whose body has no name yet": Bug(
-        recovery, "_has_body", lambda moves, stem: True, first=117
+        Moves, "line_of_whole", _line_without_body, first=117
     ),
     "a start leaves a body without a message": Bug(
         recovery, "_remove_bodies_left", lambda moves, sent_by_others: None, first=11
