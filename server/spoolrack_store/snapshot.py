@@ -20,10 +20,18 @@ from .files.disk import Lock, SyncFailed
 from .files.hard_links import Links
 from .files.hosts_disk import disk_of
 from .files.local_disk import LocalDisk, this_process
-from .files.root import is_root, read_identity, read_shard
+from .files.root import (
+    damaged_identity,
+    damaged_shard,
+    is_root,
+    other_format,
+    read_identity,
+    read_shard,
+)
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed, TargetUnusable
 from .model.names import name_at
+from .model.sealed import NotWhole, seal_text
 
 TRIES: Final = 1_500
 """Of a lock that another process holds: half a minute."""
@@ -63,9 +71,9 @@ def take_snapshot(
     It is durable at return. A process that dies meanwhile leaves `<target>.partial`.
 
     Raise `RootUnusable` for a folder that isn't a root; `TargetUnusable` for a `target` that exists,
-    lies in the root or on another file system, or that the disk refuses; `RootInUse` if another
-    process goes on holding the lock; `StoreFailed` if a sync failed: only a restart can tell what is
-    durable.
+    lies in the root or on another file system, or that the disk refuses; `UnknownFormat`; `RootInUse`
+    if another process goes on holding the lock; `StoreFailed` if a sync failed: only a restart can tell
+    what is durable.
     """
     name = os.fspath(root)
     if not is_root(root):
@@ -79,18 +87,15 @@ def take_snapshot(
     try:
         format = disk.read(layout.FORMAT)
         if format not in layout.HOSTS_OF:
-            raise RootUnusable(root=name, why="it has another format: use the version that wrote it")
+            raise other_format(name, format, "use the version that wrote it")
         with contextlib.suppress(FileExistsError):
             disk.create(LOCK, [], sync=False)
         lock = _acquire_lock(disk, name, tries)  # The close of the disk releases it, too.
+        about = _about(disk, name)
         # A copy of a root may lack it, or have holes in it.
         disk.set_aside(PATH, SIZE)
         with links:
             taken = link_root(links, disk.map(PATH, SIZE), lock, clock)
-            id = read_identity(disk)
-            about = {layout.IDENTITY: f"{id}\n".encode()} if id else {}
-            if (shard := read_shard(disk)) is not None:
-                about[layout.SHARD] = f"{shard}\n".encode()
             links.finish({**about, layout.FORMAT: format})
     except SyncFailed as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
@@ -99,6 +104,22 @@ def take_snapshot(
     finally:
         disk.close()
     return taken
+
+
+def _about(disk: LocalDisk, root: str) -> dict[str, bytes]:
+    """Return the files that say what the root is; raise `RootUnusable` if one of them is damaged."""
+    about: dict[str, bytes] = {}
+    try:
+        if id := read_identity(disk):
+            about[layout.IDENTITY] = seal_text(id)
+    except NotWhole as error:
+        raise RootUnusable(root=root, why=damaged_identity(error)) from error
+    try:
+        if (shard := read_shard(disk)) is not None:
+            about[layout.SHARD] = seal_text(str(shard))
+    except NotWhole as error:
+        raise RootUnusable(root=root, why=damaged_shard(error)) from error
+    return about
 
 
 def link_root(links: RootLinks, memory: Memory, lock: Lock, clock: Clock) -> Snapshot:

@@ -357,7 +357,7 @@ MISTAKES: Final[list[Row]] = [
         "a root of format 2",
         "cli",
         cli("serve --root {older}"),
-        "format 2",
+        "'spoolrack 2'",
         "spoolrack export",
         "import",
     ),

@@ -148,7 +148,7 @@ def test_damaged_settings_go_to_quarantine_and_older_ones_count(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig.create(max_messages=5)
-    rig.disk.create("config/q.2.json", [b'{"created'], sync=True)
+    rig.disk.create("config/q.2.json", [b'{"created_at":1}\n00000000\n'], sync=True)
     rig.restart()
     assert rig.engine.catalog.records["q"].settings.max_messages == 5
     assert rig.names("config") == ["q.1.json"]

@@ -12,6 +12,7 @@ from spoolrack_store.files.layout import IDENTITY
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.errors import StoreFailed
 from spoolrack_store.model.message_ids import is_id
+from spoolrack_store.model.sealed import seal_text
 from spoolrack_store.read_only_root import open_read_only
 from spoolrack_store.snapshot import take_snapshot
 from spoolrack_store.store import Store
@@ -55,7 +56,7 @@ def test_each_root_has_an_identity_of_its_own_that_outlives_restarts(tmp_path: P
     one = identity(tmp_path / "one")
 
     assert is_id(one)
-    assert (tmp_path / "one" / IDENTITY).read_text() == f"{one}\n"
+    assert (tmp_path / "one" / IDENTITY).read_bytes() == seal_text(one)
     assert identity(tmp_path / "one") == one
     assert identity(tmp_path / "two") != one
     with Store.open(tmp_path / "one") as first, Store.open(tmp_path / "one") as second:
@@ -75,7 +76,7 @@ def test_a_root_of_before_or_with_a_torn_identity_gets_one_at_its_next_start(
 
     assert is_id(drawn)
     assert drawn != before
-    assert ("was no identity, which is drawn anew" in caplog.text) == (torn is not None)
+    assert ("was never written whole, and is drawn anew" in caplog.text) == (torn is not None)
     assert identity(tmp_path / "root") == drawn
 
 

@@ -1,4 +1,4 @@
-"""A folder becomes a root of format 3, several processes open it, and one that dies delays no other."""
+"""A folder becomes a root of format 4, several processes open it, and one that dies delays no other."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def refused(path: Path, place: RunningProcess | None = None) -> str:
 
 def test_an_empty_folder_becomes_a_root_that_is_its_users_alone(tmp_path: Path) -> None:
     opened(tmp_path / "root")
-    assert (tmp_path / "root/FORMAT").read_text() == "spoolrack 3\n"
+    assert (tmp_path / "root/FORMAT").read_text() == "spoolrack 4\n"
     for each in (tmp_path / "root").rglob("*"):
         assert not stat.S_IMODE(each.stat().st_mode) & 0o077, each
 
@@ -90,21 +90,21 @@ def test_a_new_file_system_may_be_a_root(tmp_path: Path) -> None:
 def test_a_root_of_a_format_before_is_refused_and_left_as_it_is(tmp_path: Path, number: int) -> None:
     (tmp_path / "FORMAT").write_text(f"spoolrack {number}\n")
     told = refused(tmp_path)
-    assert f"format {number}" in told
+    assert f"'spoolrack {number}'" in told
     assert "the version that wrote it" in told
     assert [each.name for each in tmp_path.iterdir()] == ["FORMAT"]
 
 
 def test_a_root_of_a_later_format_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "FORMAT").write_text("spoolrack 4\n")
-    assert "spoolrack 4" in refused(tmp_path)
+    (tmp_path / "FORMAT").write_text("spoolrack 5\n")
+    assert "spoolrack 5" in refused(tmp_path)
 
 
 @pytest.mark.parametrize("length", [0, 5, 11])
 def test_a_first_start_that_was_killed_is_finished_by_the_next(tmp_path: Path, length: int) -> None:
-    (tmp_path / "FORMAT").write_text("spoolrack 3\n"[:length])
+    (tmp_path / "FORMAT").write_text("spoolrack 4\n"[:length])
     opened(tmp_path)
-    assert (tmp_path / "FORMAT").read_text() == "spoolrack 3\n"
+    assert (tmp_path / "FORMAT").read_text() == "spoolrack 4\n"
 
 
 def test_a_root_that_several_open_first_at_the_same_time_is_one_root(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from spoolrack_store.model.schedule_requests import (
     QueuedSchedule,
     UpdateSchedule,
 )
+from spoolrack_store.model.sealed import seal, unseal
 from spoolrack_store.model.settings import Record, decode, encode
 
 from tests.store.stage_rig import START, Rig
@@ -200,8 +202,9 @@ def test_a_settings_file_with_a_schedule_that_is_none_is_damaged(
 ) -> None:
     schedules = {"nightly": create(rig).schedule}
     record = Record(settings=rig.queues["q"], created_at=Millis(START), schedules=schedules)
-    content = encode(record).decode()
-    assert decode(content.encode(), "f") == record
-    assert before in content
+    content = encode(record)
+    assert decode(content, "f") == record
+    values = json.dumps(unseal(content))
+    assert before in values
     with pytest.raises(DamagedSettings):
-        decode(content.replace(before, after).encode(), "f")
+        decode(seal(json.loads(values.replace(before, after))), "f")

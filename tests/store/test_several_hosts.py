@@ -59,7 +59,7 @@ def test_processes_of_two_hosts_share_a_root_that_was_made_for_several(tmp_path:
     commit(other)
     (got,) = commit(one, Receive(queue="q", max_messages=1, max_bytes=100))
     assert [message.body for message in messages_of(got)] == [b"hello"]
-    assert (tmp_path / "FORMAT").read_text() == "spoolrack 3 several hosts\n"
+    assert (tmp_path / "FORMAT").read_text() == "spoolrack 4 several hosts\n"
 
 
 def test_a_file_system_that_one_host_can_mount_holds_no_root_of_several(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from spoolrack_store.model.schedule_requests import (
     PauseSchedule,
     UpdateSchedule,
 )
+from spoolrack_store.model.sealed import seal_text
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.shards import Shard, shard_of
 from spoolrack_store.model.stage_requests import Abort, Publish, Stage
@@ -167,7 +168,7 @@ def test_a_root_is_the_shard_that_it_was_made_as(tmp_path: Path) -> None:
     root = tmp_path / "root"
     with Store.open(root, shard=MINE) as store:
         assert store.shard == store.metrics.root().shard == MINE
-    assert (root / SHARD).read_text() == "3/8\n"
+    assert (root / SHARD).read_bytes() == seal_text("3/8")
     for shard in (None, MINE):
         with Store.open(root, shard=shard) as store:
             assert store.shard == MINE
@@ -222,19 +223,21 @@ def test_a_root_that_is_open_becomes_no_shard(tmp_path: Path) -> None:
         assert other.shard == MINE
 
 
-@pytest.mark.parametrize("torn", [b"", b"3", b"3/8\n3/8\n", b"9/8\n", b"\0\0\0\0"])
-def test_a_torn_file_is_written_anew_only_by_a_start_that_says_the_shard(
+@pytest.mark.parametrize(
+    "torn", [b"", b"3", b"3/8\n", seal_text("3/8").replace(b"3", b"2"), seal_text("9/8"), b"\0\0\0\0"]
+)
+def test_a_damaged_file_is_written_anew_only_by_a_start_that_says_the_shard(
     tmp_path: Path, torn: bytes
 ) -> None:
     Store.open(tmp_path, shard=MINE).close()
     (tmp_path / SHARD).write_bytes(torn)
-    with pytest.raises(RootUnusable, match="say which shard it is, with --shard"):
+    with pytest.raises(RootUnusable, match="start its server with --shard"):
         Store.open(tmp_path)
     (problem,) = fsck.check(tmp_path).problems
     assert problem.path == SHARD
     with Store.open(tmp_path, shard=MINE) as store:
         assert store.shard == MINE
-    assert (tmp_path / SHARD).read_text() == "3/8\n"
+    assert (tmp_path / SHARD).read_bytes() == seal_text("3/8")
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -257,7 +260,7 @@ def test_a_start_that_died_before_the_format_goes_on(tmp_path: Path) -> None:
 def test_fsck_names_a_queue_of_another_shard(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         store.submit(CreateQueue(name=ELSEWHERE, settings=QueueSettings())).result()
-    (tmp_path / SHARD).write_text("3/8\n")
+    (tmp_path / SHARD).write_bytes(seal_text("3/8"))
     (problem,) = fsck.check(tmp_path).problems
     assert "the queue jobs-dead belongs to shard 0, and this root is shard 3/8" in problem.why
 

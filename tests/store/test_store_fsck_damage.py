@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 import shutil
 import socket
@@ -21,7 +20,7 @@ from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
 from spoolrack_store.model.members import to_text
 from spoolrack_store.model.names import parse
-from spoolrack_store.model.sealed import seal
+from spoolrack_store.model.sealed import seal, unseal
 from spoolrack_store.model.transitions import State
 
 from tests.support.root_rig import (
@@ -246,7 +245,9 @@ FOREIGN: dict[str, Callable[[Path], Path]] = {
     "a name without its due": lambda root: delayed(root).rename(str(delayed(root)).rpartition("@")[0]),
     "a file among the queues": lambda root: write(root / "queues/README", ""),
     "a foreign settings file": lambda root: write(root / "config/q.json.bak", "{}"),
-    "damaged newer settings": lambda root: write(root / "config/q.2.json", '{"created_at": 1, "visib'),
+    "damaged newer settings": lambda root: write(
+        root / "config/q.2.json", '{"created_at": 1}\n0000000\n'
+    ),
     "a link among the owners": lambda root: link(root / "owners/0123abcd"),
 }
 
@@ -444,7 +445,7 @@ def test_a_queue_that_lost_its_settings_keeps_its_messages(root: Path) -> None:
 
 
 def test_a_queue_whose_settings_are_damaged_keeps_its_messages(root: Path) -> None:
-    (root / "config" / "q.1.json").write_text("{")
+    (root / "config" / "q.1.json").write_text('{"created_at":1}\n00000000\n')
     remedies = {problem.remedy for problem in check(root).problems}
     assert remedies == {Remedy.QUARANTINE, Remedy.SETTINGS}
     repair(root)
@@ -453,7 +454,7 @@ def test_a_queue_whose_settings_are_damaged_keeps_its_messages(root: Path) -> No
 
 
 def test_a_queue_that_is_being_deleted_or_was_never_made_is_unfinished(root: Path) -> None:
-    (root / "config" / "dead.2.json").write_text('{"created_at": 1, "deleted": true}')
+    (root / "config" / "dead.2.json").write_bytes(seal({"created_at": 1, "deleted": True}))
     (root / "config" / "q.2.json").write_text("")
     (root / "queues" / "nobody").mkdir()
     report = check(root)
@@ -464,8 +465,8 @@ def test_a_queue_that_is_being_deleted_or_was_never_made_is_unfinished(root: Pat
 
 
 def test_a_queue_that_is_being_deleted_needs_no_folder(root: Path) -> None:
-    tombstone = {**json.loads((root / "config" / "q.1.json").read_text()), "deleted": True}
-    (root / "config" / "q.2.json").write_text(json.dumps(tombstone))
+    tombstone = {**unseal((root / "config" / "q.1.json").read_bytes()), "deleted": True}
+    (root / "config" / "q.2.json").write_bytes(seal(tombstone))
     shutil.rmtree(root / "queues" / "q")
     assert not check(root).problems
 
@@ -487,12 +488,12 @@ def test_a_folder_that_is_no_root_or_of_another_format_is_refused(tmp_path: Path
         fsck.check(tmp_path / "nowhere")
     with pytest.raises(RootUnusable, match="FORMAT"):
         fsck.check(tmp_path)
-    for number in (1, 2):
+    for number in (1, 2, 3):
         (root / "FORMAT").write_text(f"spoolrack {number}\n")
-        with pytest.raises(RootUnusable, match=f"format {number}"):
+        with pytest.raises(UnknownFormat, match=f"'spoolrack {number}'"):
             fsck.repair(root)
-    (root / "FORMAT").write_text("spoolrack 4\n")
-    with pytest.raises(UnknownFormat, match=r"'spoolrack 4'.*'spoolrack 3'"):
+    (root / "FORMAT").write_text("spoolrack 5\n")
+    with pytest.raises(UnknownFormat, match=r"'spoolrack 5'.*'spoolrack 4'"):
         fsck.repair(root)
 
 

@@ -13,6 +13,7 @@ from spoolrack_store.fsck.findings import QuarantinedFile
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.errors import RootUnusable
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive
+from spoolrack_store.model.sealed import seal
 
 from tests.support.engines import commit
 from tests.support.root_rig import (
@@ -136,7 +137,7 @@ def test_messages_do_not_come_back_to_a_queue_that_is_none(root: Path, queue: st
 
 def test_messages_do_not_come_back_to_a_queue_that_is_being_deleted(root: Path) -> None:
     id = put_a_part_aside(root)
-    (root / "config" / "q.2.json").write_text('{"created_at": 1, "deleted": true}')
+    (root / "config" / "q.2.json").write_bytes(seal({"created_at": 1, "deleted": True}))
     with pytest.raises(NotRestorable, match="no queue q"):
         restore(root, id)
 

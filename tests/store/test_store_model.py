@@ -170,7 +170,7 @@ class EngineOnFolders(EngineOnDisk):
         for folder in FOLDERS:
             disk.make_folder(folder)
         for path in ("FORMAT", changes.LOCK):
-            disk.create(path, [b"spoolrack 3\n"], sync=True)
+            disk.create(path, [b"spoolrack 4\n"], sync=True)
         disk.set_aside(changes.PATH, changes.SIZE)
         return disk
 

@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> Path:
     for folder in (*FOLDERS, "queues/q"):
         (path / folder).mkdir()
     for name in ("FORMAT", "LOCK"):
-        (path / name).write_text("spoolrack 3\n")
+        (path / name).write_text("spoolrack 4\n")
     return path
 
 

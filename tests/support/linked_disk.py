@@ -190,7 +190,7 @@ def made(
     for folder in (*FOLDERS, *(f"queues/{queue}" for queue in queues)):
         disk.make_folder(folder)
     for path in ("FORMAT", LOCK):
-        disk.create(path, [b"spoolrack 3\n"], sync=True)
+        disk.create(path, [b"spoolrack 4\n"], sync=True)
     disk._take_as_durable(disk.root)
     disk._changes.clear()
     return disk

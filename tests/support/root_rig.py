@@ -1,4 +1,4 @@
-"""A root of format 3 on a real disk, with messages in every state, made by an engine and left by it."""
+"""A root of format 4 on a real disk, with messages in every state, made by an engine and left by it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from random import Random
 
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files.changes import LOCK, SIZE
+from spoolrack_store.files.layout import FORMAT_CONTENT
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck.inspection import KNOWN
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import Delete, Delivery, Receive, Send
+from spoolrack_store.model.sealed import seal_text
 from spoolrack_store.model.settings import QueueSettings, Record, encode
 
 from tests.support.engines import commit, start
@@ -60,8 +62,8 @@ def lay_out(root: Path) -> None:
         (root / "queues" / queue).mkdir()
         record = Record(settings=SETTINGS[queue], created_at=NOW, salt="salt")
         (root / "config" / f"{queue}.1.json").write_bytes(encode(record))
-    (root / "FORMAT").write_text("spoolrack 3\n")
-    (root / "IDENTITY").write_text("0190a1b2-c3d4-4e5f-8a6b-7c8d9e0f1a2b\n")
+    (root / "FORMAT").write_bytes(FORMAT_CONTENT)
+    (root / "IDENTITY").write_bytes(seal_text("0190a1b2-c3d4-4e5f-8a6b-7c8d9e0f1a2b"))
     for name in (LOCK, "CHANGES", "RESERVE"):
         (root / name).write_bytes(b"")
 

@@ -3,7 +3,6 @@ parts: a hand has changed it, or a later version made it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -78,7 +77,7 @@ RECORDS: Final[list[tuple[Decoder, type[Exception], dict[str, Any], dict[str, li
         {"sets": [None, {}, ["0"]], "queues": [7, [7]], "made_at": [None, -1]},
     ),
     (
-        lambda values: decode(json.dumps(values).encode(), "jobs.1.json"),
+        lambda values: decode(seal(values), "jobs.1.json"),
         DamagedSettings,
         SETTINGS,
         {

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack_store.model.clock import DAY, HOUR, Millis, span_text
-from spoolrack_store.model.errors import DamagedSettings, InvalidSetting
+from spoolrack_store.model.errors import DamagedSettings, InvalidSetting, TornSettings
+from spoolrack_store.model.sealed import seal, seal_text, unseal
 from spoolrack_store.model.settings import (
     SCHEMA,
     QueueSettings,
@@ -104,9 +105,9 @@ def test_a_tombstone_reads_back_as_one() -> None:
 
 
 def test_a_settings_file_is_text_that_a_person_can_read() -> None:
-    file = encode(Record(settings=QueueSettings(), created_at=NOW))
-    assert '  "visibility_timeout": 30000' in file.decode().splitlines()
-    assert file.endswith(b"}\n")
+    line, checksum = encode(Record(settings=QueueSettings(), created_at=NOW)).decode().splitlines()
+    assert json.loads(line)["visibility_timeout"] == 30_000
+    assert len(checksum) == 8
 
 
 @pytest.mark.parametrize(("name", "bounds"), BOUNDS.items())
@@ -179,44 +180,59 @@ def test_a_setting_of_a_later_version_is_passed_over(
     changes: dict[str, object], later: dict[str, object]
 ) -> None:
     settings = QueueSettings().changed(changes)
-    file = json.dumps({**later, **asdict(settings), "created_at": NOW}).encode()
+    file = seal({**later, **asdict(settings), "created_at": NOW})
     assert decode(file, "file").settings == settings
 
 
 @given(changes)
 def test_a_setting_that_is_missing_has_its_default(changes: dict[str, object]) -> None:
-    file = json.dumps({**changes, "created_at": NOW}).encode()
+    file = seal({**changes, "created_at": NOW})
     assert decode(file, "file").settings == QueueSettings().changed(changes)
 
 
 @given(changes, st.integers(0, 1_000))
 def test_a_truncated_file_is_never_taken_for_settings(changes: dict[str, object], at: int) -> None:
-    file = encode(Record(settings=QueueSettings().changed(changes), created_at=NOW)).rstrip()
-    with pytest.raises(DamagedSettings, match=r"q\.3\.json"):
+    file = encode(Record(settings=QueueSettings().changed(changes), created_at=NOW))
+    with pytest.raises(TornSettings, match=r"q\.3\.json"):
         decode(file[: at % len(file)], "q.3.json")
 
 
-@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+@given(st.binary() | json_values.map(lambda value: seal_text(json.dumps(value))))
 @example(b"")
 @example(b"null")
-@example(b"[]")
+@example(seal_text("null"))
+@example(seal_text("[]"))
 @example(b"\0" * 64)
 @example(b"\xff\xfe")
-@example(b"[" * 100_000)
-@example(b'{"a":' * 100_000)
-@example(b"1" * 100_000)
+@example(seal_text("[" * 100_000))
+@example(seal_text('{"a":' * 100_000))
+@example(seal_text("1" * 100_000))
 def test_garbage_is_damage_and_nothing_worse(file: bytes) -> None:
     try:
         decode(file, "file")
     except DamagedSettings:
         return
-    assert "created_at" in json.loads(file)
+    assert "created_at" in unseal(file)
+
+
+def test_settings_without_a_seal_or_with_a_flipped_bit_are_damaged() -> None:
+    """One flipped bit made `"retention":0` a retention of 4 ms, by which the queue's messages went."""
+    whole = encode(Record(settings=QueueSettings(), created_at=NOW, labels={"team": "a"}))
+    with pytest.raises(DamagedSettings):
+        decode(whole[: whole.index(b"\n") + 1].replace(b'"retention":0', b'"retention":4'), "f")
+    for at in range(len(whole)):
+        for bit in range(8):
+            flipped = bytearray(whole)
+            flipped[at] ^= 1 << bit
+            with pytest.raises(DamagedSettings) as caught:
+                decode(bytes(flipped), "f")
+            assert not isinstance(caught.value, TornSettings), "it counts as lost, not as unwritten"
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(QueueSettings)])
 @given(value=json_values)
 def test_a_file_with_a_wrong_value_is_damage_and_nothing_worse(name: str, value: object) -> None:
-    file = json.dumps({"created_at": NOW, name: value}).encode()
+    file = seal({"created_at": NOW, name: value})
     try:
         settings = decode(file, "file").settings
     except DamagedSettings:
@@ -227,7 +243,7 @@ def test_a_file_with_a_wrong_value_is_damage_and_nothing_worse(name: str, value:
 
 @pytest.mark.parametrize("value", [1, "true", None, [True], False], ids=repr)
 def test_only_a_true_tombstone_deletes_a_queue(value: object) -> None:
-    file = json.dumps({"created_at": NOW, "deleted": value}).encode()
+    file = seal({"created_at": NOW, "deleted": value})
     assert decode(file, "file").settings == QueueSettings()
 
 
@@ -235,9 +251,9 @@ def test_only_a_true_tombstone_deletes_a_queue(value: object) -> None:
 def test_a_file_without_a_plausible_birth_is_damage(value: object) -> None:
     for more in (asdict(QueueSettings()), {"deleted": True}):
         with pytest.raises(DamagedSettings, match="created_at"):
-            decode(json.dumps({**more, "created_at": value}).encode(), "file")
+            decode(seal({**more, "created_at": value}), "file")
         with pytest.raises(DamagedSettings, match="created_at"):
-            decode(json.dumps(more).encode(), "file")
+            decode(seal(more), "file")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +263,7 @@ def test_labels_that_no_queue_can_have_are_refused(labels: dict[str, object]) ->
     with pytest.raises(InvalidSetting):
         check_labels(labels)
     with pytest.raises(DamagedSettings):
-        decode(b'{"created_at": 1, "labels": %s}' % json.dumps(labels).encode(), "q.1.json")
+        decode(seal({"created_at": 1, "labels": labels}), "q.1.json")
     with pytest.raises(InvalidSetting):
         check_labels({str(number): "" for number in range(65)})
 

@@ -236,9 +236,12 @@ class _RootFolders:
                 "or copy the root."
             ) from error
         if content not in layout.HOSTS_OF:
+            is_older = content in layout.UPGRADABLE
+            upgraded = " or start a server of this version on it once, which upgrades it"
             raise InvalidOption(
                 f"{self.path} has the format {content.decode(errors='replace').strip()!r}, and this "
-                f"reads {layout.FORMAT_CONTENT.decode().strip()!r}: use the version that wrote it."
+                f"reads {layout.FORMAT_CONTENT.decode().strip()!r}: use the version that wrote it"
+                f"{upgraded if is_older else ''}."
             )
 
     def all_names(self) -> dict[str, list[str]]:

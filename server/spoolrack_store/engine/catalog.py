@@ -32,6 +32,7 @@ from ..model.errors import (
     QueueFull,
     QueueNotFound,
     StoreError,
+    TornSettings,
     VersionMismatch,
 )
 from ..model.names import is_queue_name, name_at
@@ -162,6 +163,8 @@ class Catalog(Part):
         """Writers of schedules that are no more, and the commit that makes that durable."""
         self._missing_settings: set[str] = set()
         """Queues whose settings file was not there, or damaged: it is written again."""
+        self._damaged_queues: set[str] = set()
+        """Queues of which a version of the settings was damaged at the last listing."""
         self._overtaken_queues: set[str] = set()
         """Queues that had a later version, which is unlinked: other processes went on, perhaps to the
         end of the queue."""
@@ -386,6 +389,7 @@ class Catalog(Part):
         for name in (self.records.keys() | self._tombstones.keys()) - versions_of.keys():
             self._drop(name)
         unread: dict[str, int] = {}
+        self._damaged_queues.clear()
         queues = sorted((name, sorted(found, reverse=True)) for name, found in versions_of.items())
         newest = [settings_path(name, versions[0]) for name, versions in queues]
         contents = self._moves.disk.read_all(newest)
@@ -398,8 +402,9 @@ class Catalog(Part):
             else:
                 self._drop(name)
                 unread[name] = versions[0]
-        for name, queue in sorted(self._moves.index.queues.items()):
-            if queue.total and name not in self.records and name not in self._tombstones:
+        with_messages = {name for name, queue in self._moves.index.queues.items() if queue.total}
+        for name in sorted(with_messages | self._damaged_queues):
+            if name not in self.records and name not in self._tombstones:
                 version = unread.get(name, 0) + 1
                 if name in known_records:
                     self._write_again(replace(known_records[name], version=version))
@@ -461,6 +466,8 @@ class Catalog(Part):
             raise explained(error) from error
         except DamagedSettings as error:
             self._moves.quarantine(path, str(error))
+            if not isinstance(error, TornSettings):
+                self._damaged_queues.add(name)
             return False
         # The process that wrote it may have died before its sync.
         self._moves.syncer.lone_file_written(path)

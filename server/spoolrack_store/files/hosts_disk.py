@@ -67,16 +67,17 @@ def require_fencing(root: str | os.PathLike[str]) -> None:
     else:
         why = (
             f"one host at a time can mount {kind or 'its file system'}: leave out --hosts several; for "
-            'a copy of a root of several hosts write "spoolrack 3" and a line feed into its FORMAT'
+            'a copy of a root of several hosts write "spoolrack 4" and a line feed into its FORMAT'
         )
     raise RootUnusable(root=os.fspath(root), why=why)
 
 
 def _hosts_of(root: str) -> str | None:
     try:
-        return layout.HOSTS_OF.get(Path(root, layout.FORMAT).read_bytes())
+        content = Path(root, layout.FORMAT).read_bytes()
     except FileNotFoundError:
         return None
+    return layout.HOSTS_OF.get(content) or layout.UPGRADABLE.get(content)
 
 
 class HostsDisk(LocalDisk):

@@ -7,16 +7,27 @@ from typing import Final
 from ..model.names import is_owner
 
 FORMAT: Final = "FORMAT"
-FORMAT_CONTENT: Final = b"spoolrack 3\n"
+FORMAT_CONTENT: Final = b"spoolrack 4\n"
 ONE_HOST: Final = "one"
 SEVERAL_HOSTS: Final = "several"
-FORMAT_OF_HOSTS: Final = b"spoolrack 3 several hosts\n"
+FORMAT_OF_HOSTS: Final = b"spoolrack 4 several hosts\n"
 HOSTS_OF: Final = {FORMAT_CONTENT: ONE_HOST, FORMAT_OF_HOSTS: SEVERAL_HOSTS}
-"""Which hosts may have the root open at once, by the content of `FORMAT`."""
+"""Which hosts may have the root open at once, by the content of `FORMAT`. The content is compared as a
+whole: it is its own check."""
+UPGRADING: Final = b"spoolrack 3 to 4\n"
+UPGRADING_OF_HOSTS: Final = b"spoolrack 3 to 4 several hosts\n"
+"""While a start upgrades the root: earlier versions refuse it, and the next start goes on."""
+UPGRADABLE: Final = {
+    b"spoolrack 3\n": ONE_HOST,
+    b"spoolrack 3 several hosts\n": SEVERAL_HOSTS,
+    UPGRADING: ONE_HOST,
+    UPGRADING_OF_HOSTS: SEVERAL_HOSTS,
+}
+"""As `HOSTS_OF`, of roots that a start upgrades."""
 IDENTITY: Final = "IDENTITY"
-"""A UUID and a line feed, drawn when the root is made: a copy of the root has the same."""
+"""A UUID, sealed, drawn when the root is made: a copy of the root has the same."""
 SHARD: Final = "SHARD"
-"""Which shard the root is, and a line feed; of a root that is none it isn't there."""
+"""Which shard the root is, sealed; of a root that is none it isn't there."""
 RESERVE: Final = "RESERVE"
 """Takes up room and holds nothing: see `reserved_room`."""
 

@@ -1,4 +1,4 @@
-"""Opens a folder as a root of format 3, or creates one in it, and registers this process as an owner.
+"""Opens a folder as a root of format 4, or creates one in it, and registers this process as an owner.
 
 Each process has a file in `owners/`, which it locks for as long as it lives. `LOCK` is held while a
 process becomes an owner and files of dead processes are unlinked, so that a file which isn't locked is
@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol, TypeVar
@@ -23,11 +24,22 @@ from ..model.errors import RootInUse, RootUnusable, StoreFailed, UnknownFormat
 from ..model.message_ids import is_id
 from ..model.names import is_owner
 from ..model.receipts import make_token
+from ..model.sealed import NotWhole, Torn, seal_text, unseal_text
 from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
 from .disk import NO_ROOM, Disk, FileKind, Lock, ReservedRoom
-from .layout import COPY, FOLDERS, FORMAT_CONTENT, FORMAT_OF_HOSTS, IDENTITY, QUEUES, RESERVE, SHARD
+from .layout import (
+    COPY,
+    FOLDERS,
+    FORMAT_CONTENT,
+    FORMAT_OF_HOSTS,
+    IDENTITY,
+    QUEUES,
+    RESERVE,
+    SHARD,
+    UPGRADABLE,
+)
 from .layout import owner as owner_file
 from .local_disk import (
     FOLDER_MODE,
@@ -37,6 +49,7 @@ from .local_disk import (
     ignore_umask_in,
     is_for_group,
 )
+from .upgrade import upgrade
 
 log = logging.getLogger(__name__)
 
@@ -200,6 +213,7 @@ def open_root(
             lock, owner = _become_owner(disk, root, random, process)
             try:
                 require_operations(disk, root, owner)
+                _upgrade(disk, root, owner)
                 id = _identify(disk, root, random)
                 shard = _keep_shard(disk, root, owner, shard)
                 _write_format(disk, root)
@@ -221,7 +235,7 @@ def _require_ours(disk: RootDisk, root: str) -> None:
     if "FORMAT" in kinds:
         content = disk.read("FORMAT", 100)
         # A first start that was killed may have left the beginning.
-        if not _format_of(disk).startswith(content):
+        if content not in UPGRADABLE and not _format_of(disk).startswith(content):
             raise other_format(
                 root,
                 content,
@@ -248,29 +262,48 @@ def _require_ours(disk: RootDisk, root: str) -> None:
         )
 
 
-def other_format(root: str, content: bytes, advice: str) -> RootUnusable | UnknownFormat:
+def other_format(root: str, content: bytes, advice: str) -> UnknownFormat:
     """Return why a root isn't opened whose `FORMAT` file has another content; `advice` is for a format
-    that an earlier version wrote."""
+    that an earlier version wrote, and no start upgrades."""
     text = content.decode(errors="replace").strip()
-    if content in _BEFORE:
-        why = f"it has format {text.split()[1]}, and this version has format 3: {advice}"
-        return RootUnusable(root=root, why=why)
-    return UnknownFormat(root=root, found=text, known=FORMAT_CONTENT.decode().strip())
+    if content in UPGRADABLE:
+        advice = "the first start of a server of this version upgrades it"
+    elif content not in _BEFORE:
+        advice = "use the version of Spoolrack that wrote it, or a newer one"
+    known = FORMAT_CONTENT.decode().strip()
+    return UnknownFormat(root=root, found=text, known=known, advice=advice)
+
+
+def _upgrade(disk: RootDisk, root: str, owner: str) -> None:
+    """Upgrade a root of the format before. `LOCK` is held. Raise `RootUnusable` if another process has
+    it open, which would go on as before."""
+    with suppress(FileNotFoundError):
+        if disk.read("FORMAT", 100) not in UPGRADABLE:
+            return
+        if any(is_living(disk, each) for each in owners_of(disk) if each != owner):
+            why = f"it has format 3, which this start upgrades, and it is open{holder(disk)}"
+            raise RootUnusable(root=root, why=f"{why}: stop all processes of the version before first")
+        upgrade(disk, root, owner, partial(_also_when_full, disk))
 
 
 def _identify(disk: RootDisk, root: str, random: Random) -> str:
     """Return the root's identity; draw one if it has none. It is durable at return: a caller that was
     told one must never meet another one after a power cut."""
-    id = read_identity(disk)
+    try:
+        id = read_identity(disk)
+    except Torn:
+        # Nobody was told it.
+        disk.unlink(IDENTITY)
+        log.warning("%s in %s was never written whole, and is drawn anew", IDENTITY, root)
+        id = ""
+    except NotWhole as error:
+        raise RootUnusable(root=root, why=damaged_identity(error)) from error
     if id:
         # The process that drew it may have died before it was durable.
         _sync(lambda: disk.sync_file(IDENTITY))
     else:
-        if id is not None:
-            disk.unlink(IDENTITY)
-            log.warning("%s in %s was no identity, which is drawn anew", IDENTITY, root)
         id = str(UUID(int=random.getrandbits(128), version=4))
-        content = f"{id}\n".encode()
+        content = seal_text(id)
         _sync(lambda: _also_when_full(disk, lambda: disk.create(IDENTITY, [content], sync=True)))
     _sync(lambda: disk.sync_folder("."))
     return id
@@ -286,13 +319,29 @@ def _sync(make_durable: Callable[[], None]) -> None:
         raise
 
 
-def read_identity(disk: Disk) -> str | None:
-    """Return the root's identity; "" if a power cut has torn its file, None if it has none yet."""
+def read_identity(disk: Disk) -> str:
+    """Return the root's identity, "" if it has none yet; raise `NotWhole`, or `Torn`."""
     try:
-        id = disk.read(IDENTITY, 100).decode(errors="replace").strip()
+        id = unseal_text(disk.read(IDENTITY, 100))
     except FileNotFoundError:
-        return None
-    return id if is_id(id) else ""
+        return ""
+    if not is_id(id):
+        raise NotWhole("it is no identity")
+    return id
+
+
+def damaged_identity(error: NotWhole) -> str:
+    """Return why a root whose identity is damaged isn't opened, and what to do."""
+    return (
+        f"its file {IDENTITY} is damaged ({error}): restore that file from a backup or a snapshot; or "
+        "put it aside with `spoolrack fsck --repair`, and the next start draws another identity, which "
+        "checkpoints of Spark refuse"
+    )
+
+
+def damaged_shard(error: NotWhole) -> str:
+    """Return why a root isn't opened whose file `SHARD` is damaged, and what to do."""
+    return f"its file {SHARD} is damaged ({error}): start its server with --shard, which writes it anew"
 
 
 def _keep_shard(disk: RootDisk, root: str, owner: str, shard: Shard | None) -> Shard | None:
@@ -300,11 +349,11 @@ def _keep_shard(disk: RootDisk, root: str, owner: str, shard: Shard | None) -> S
     durable at return. Raise `RootUnusable` for another one, or with queues that belong elsewhere."""
     try:
         shard_of_root = read_shard(disk)
-    except ValueError as error:
+    except NotWhole as error:
         # Torn by a power cut at the first start, or damaged: the flag says again what it is.
         if shard is None:
-            why = f"its file {SHARD} is damaged ({error}): say which shard it is, with --shard"
-            raise RootUnusable(root=root, why=why) from error
+            raise RootUnusable(root=root, why=damaged_shard(error)) from error
+        log.warning("%s in %s was damaged (%s), and is written anew as %s", SHARD, root, error, shard)
         disk.unlink(SHARD)
         shard_of_root = None
     if shard_of_root is not None:
@@ -315,7 +364,7 @@ def _keep_shard(disk: RootDisk, root: str, owner: str, shard: Shard | None) -> S
         _sync(lambda: disk.sync_file(SHARD))
     elif shard is not None:
         _require_empty_of_others(disk, root, owner, shard)
-        content = f"{shard}\n".encode()
+        content = seal_text(str(shard))
         _sync(lambda: _also_when_full(disk, lambda: disk.create(SHARD, [content], sync=True)))
     else:
         return None
@@ -347,11 +396,15 @@ def _how_to_move(root: str) -> str:
 
 
 def read_shard(disk: Disk) -> Shard | None:
-    """Return the shard that a root is, or None; raise `ValueError` if its file names none."""
+    """Return the shard that a root is, or None; raise `NotWhole` if its file doesn't say it."""
     try:
-        return parse_shard(disk.read(SHARD, 100).decode(errors="replace").removesuffix("\n"))
+        text = unseal_text(disk.read(SHARD, 100))
     except FileNotFoundError:
         return None
+    try:
+        return parse_shard(text)
+    except ValueError as error:
+        raise NotWhole(str(error)) from error
 
 
 def _write_format(disk: RootDisk, root: str) -> None:

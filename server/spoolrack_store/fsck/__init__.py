@@ -1,4 +1,4 @@
-"""Inspects a root of format 3, and repairs it if asked to, without a server."""
+"""Inspects a root of format 4, and repairs it if asked to, without a server."""
 
 from __future__ import annotations
 

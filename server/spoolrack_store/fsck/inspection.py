@@ -16,7 +16,6 @@ from ..files.layout import (
     FOLDERS,
     FORMAT,
     IDENTITY,
-    KEYS,
     OWNERS,
     QUEUES,
     RESERVE,
@@ -24,6 +23,7 @@ from ..files.layout import (
 )
 from ..files.root import read_identity, read_shard
 from ..model.clock import Clock
+from ..model.sealed import NotWhole, Torn
 from ..model.settings import settings_path
 from ..model.shards import shard_of
 from .findings import Findings, MessageCounts, Problem, Progress, Remedy, Report
@@ -32,7 +32,7 @@ from .message_files import MessageInspector
 from .other_folders import INSPECTIONS
 from .quarantined_files import list_quarantined
 
-KNOWN: Final = (*dict.fromkeys((*FOLDERS, *INSPECTIONS, KEYS)),)
+KNOWN: Final = FOLDERS
 """Folders that a root may have."""
 _MADE_BY_A_START: Final = {
     IDENTITY: "the next start gives the root another identity",
@@ -67,8 +67,6 @@ def inspect(disk: Disk, clock: Clock, *, deep: bool = True, progress: Progress |
 def _inspect_root(findings: Findings) -> None:
     kinds = {found.name: found.kind for found in findings.disk.scan(".")}
     for folder in KNOWN:
-        if folder not in kinds and folder not in FOLDERS:
-            continue
         if folder not in kinds:
             why = "this folder of every root is missing"
             findings.add(Problem(path=folder, why=why, remedy=Remedy.FOLDER))
@@ -80,12 +78,19 @@ def _inspect_root(findings: Findings) -> None:
         elif kinds[name] is not FileKind.FILE:
             findings.add_unrepairable(name, "this is a file in every root, and it is none")
     if kinds.get(IDENTITY) is FileKind.FILE:
-        findings.report.identity = read_identity(findings.disk) or ""
-        if not findings.report.identity:
-            findings.add_leftover(IDENTITY, "it is no identity: the next start draws another one")
+        try:
+            findings.report.identity = read_identity(findings.disk)
+        except Torn as error:
+            findings.add_leftover(IDENTITY, f"{error}: the next start draws another identity")
+        except NotWhole as error:
+            findings.add_foreign(
+                IDENTITY,
+                f"{error}: no start opens the root until the file is restored from a backup, or is in "
+                "quarantine: then the next start draws another identity",
+            )
     try:
         findings.report.shard = read_shard(findings.disk)
-    except (OSError, ValueError) as error:
+    except (OSError, NotWhole) as error:
         findings.add_unrepairable(
             SHARD, f"{error}; start the server with --shard, which writes it anew"
         )

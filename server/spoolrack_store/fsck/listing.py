@@ -11,7 +11,7 @@ from typing import Final
 
 from ..files.disk import FileKind, FolderEntry
 from ..files.layout import CONFIG, COPY, QUARANTINE, QUEUES, body_owner
-from ..model.errors import DamagedSettings
+from ..model.errors import DamagedSettings, TornSettings
 from ..model.message_ids import is_id
 from ..model.names import Name, is_queue_name, name_at
 from ..model.settings import Record, decode, parse_settings_path, settings_path
@@ -105,17 +105,17 @@ class Registry:
             self.versions[queue] = max(version, self.versions.get(queue, 0))
             try:
                 content = findings.disk.read(path)
-                if not content:
-                    # It is being written, or was when the power failed: no answer rests on it.
-                    why = f"empty: these settings of the queue {queue} were never written"
-                    findings.add_leftover(path, why)
-                    continue
                 record = decode(content, file.name)
             except FileNotFoundError:
                 continue  # A newer version has taken its place.
             except OSError as error:
                 findings.add_unrepairable(path, f"it can't be read: {error.strerror}")
                 self.names.add(queue)
+                continue
+            except TornSettings:
+                # It is being written, or was when the power failed: no answer rests on it.
+                why = f"these settings of the queue {queue} were never written whole"
+                findings.add_leftover(path, why)
                 continue
             except DamagedSettings as error:
                 findings.add_foreign(path, str(error))

@@ -1,4 +1,4 @@
-"""Inspects the folders that hold no messages of queues: owners, reservations, stages, redrives.
+"""Inspects the folders that hold no messages of queues, such as those of reservations and the archive.
 
 One function for each folder; `INSPECTIONS` lists them. A server may be at work: a file that is gone
 when it is to be read has moved on, and one that isn't whole is being written, or was never answered.
@@ -9,11 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
+from ..files.body_file import body_pieces, open_body
 from ..files.disk import FileKind
-from ..files.layout import DEAD_LETTERS, OWNERS, PUBLISHED, REDRIVES, RESERVED, STAGED
-from ..model.batch_file import Damaged, decode_whole, is_torn
+from ..files.layout import (
+    ARCHIVE,
+    BODY,
+    DEAD_LETTERS,
+    KEYS,
+    OWNERS,
+    PUBLISHED,
+    REDRIVES,
+    RESERVED,
+    STAGED,
+)
+from ..model.batch_file import Damaged, body, decode, decode_whole, is_torn
+from ..model.clock import end_of_day
 from ..model.dead_letter_records import NotAHistory, decode_records
-from ..model.names import NotAName, Stem, is_dead_letter_path, is_owner
+from ..model.keys import id_number
+from ..model.members import indexes
+from ..model.message_ids import is_id
+from ..model.names import Name, NotAName, Stem, is_dead_letter_path, is_owner, is_queue_name, name_at
 from ..model.redrive_names import RedriveOrder, parse_redrive
 from ..model.reservation_names import parse_reservation_name
 from ..model.sealed import NotWhole, Torn, unseal
@@ -92,6 +107,79 @@ def inspect_dead_letters(findings: Findings) -> None:
             findings.add_foreign(path, f"this dead-letter file is damaged: {error}")
 
 
+def inspect_keys(findings: Findings) -> None:
+    """Note segments of deduplication keys that are damaged."""
+    for _ in _records(findings, KEYS, _segment_id, _keys, "these deduplication keys are damaged"):
+        pass
+
+
+def _segment_id(name: str) -> str:
+    if not is_id(name):
+        raise NotAName(name)
+    return name
+
+
+def _keys(content: bytes) -> dict[str, int]:
+    """Return the keys of a segment, and the messages that took them; raise `NotWhole`."""
+    try:
+        return {key: id_number(str(id)) for key, id in unseal(content).items()}
+    except NotWhole:
+        raise
+    except ValueError as error:
+        raise NotWhole(str(error)) from error
+
+
+def inspect_archive(findings: Findings) -> None:
+    """Note archived messages that are damaged: the files stay, because a replay passes these over."""
+    for queue in findings.scan(ARCHIVE):
+        folder = f"{ARCHIVE}/{queue.name}"
+        if queue.kind is not FileKind.FOLDER or not is_queue_name(queue.name):
+            findings.add_foreign(folder, "not a queue's archive")
+            continue
+        for day in findings.scan(folder):
+            path = f"{folder}/{day.name}"
+            if day.kind is not FileKind.FOLDER or end_of_day(day.name) is None:
+                findings.add_foreign(path, "not a day of an archive")
+                continue
+            for name, file in _files(findings, path):
+                if name.endswith(BODY):
+                    continue  # It is read with its message.
+                archived = name_at(f"queues/q/{name}")
+                if archived is None:
+                    findings.add_foreign(file, "not the name of a message file")
+                elif findings.deep:
+                    _inspect_archived(findings, file, archived)
+
+
+def _inspect_archived(findings: Findings, path: str, name: Name) -> None:
+    content = _read(findings, path)
+    if content is None:
+        return
+    findings.report.bytes += len(content)
+    left = "a replay passes it over; remove the file, or restore it from a backup"
+    try:
+        line = decode(name.stem, content, len(content))
+        if line.is_external:
+            with open_body(findings.disk, f"{path}{BODY}", name.stem.size) as file:
+                for piece in body_pieces(file, line):
+                    findings.report.bytes += len(piece)
+    except OSError as error:
+        findings.add_unrepairable(
+            path, f"the body of this archived message can't be read: {error}; {left}"
+        )
+        return
+    except Damaged as error:
+        findings.add_unrepairable(path, f"this archived file is damaged: {error}; {left}")
+        return
+    for index in () if line.is_external else indexes(name.members):
+        try:
+            body(line, content, index)
+        except Damaged as error:
+            id = name.stem.message_id(index)
+            findings.add_unrepairable(path, f"the archived message {id} is damaged: {error}; {left}")
+            return
+
+
 INSPECTIONS: Final[Mapping[str, Callable[[Findings], None]]] = {
     OWNERS: inspect_owners,
     RESERVED: inspect_reserved,
@@ -99,6 +187,8 @@ INSPECTIONS: Final[Mapping[str, Callable[[Findings], None]]] = {
     PUBLISHED: inspect_published,
     REDRIVES: inspect_redrives,
     DEAD_LETTERS: inspect_dead_letters,
+    KEYS: inspect_keys,
+    ARCHIVE: inspect_archive,
 }
 """By folder."""
 

@@ -99,8 +99,10 @@ def decode_records(content: bytes) -> tuple[DeadLetterRecord, ...]:
     try:
         elements: Any = unseal(content)["deaths"]
         records = tuple(map(DeadLetterRecord.of, elements))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise NotAHistory(f"{type(error).__name__}: {error}") from error
+    except NotWhole as error:
+        raise NotAHistory(str(error)) from error
+    except (TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise NotAHistory("it has no list of deaths") from error
     if not 1 <= len(records) <= MAX_RECORDS:
         raise NotAHistory(f"it has {len(records)} records")
     return records

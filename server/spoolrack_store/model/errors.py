@@ -297,8 +297,7 @@ class RootInUse(StoreError):
 
 
 class UnknownFormat(StoreError):
-    """{root} was written in the format {found!r}, and this program knows {known!r}: use the version
-    of Spoolrack that wrote it, or a newer one."""
+    """{root} was written in the format {found!r}, and this program knows {known!r}: {advice}."""
 
 
 class NotRestorable(Exception):
@@ -306,4 +305,8 @@ class NotRestorable(Exception):
 
 
 class DamagedSettings(StoreError):
+    """The settings file {file} can't be read: {why}."""
+
+
+class TornSettings(DamagedSettings):
     """The settings file {file} can't be read: {why}."""

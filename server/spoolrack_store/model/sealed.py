@@ -1,4 +1,7 @@
-"""Sealed files: a line of JSON, and a line with its CRC-32, so that a torn file is recognised. Pure.
+"""Sealed files: a line, of JSON or of text, and a line with its CRC-32. Pure.
+
+So a file is told apart that a crash has torn, of which nothing was ever answered, from one that was
+damaged later: that one counts as lost, never as if it had not been written.
 
 A `SealedRecord` says in its annotations how each field lies in the file:
 
@@ -14,7 +17,8 @@ from functools import cache
 from typing import Any, Final, Self, TypeVar, get_type_hints
 from zlib import crc32
 
-_LINES: Final = 2
+_BLOCK: Final = 512
+"""Bytes that a disk writes whole or not at all."""
 _Value = TypeVar("_Value")
 
 
@@ -28,18 +32,18 @@ class Torn(NotWhole):
 
 
 def seal(values: Mapping[str, object]) -> bytes:
-    line = json.dumps(values, separators=(",", ":")).encode() + b"\n"
+    return seal_text(json.dumps(values, separators=(",", ":")))
+
+
+def seal_text(text: str) -> bytes:
+    """Return a sealed file with a line of text."""
+    line = text.encode() + b"\n"
     return line + _checksum(line)
 
 
 def unseal(content: bytes) -> dict[str, object]:
     """Return the values that were sealed; raise `NotWhole`, or `Torn` if a part is missing."""
-    line, end, checksum = content.partition(b"\n")
-    line += end
-    if content.count(b"\n") < _LINES or not content.endswith(b"\n"):
-        raise Torn("it was never written whole")
-    if checksum != _checksum(line):
-        raise NotWhole("its checksum is not that of its content")
+    line = unseal_text(content)
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -47,6 +51,36 @@ def unseal(content: bytes) -> dict[str, object]:
     if not isinstance(values, dict):
         raise NotWhole("not a JSON object")
     return values
+
+
+def unseal_text(content: bytes) -> str:
+    """Return the line of a sealed file without its line feed; raise `NotWhole`, or `Torn`."""
+    line, end, checksum = content.partition(b"\n")
+    if end and checksum == _checksum(line + end):
+        return line.decode(errors="replace")
+    if _is_torn(content):
+        raise Torn("it was never written whole")
+    raise NotWhole("its checksum is not that of its content")
+
+
+def _is_torn(content: bytes) -> bool:
+    """Return whether a crash may have left this of a sealed file: a part from its beginning, or zeros
+    where the disk has not written."""
+    blocks = (content[at : at + _BLOCK] for at in range(0, len(content), _BLOCK))
+    if content.endswith(b"\0") or not all(map(any, blocks)):
+        return True
+    line, end, checksum = content.partition(b"\n")
+    if not line.decode("latin-1").isprintable():
+        return False
+    if not end:
+        return True
+    if not checksum and content.endswith(_checksum(line[:-_CHECKSUM_LINE] + b"\n")):
+        return False  # Both lines are there, but for the line feed between them.
+    return _checksum(line + end).startswith(checksum)
+
+
+_CHECKSUM_LINE: Final = 9
+"""Bytes of the checksum and of the line feed before it."""
 
 
 def _checksum(line: bytes) -> bytes:

@@ -12,7 +12,6 @@ Pure: the validity of each value is checked here, the relations to other queues 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -23,11 +22,11 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from .clock import DAY, HOUR, LAST_MOMENT, SECOND, Millis, span_text
-from .errors import DamagedSettings, InvalidSetting
+from .errors import DamagedSettings, InvalidSetting, TornSettings
 from .members import MOST
 from .names import QUEUE_NAME, is_queue_name
 from .schedule import Schedule, from_json, to_json
-from .sealed import NotWhole, number, text, value_in
+from .sealed import NotWhole, Torn, number, seal, text, unseal, value_in
 
 MIB: Final = 1024 * 1024
 MAX_VISIBILITY: Final = Millis(12 * HOUR)
@@ -384,18 +383,17 @@ def encode(record: Record) -> bytes:
         if record.schedules:
             content["schedules"] = to_json(record.schedules)
         content.update(asdict(record.settings))
-    return json.dumps(content, indent=2, sort_keys=True).encode() + b"\n"
+    return seal(content)
 
 
 def decode(content: bytes, name: str) -> Record:
-    """Return the record in the settings file `name`; raise `DamagedSettings` if it isn't one.
+    """Return the record in the settings file `name`; raise `DamagedSettings` if it isn't one, or
+    `TornSettings`.
 
     A setting of a later version is passed over; one that is missing has its default.
     """
     try:
-        values = json.loads(content)
-        if not isinstance(values, dict):
-            raise NotWhole("not a JSON object")
+        values: dict[str, Any] = unseal(content)
         created_at = value_in(values, "created_at", number(LAST_MOMENT))
         salt = value_in(
             {"salt": "", **values}, "salt", text(lambda salt: _SALT.fullmatch(salt) is not None)
@@ -413,6 +411,8 @@ def decode(content: bytes, name: str) -> Record:
             labels=labels,
             schedules=from_json(values.get("schedules", {})),
         )
+    except Torn as error:
+        raise TornSettings(file=name, why=str(error)) from error
     except (InvalidSetting, ValueError, RecursionError) as error:
         raise DamagedSettings(file=name, why=str(error)) from error
 

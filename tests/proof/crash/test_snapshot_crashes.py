@@ -123,7 +123,7 @@ class _Links:
     def __post_init__(self) -> None:
         self.made = LinkedDisk(model=self.story.disk.model, can_sync_all=self.story.disk.can_sync_all)
         for path in ("FORMAT", LOCK):
-            self.made.create(path, [b"spoolrack 3\n"], sync=True)
+            self.made.create(path, [b"spoolrack 4\n"], sync=True)
         self.files: dict[int, File] = {}
         self.pace = self.story.snapshots.choice((0.05, 0.15, 0.4))
         """How probable it is that something happens before a folder or a name."""

@@ -140,7 +140,7 @@ def test_a_start_after_a_loss_serves_all_messages_that_are_left_and_says_what_is
     assert alarms_in(caplog) == [], "all is mended"
 
 
-@pytest.mark.parametrize("content", ["spoolrack 4\n", "maildir\n"])
+@pytest.mark.parametrize("content", ["spoolrack 5\n", "maildir\n"])
 def test_a_root_in_another_format_is_refused_and_left_as_it_is(content: str, tmp_path: Path) -> None:
     make_root(tmp_path / "root", ManualClock())
     (tmp_path / "root" / layout.FORMAT).write_text(content)
@@ -150,7 +150,7 @@ def test_a_root_in_another_format_is_refused_and_left_as_it_is(content: str, tmp
     said = str(caught.value)
     assert str(tmp_path / "root") in said
     assert repr(content.strip()) in said
-    assert "'spoolrack 3'" in said
+    assert "'spoolrack 4'" in said
     assert "use the version of Spoolrack that wrote it" in " ".join(said.split())
     assert sorted(map(str, (tmp_path / "root").rglob("*"))) == before
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
-FORMATS: Final = (b"spoolrack 3\n", b"spoolrack 3 several hosts\n")
+FORMATS: Final = (b"spoolrack 4\n", b"spoolrack 4 several hosts\n")
 FOLDERS: Final = (
     *("config", "owners", "new", "queues", "delay", "remove", "quarantine", "staged", "published"),
     *("reserved", "redrives", "keys", "archive", "bodies", "dead_letters"),
@@ -377,10 +377,16 @@ def _contents_of(name: Name, said: Any, content: bytes) -> Iterator[Content]:
 
 def unsealed(content: bytes) -> Any:
     """Return what a sealed file says; None if it is torn or damaged."""
+    line = unsealed_line(content)
+    return None if line is None else json.loads(line)
+
+
+def unsealed_line(content: bytes) -> bytes | None:
+    """Return the first line of a sealed file; None if it is torn or damaged."""
     lines = content.split(b"\n")
     if len(lines) != 3 or lines[2] or lines[1] != b"%08x" % crc32(lines[0] + b"\n"):
         return None
-    return json.loads(lines[0])
+    return lines[0]
 
 
 # Receipts, keys, back-off.
@@ -540,7 +546,7 @@ def shard_of(queue: str, count: int) -> int:
 def _shard_in(file: Path) -> tuple[int, int] | None:
     if not file.exists():
         return None
-    match = re.fullmatch(rb"(0|[1-9][0-9]*)/([1-9][0-9]*)\n", file.read_bytes())
+    match = re.fullmatch(rb"(0|[1-9][0-9]*)/([1-9][0-9]*)", unsealed_line(file.read_bytes()) or b"")
     if match is None or int(match[1]) >= int(match[2]):
         raise ValueError(f"{file} names no shard")
     return int(match[1]), int(match[2])
@@ -551,7 +557,7 @@ class Root:
 
     def __init__(self, path: Path) -> None:
         if (path / "FORMAT").read_bytes() not in FORMATS:
-            raise ValueError(f"{path} is no root of format 3")
+            raise ValueError(f"{path} is no root of format 4")
         self.path = path
         self.shard = _shard_in(path / "SHARD")
         """Its number, and how many there are; None: it is no shard."""
@@ -587,8 +593,13 @@ class Root:
             versions.setdefault(queue, []).append(int(version))
         found: dict[str, Queue] = {}
         for queue, numbers in versions.items():
-            version = max(numbers)
-            said = json.loads((self.path / f"config/{queue}.{version}.json").read_bytes())
+            readable = {
+                number: said
+                for number in numbers
+                if (said := unsealed((self.path / f"config/{queue}.{number}.json").read_bytes()))
+            }
+            version = max(readable, default=0)
+            said = readable.get(version, {"deleted": True})
             if not said.get("deleted"):
                 found[queue] = Queue(
                     settings={name: said.get(name, default) for name, default in DEFAULTS.items()},
