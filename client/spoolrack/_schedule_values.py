@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ._values import Attributes
+from ._values import Attributes, Obstacle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,4 +27,8 @@ class Schedule:
     last_tick_at: datetime | None
     """None: no tick was sent."""
     next_tick_at: datetime | None
-    """None: it is paused."""
+    """None: it is paused, or has obstacles."""
+    owner: str = ""
+    """The identity that created it, or changed it last; empty: unknown."""
+    obstacles: Sequence[Obstacle] = ()
+    """What keeps its ticks from being sent until it is mended."""

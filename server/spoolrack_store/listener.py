@@ -6,6 +6,7 @@ promise rests on it: the committer looks every second, too.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -13,6 +14,8 @@ from typing import Final
 from .engine.sharing import Sharing
 from .files.local_disk import TouchWatch
 from .model.clock import Clock, Millis
+
+log = logging.getLogger(__name__)
 
 SPAN: Final = Millis(3_000)
 """So long it listens after it was last asked to."""
@@ -54,10 +57,17 @@ class Listener:
         self._watch.close()
 
     def _run(self, tell: Callable[[], None]) -> None:
+        is_told = False
         while not self._is_stopped:
             self._is_wanted.wait()
             self._is_wanted.clear()
-            while self._clock.monotonic() < self._until and not self._is_stopped:
-                self._watch.wait(SPAN)
-                if self._sharing.has_news:
-                    tell()
+            try:
+                while self._clock.monotonic() < self._until and not self._is_stopped:
+                    self._watch.wait(SPAN)
+                    if self._sharing.has_news:
+                        tell()
+            except Exception:
+                # Waiting receives are late by up to a second. The thread goes on when it is wanted.
+                if not is_told:
+                    log.exception("changes of other processes are found by looking, each second")
+                is_told = True

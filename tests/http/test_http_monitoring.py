@@ -96,7 +96,7 @@ async def test_a_slot_that_begins_during_a_sample_is_sampled_at_once(
     monkeypatch.setattr(observer, "sample", sample)
     monkeypatch.setattr(asyncio, "sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
-        await observer._sample_on()
+        await observer.sample_slot()
     # As long as it was to the next slot when the sample began: that one is there now.
     assert pauses == [0.001]
 

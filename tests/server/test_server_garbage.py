@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoolrack_server.process.garbage import STEP, WHOLE, collect_as_memory_grows, frozen_afterwards
+from spoolrack_server.process.garbage import STEP, WHOLE, GrowthCollector, frozen_afterwards
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.store import Store
 
@@ -51,10 +51,10 @@ async def test_what_lives_long_is_looked_at_once_and_only_as_memory_grows() -> N
 
     gc.unfreeze()
     before = gc.get_threshold()
-    collecting = asyncio.create_task(collect_as_memory_grows(measure, every=0))
-    await measured.wait()
-    collecting.cancel()
-    await asyncio.gather(collecting, return_exceptions=True)
+    collector = GrowthCollector(measure)
+    while not measured.is_set():
+        await collector.look(every=0)
+    collector.end()
     grown = [count > 0 for count in frozen]
     assert grown == [False] * 3 + [True] * 3, "after the memory has grown by a step"
     assert abs(frozen[5] - frozen[3]) < COUNT
@@ -80,16 +80,17 @@ async def test_garbage_of_what_lived_long_is_freed_once_the_memory_has_doubled()
             measured.set()
         return sizes[min(len(alive), len(sizes)) - 1]
 
-    collecting = asyncio.create_task(collect_as_memory_grows(measure, every=0))
-    await measured.wait()
-    collecting.cancel()
-    await asyncio.gather(collecting, return_exceptions=True)
+    collector = GrowthCollector(measure)
+    while not measured.is_set():
+        await collector.look(every=0)
+    collector.end()
     assert alive == [True] * 4 + [False]
 
 
 async def test_the_collector_stays_as_it_is_where_memory_cannot_be_measured() -> None:
     before = gc.get_threshold()
-    await collect_as_memory_grows(lambda: None)
+    collector = GrowthCollector(lambda: None)
+    await collector.look(every=0)
     assert gc.get_threshold() == before
 
 

@@ -12,11 +12,13 @@ import aiohttp
 import pytest
 from spoolrack_server.app.health import Health
 from spoolrack_server.http.probes import LIVE, READY, Probes, probes_of
+from spoolrack_server.process.loop_driver import LoopDriver
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.addresses import AddressUnusable
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.model.errors import RootUnusable
+from spoolrack_store.store import Store
 
 from tests.support import STUCK
 
@@ -116,6 +118,29 @@ async def test_a_server_that_drains_lives_and_is_not_ready_until_its_end(
         await stopping
         with pytest.raises(aiohttp.ClientConnectionError):
             await ask(health, LIVE)
+
+
+async def test_a_server_that_reads_its_backlog_lives_and_is_not_ready(tmp_path: Path) -> None:
+    begun, read = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    class Slow(Server):
+        """A server with a backlog that takes as long to read as the test says."""
+
+        def _open(self, driver: LoopDriver | None) -> Store:
+            loop.call_soon_threadsafe(begun.set)
+            assert read.wait(STUCK)
+            return super()._open(driver)
+
+    server = Slow(settings(tmp_path))
+    starting = asyncio.create_task(server.start())
+    await begun.wait()
+    health = server.health_url or ""
+    assert (await ask(health, LIVE), await ask(health, READY)) == ((200, ""), (503, "starting"))
+    read.set()
+    await starting
+    assert await ask(health, READY) == (200, "")
+    await server.stop()
 
 
 async def test_a_server_that_can_not_start_leaves_no_listener_behind(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, Millis
+from spoolrack_store.model.operations import UpdateQueue
+from spoolrack_store.model.schedule_requests import CreateSchedule
 
 from tests.support.server_rig import Client, connected, refused
 
@@ -164,3 +168,82 @@ async def test_schedules_are_listed_page_by_page(client: Client) -> None:
     assert token == ""
     assert [each.name for each in (await listed(client, queue="p")).schedules] == ["a", "b"]
     assert (await refused(listed(client, page_token="x"))).reason == "INVALID_REQUEST"
+
+
+async def stored(server: Server, **given: Any) -> None:
+    """Store a schedule as an earlier version may have: without a check of its time."""
+    content = {"queue": "q", "name": "old", "cron": MINUTELY, "time_zone": "UTC", **given}
+    await asyncio.wrap_future(server.store.submit(CreateSchedule(**content)))
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"time_zone": "Mars/Base"}, "TIME_UNUSABLE"),
+        ({"time_zone": "posix/../UTC"}, "TIME_UNUSABLE"),
+        ({"cron": "61 * * * *"}, "TIME_UNUSABLE"),
+        ({"cron": "1 2"}, "TIME_UNUSABLE"),
+        ({"body": bytes(101)}, "MESSAGE_TOO_LARGE"),
+    ],
+)
+async def test_a_schedule_that_has_become_invalid_rests_alone_and_says_why(
+    client: Client, server: Server, clock: ManualClock, given: dict[str, Any], reason: str
+) -> None:
+    lines = io.StringIO()
+    scheduler = Scheduler(server.store, clock, make_log(stream=lines))
+    await client.create()
+    await stored(server, **given)
+    if reason == "MESSAGE_TOO_LARGE":
+        # Valid when it was stored: the setting is lowered after it.
+        lowered = UpdateQueue(name="q", changes={"max_message_size": 100})
+        await asyncio.wrap_future(server.store.submit(lowered))
+    await create(client)
+    for _ in range(3):
+        clock.advance(MINUTE)
+        assert await scheduler.fire_due() == 1, "the other schedule is sent"
+    assert scheduler.resting == 1
+    told = [line for line in lines.getvalue().splitlines() if "not sent" in line]
+    assert len(told) == 1, "once, not each second"
+    assert "schedule=old" in told[0]
+
+    old, other = (await listed(client)).schedules
+    assert ([each.reason for each in old.obstacles], list(other.obstacles)) == ([reason], [])
+    assert old.obstacles[0].explanation in told[0].replace('\\"', '"')
+    assert not old.HasField("next_tick_time")
+    await client.stub.DeleteSchedule(rpc.DeleteScheduleRequest(queue="q", name="old"))
+    assert [each.name for each in (await listed(client)).schedules] == ["s"]
+    assert await scheduler.fire_due() == 0
+    assert scheduler.resting == 0
+
+
+async def test_a_schedule_that_rests_goes_on_once_it_is_mended(
+    client: Client, server: Server, clock: ManualClock, scheduler: Scheduler
+) -> None:
+    await client.create()
+    await stored(server, name="s", time_zone="Mars/Base")
+    clock.advance(MINUTE)
+    assert await scheduler.fire_due() == 0
+    mended = await update(client, time_zone="UTC")
+    assert not mended.obstacles
+    assert mended.HasField("next_tick_time")
+    clock.advance(MINUTE)
+    assert await scheduler.fire_due() == 1
+
+
+async def test_an_owner_without_permission_makes_a_schedule_rest(
+    client: Client, server: Server, clock: ManualClock
+) -> None:
+    permitted = {"a"}
+    scheduler = Scheduler(
+        server.store, clock, make_log(), may_send=lambda identity, queue: identity in permitted
+    )
+    await client.create()
+    for name, owner in (("a", "a"), ("b", "b"), ("unknown", "")):
+        await stored(server, name=name, owner=owner)
+    clock.advance(MINUTE)
+    assert (await scheduler.fire_due(), scheduler.resting) == (2, 1)
+    permitted.clear()
+    clock.advance(MINUTE)
+    assert (await scheduler.fire_due(), scheduler.resting) == (1, 2)
+    permitted.add("b")
+    assert await scheduler.fire_due() == 1, "the tick that was missed, when it has the permission"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from .._schedule_values import Schedule
-from .._values import Attributes, Outgoing, Page, moment_of
+from .._values import Attributes, Obstacle, Outgoing, Page, moment_of
 from ..v1 import schedule_service_pb2 as pb
 from . import grpc_values as convert
 from .grpc_calls import ChannelCalls
@@ -123,4 +123,8 @@ def _schedule(schedule: pb.Schedule) -> Schedule:
         next_tick_at=moment_of(moment("next_tick_time"))
         if schedule.HasField("next_tick_time")
         else None,
+        owner=schedule.owner,
+        obstacles=[
+            Obstacle(reason=each.reason, explanation=each.explanation) for each in schedule.obstacles
+        ],
     )

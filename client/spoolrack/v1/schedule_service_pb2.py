@@ -28,7 +28,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from spoolrack.v1 import queue_pb2 as spoolrack_dot_v1_dot_queue__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#spoolrack/v1/schedule_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\xc0\x03\n\x08Schedule\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04\x63ron\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12:\n\nattributes\x18\x06 \x03(\x0b\x32&.spoolrack.v1.Schedule.AttributesEntry\x12\r\n\x05group\x18\x07 \x01(\t\x12\x14\n\x06paused\x18\x08 \x01(\x08\x42\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0elast_tick_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0enext_tick_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"G\n\x15\x43reateScheduleRequest\x12.\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.ScheduleB\x04\xe2\x41\x01\x02\"B\n\x16\x43reateScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"=\n\x12GetScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"?\n\x13GetScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"x\n\x15UpdateScheduleRequest\x12.\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.ScheduleB\x04\xe2\x41\x01\x02\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"B\n\x16UpdateScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"L\n\x14ListSchedulesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x15ListSchedulesResponse\x12)\n\tschedules\x18\x01 \x03(\x0b\x32\x16.spoolrack.v1.Schedule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"?\n\x14PauseScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"A\n\x15PauseScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15ResumeScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"B\n\x16ResumeScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15\x44\x65leteScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"\x18\n\x16\x44\x65leteScheduleResponse2\x8d\x05\n\x0fScheduleService\x12[\n\x0e\x43reateSchedule\x12#.spoolrack.v1.CreateScheduleRequest\x1a$.spoolrack.v1.CreateScheduleResponse\x12R\n\x0bGetSchedule\x12 .spoolrack.v1.GetScheduleRequest\x1a!.spoolrack.v1.GetScheduleResponse\x12[\n\x0eUpdateSchedule\x12#.spoolrack.v1.UpdateScheduleRequest\x1a$.spoolrack.v1.UpdateScheduleResponse\x12X\n\rListSchedules\x12\".spoolrack.v1.ListSchedulesRequest\x1a#.spoolrack.v1.ListSchedulesResponse\x12X\n\rPauseSchedule\x12\".spoolrack.v1.PauseScheduleRequest\x1a#.spoolrack.v1.PauseScheduleResponse\x12[\n\x0eResumeSchedule\x12#.spoolrack.v1.ResumeScheduleRequest\x1a$.spoolrack.v1.ResumeScheduleResponse\x12[\n\x0e\x44\x65leteSchedule\x12#.spoolrack.v1.DeleteScheduleRequest\x1a$.spoolrack.v1.DeleteScheduleResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#spoolrack/v1/schedule_service.proto\x12\x0cspoolrack.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18spoolrack/v1/queue.proto\"\x86\x04\n\x08Schedule\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04\x63ron\x18\x03 \x01(\tB\x04\xe2\x41\x01\x02\x12\x11\n\ttime_zone\x18\x04 \x01(\t\x12\x0c\n\x04\x62ody\x18\x05 \x01(\x0c\x12:\n\nattributes\x18\x06 \x03(\x0b\x32&.spoolrack.v1.Schedule.AttributesEntry\x12\r\n\x05group\x18\x07 \x01(\t\x12\x14\n\x06paused\x18\x08 \x01(\x08\x42\x04\xe2\x41\x01\x03\x12\x35\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0elast_tick_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x38\n\x0enext_tick_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x13\n\x05owner\x18\x0c \x01(\tB\x04\xe2\x41\x01\x03\x12/\n\tobstacles\x18\r \x03(\x0b\x32\x16.spoolrack.v1.ObstacleB\x04\xe2\x41\x01\x03\x1aJ\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12&\n\x05value\x18\x02 \x01(\x0b\x32\x17.spoolrack.v1.Attribute:\x02\x38\x01\"G\n\x15\x43reateScheduleRequest\x12.\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.ScheduleB\x04\xe2\x41\x01\x02\"B\n\x16\x43reateScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"=\n\x12GetScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"?\n\x13GetScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"x\n\x15UpdateScheduleRequest\x12.\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.ScheduleB\x04\xe2\x41\x01\x02\x12/\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMask\"B\n\x16UpdateScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"L\n\x14ListSchedulesRequest\x12\r\n\x05queue\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x15ListSchedulesResponse\x12)\n\tschedules\x18\x01 \x03(\x0b\x32\x16.spoolrack.v1.Schedule\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"?\n\x14PauseScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"A\n\x15PauseScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15ResumeScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"B\n\x16ResumeScheduleResponse\x12(\n\x08schedule\x18\x01 \x01(\x0b\x32\x16.spoolrack.v1.Schedule\"@\n\x15\x44\x65leteScheduleRequest\x12\x13\n\x05queue\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"\x18\n\x16\x44\x65leteScheduleResponse2\x8d\x05\n\x0fScheduleService\x12[\n\x0e\x43reateSchedule\x12#.spoolrack.v1.CreateScheduleRequest\x1a$.spoolrack.v1.CreateScheduleResponse\x12R\n\x0bGetSchedule\x12 .spoolrack.v1.GetScheduleRequest\x1a!.spoolrack.v1.GetScheduleResponse\x12[\n\x0eUpdateSchedule\x12#.spoolrack.v1.UpdateScheduleRequest\x1a$.spoolrack.v1.UpdateScheduleResponse\x12X\n\rListSchedules\x12\".spoolrack.v1.ListSchedulesRequest\x1a#.spoolrack.v1.ListSchedulesResponse\x12X\n\rPauseSchedule\x12\".spoolrack.v1.PauseScheduleRequest\x1a#.spoolrack.v1.PauseScheduleResponse\x12[\n\x0eResumeSchedule\x12#.spoolrack.v1.ResumeScheduleRequest\x1a$.spoolrack.v1.ResumeScheduleResponse\x12[\n\x0e\x44\x65leteSchedule\x12#.spoolrack.v1.DeleteScheduleRequest\x1a$.spoolrack.v1.DeleteScheduleResponseB*\n\x0cspoolrack.v1P\x01Z\x18spoolrack/v1;spoolrackpbb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -52,6 +52,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SCHEDULE'].fields_by_name['last_tick_time']._serialized_options = b'\342A\001\003'
   _globals['_SCHEDULE'].fields_by_name['next_tick_time']._loaded_options = None
   _globals['_SCHEDULE'].fields_by_name['next_tick_time']._serialized_options = b'\342A\001\003'
+  _globals['_SCHEDULE'].fields_by_name['owner']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['owner']._serialized_options = b'\342A\001\003'
+  _globals['_SCHEDULE'].fields_by_name['obstacles']._loaded_options = None
+  _globals['_SCHEDULE'].fields_by_name['obstacles']._serialized_options = b'\342A\001\003'
   _globals['_CREATESCHEDULEREQUEST'].fields_by_name['schedule']._loaded_options = None
   _globals['_CREATESCHEDULEREQUEST'].fields_by_name['schedule']._serialized_options = b'\342A\001\002'
   _globals['_GETSCHEDULEREQUEST'].fields_by_name['queue']._loaded_options = None
@@ -73,37 +77,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETESCHEDULEREQUEST'].fields_by_name['name']._loaded_options = None
   _globals['_DELETESCHEDULEREQUEST'].fields_by_name['name']._serialized_options = b'\342A\001\002'
   _globals['_SCHEDULE']._serialized_start=180
-  _globals['_SCHEDULE']._serialized_end=628
-  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_start=554
-  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_end=628
-  _globals['_CREATESCHEDULEREQUEST']._serialized_start=630
-  _globals['_CREATESCHEDULEREQUEST']._serialized_end=701
-  _globals['_CREATESCHEDULERESPONSE']._serialized_start=703
-  _globals['_CREATESCHEDULERESPONSE']._serialized_end=769
-  _globals['_GETSCHEDULEREQUEST']._serialized_start=771
-  _globals['_GETSCHEDULEREQUEST']._serialized_end=832
-  _globals['_GETSCHEDULERESPONSE']._serialized_start=834
-  _globals['_GETSCHEDULERESPONSE']._serialized_end=897
-  _globals['_UPDATESCHEDULEREQUEST']._serialized_start=899
-  _globals['_UPDATESCHEDULEREQUEST']._serialized_end=1019
-  _globals['_UPDATESCHEDULERESPONSE']._serialized_start=1021
-  _globals['_UPDATESCHEDULERESPONSE']._serialized_end=1087
-  _globals['_LISTSCHEDULESREQUEST']._serialized_start=1089
-  _globals['_LISTSCHEDULESREQUEST']._serialized_end=1165
-  _globals['_LISTSCHEDULESRESPONSE']._serialized_start=1167
-  _globals['_LISTSCHEDULESRESPONSE']._serialized_end=1258
-  _globals['_PAUSESCHEDULEREQUEST']._serialized_start=1260
-  _globals['_PAUSESCHEDULEREQUEST']._serialized_end=1323
-  _globals['_PAUSESCHEDULERESPONSE']._serialized_start=1325
-  _globals['_PAUSESCHEDULERESPONSE']._serialized_end=1390
-  _globals['_RESUMESCHEDULEREQUEST']._serialized_start=1392
-  _globals['_RESUMESCHEDULEREQUEST']._serialized_end=1456
-  _globals['_RESUMESCHEDULERESPONSE']._serialized_start=1458
-  _globals['_RESUMESCHEDULERESPONSE']._serialized_end=1524
-  _globals['_DELETESCHEDULEREQUEST']._serialized_start=1526
-  _globals['_DELETESCHEDULEREQUEST']._serialized_end=1590
-  _globals['_DELETESCHEDULERESPONSE']._serialized_start=1592
-  _globals['_DELETESCHEDULERESPONSE']._serialized_end=1616
-  _globals['_SCHEDULESERVICE']._serialized_start=1619
-  _globals['_SCHEDULESERVICE']._serialized_end=2272
+  _globals['_SCHEDULE']._serialized_end=698
+  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_start=624
+  _globals['_SCHEDULE_ATTRIBUTESENTRY']._serialized_end=698
+  _globals['_CREATESCHEDULEREQUEST']._serialized_start=700
+  _globals['_CREATESCHEDULEREQUEST']._serialized_end=771
+  _globals['_CREATESCHEDULERESPONSE']._serialized_start=773
+  _globals['_CREATESCHEDULERESPONSE']._serialized_end=839
+  _globals['_GETSCHEDULEREQUEST']._serialized_start=841
+  _globals['_GETSCHEDULEREQUEST']._serialized_end=902
+  _globals['_GETSCHEDULERESPONSE']._serialized_start=904
+  _globals['_GETSCHEDULERESPONSE']._serialized_end=967
+  _globals['_UPDATESCHEDULEREQUEST']._serialized_start=969
+  _globals['_UPDATESCHEDULEREQUEST']._serialized_end=1089
+  _globals['_UPDATESCHEDULERESPONSE']._serialized_start=1091
+  _globals['_UPDATESCHEDULERESPONSE']._serialized_end=1157
+  _globals['_LISTSCHEDULESREQUEST']._serialized_start=1159
+  _globals['_LISTSCHEDULESREQUEST']._serialized_end=1235
+  _globals['_LISTSCHEDULESRESPONSE']._serialized_start=1237
+  _globals['_LISTSCHEDULESRESPONSE']._serialized_end=1328
+  _globals['_PAUSESCHEDULEREQUEST']._serialized_start=1330
+  _globals['_PAUSESCHEDULEREQUEST']._serialized_end=1393
+  _globals['_PAUSESCHEDULERESPONSE']._serialized_start=1395
+  _globals['_PAUSESCHEDULERESPONSE']._serialized_end=1460
+  _globals['_RESUMESCHEDULEREQUEST']._serialized_start=1462
+  _globals['_RESUMESCHEDULEREQUEST']._serialized_end=1526
+  _globals['_RESUMESCHEDULERESPONSE']._serialized_start=1528
+  _globals['_RESUMESCHEDULERESPONSE']._serialized_end=1594
+  _globals['_DELETESCHEDULEREQUEST']._serialized_start=1596
+  _globals['_DELETESCHEDULEREQUEST']._serialized_end=1660
+  _globals['_DELETESCHEDULERESPONSE']._serialized_start=1662
+  _globals['_DELETESCHEDULERESPONSE']._serialized_end=1686
+  _globals['_SCHEDULESERVICE']._serialized_start=1689
+  _globals['_SCHEDULESERVICE']._serialized_end=2342
 # @@protoc_insertion_point(module_scope)

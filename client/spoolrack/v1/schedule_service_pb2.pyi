@@ -59,6 +59,8 @@ class Schedule(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     LAST_TICK_TIME_FIELD_NUMBER: _builtins.int
     NEXT_TICK_TIME_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
+    OBSTACLES_FIELD_NUMBER: _builtins.int
     queue: _builtins.str
     """The queue to which the messages are sent."""
     name: _builtins.str
@@ -73,6 +75,10 @@ class Schedule(_message.Message):
     """The group of each message, 1 to 128 characters. Empty: none."""
     paused: _builtins.bool
     """Whether the schedule is paused. Set by the server."""
+    owner: _builtins.str
+    """The identity that created the schedule, or changed it last. Its permission is asked for at each
+    tick. Empty: it is not known, as on a server without authentication.
+    """
     @_builtins.property
     def attributes(self) -> _containers.MessageMap[_builtins.str, _queue_pb2.Attribute]:
         """The attributes of each message. The server adds spoolrack-schedule, the schedule's name, and
@@ -89,7 +95,13 @@ class Schedule(_message.Message):
 
     @_builtins.property
     def next_tick_time(self) -> _timestamp_pb2.Timestamp:
-        """The next tick. Absent: the schedule is paused."""
+        """The next tick. Absent: the schedule is paused, or has obstacles."""
+
+    @_builtins.property
+    def obstacles(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.Obstacle]:
+        """Causes that keep the ticks from being sent until they are mended. Empty: none. Reasons are
+        TIME_UNUSABLE, OWNER_NOT_PERMITTED and MESSAGE_TOO_LARGE. More may be added.
+        """
 
     def __init__(
         self,
@@ -105,10 +117,12 @@ class Schedule(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         last_tick_time: _timestamp_pb2.Timestamp | None = ...,
         next_tick_time: _timestamp_pb2.Timestamp | None = ...,
+        owner: _builtins.str = ...,
+        obstacles: _abc.Iterable[_queue_pb2.Obstacle] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "last_tick_time", b"last_tick_time", "next_tick_time", b"next_tick_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "create_time", b"create_time", "cron", b"cron", "group", b"group", "last_tick_time", b"last_tick_time", "name", b"name", "next_tick_time", b"next_tick_time", "paused", b"paused", "queue", b"queue", "time_zone", b"time_zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "create_time", b"create_time", "cron", b"cron", "group", b"group", "last_tick_time", b"last_tick_time", "name", b"name", "next_tick_time", b"next_tick_time", "obstacles", b"obstacles", "owner", b"owner", "paused", b"paused", "queue", b"queue", "time_zone", b"time_zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -17,6 +17,7 @@ from spoolrack_store.model.errors import StoreError, Unauthenticated
 from ..app.caller import Caller, Identity, Permission
 from .file_format import is_identity
 from .permissions_file import Rules
+from .sqs_keys import SqsKeys
 from .tokens import Tokens
 from .watched_files import WatchedFiles
 
@@ -39,10 +40,12 @@ class AccessControl:
         *,
         tokens: WatchedFiles[Tokens] | None = None,
         rules: WatchedFiles[Rules] | None = None,
+        sqs_keys: WatchedFiles[SqsKeys] | None = None,
         asks_for_certificates: bool = False,
     ) -> None:
         self._tokens = tokens
         self._rules = rules
+        self._sqs_keys = sqs_keys
         self.asks_for_certificates = asks_for_certificates
         """Whether who comes by TLS has shown a certificate."""
         self._checks: dict[asyncio.Task[Any], Callable[[], None]] = {}
@@ -104,6 +107,18 @@ class AccessControl:
         return Caller(identity, None if self._rules is None else self)
 
     # Authorization.
+
+    def may_send(self, identity: str, queue: str) -> bool:
+        """Return whether an identity that isn't calling may send to a queue: it still has a token or a
+        key, or may have a certificate, and the permission."""
+        if self.is_open:
+            return True
+        is_known = (
+            self.asks_for_certificates
+            or (self._tokens is not None and identity in self._tokens.current.names)
+            or (self._sqs_keys is not None and identity in self._sqs_keys.current.names)
+        )
+        return is_known and self.allows(Identity(identity), Permission.SEND, queue)
 
     def allows(self, identity: Identity, permission: Permission, queue: str) -> bool:
         """Return whether `identity` has this permission on `queue`; "*": on all queues."""

@@ -69,7 +69,9 @@ class Security:
         sqs_keys = _watched("the keys of SQS", self.sqs_keys, SECRET, SqsKeys.parsed, log)
         watched: list[WatchedFiles[Any]] = [] if tls is None else [tls.files]
         watched += [each for each in (tokens, rules, sqs_keys) if each is not None]
-        access_control = AccessControl(tokens=tokens, rules=rules, asks_for_certificates=asks)
+        access_control = AccessControl(
+            tokens=tokens, rules=rules, sqs_keys=sqs_keys, asks_for_certificates=asks
+        )
         return AccessFiles(access_control, tls, watched, log, sqs_keys)
 
     def check_sqs(self, host: str, port: int) -> None:
@@ -102,15 +104,16 @@ class AccessFiles:
         self.tls = tls
         self._watched = watched
 
-    async def watch(self) -> None:
-        """Reload the files when they change, until cancelled, and end the calls that may not go on."""
-        while self._watched:
-            await asyncio.sleep(RELOAD_INTERVAL)
-            try:
-                if await asyncio.to_thread(self.reload):
-                    self.access_control.recheck()
-            except Exception:  # noqa: BLE001 - or else no change would ever be seen again
-                self._log.exception("the access files could not be checked")
+    @property
+    def is_watching(self) -> bool:
+        """Whether there are files that may change."""
+        return bool(self._watched)
+
+    async def look(self) -> None:
+        """Reload changed files once, after a pause, and end the calls that may not go on."""
+        await asyncio.sleep(RELOAD_INTERVAL)
+        if await asyncio.to_thread(self.reload):
+            self.access_control.recheck()
 
     def reload(self) -> bool:
         """Reload changed files; return whether something has changed."""

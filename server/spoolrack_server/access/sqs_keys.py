@@ -30,6 +30,7 @@ class SqsKeys:
         """`identities` by their access keys."""
         self.master = master
         self.identities = identities
+        self.names = frozenset(each.name for each in identities.values())
 
     @classmethod
     def parsed(cls, text: str) -> SqsKeys:

@@ -29,6 +29,7 @@ class Tokens:
     def __init__(self, identities: dict[bytes, Identity]) -> None:
         """`identities` by the SHA-256 of their tokens."""
         self._identities = identities
+        self.names = frozenset(each.name for each in identities.values())
 
     @classmethod
     def parsed(cls, text: str) -> Tokens:

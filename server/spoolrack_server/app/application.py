@@ -17,7 +17,7 @@ from .messages import Messages
 from .queues import Queues
 from .redrives import Redrives
 from .reservations import Reservations
-from .schedules import Schedules
+from .schedules import MaySend, Schedules, anyone_may
 from .sends import Sends
 from .stages import Stages
 from .store_access import ConcurrencyLimit, StoreAccess
@@ -38,8 +38,10 @@ class Application:
         log: Log,
         workers: ConcurrencyLimit | None = None,
         with_consumers: Callable[[Queue], Awaitable[Queue]] | None = None,
+        may_send: MaySend = anyone_may,
     ) -> None:
-        """`with_consumers` adds the consumers of a queue's oldest leases that other processes know."""
+        """`with_consumers` adds the consumers of a queue's oldest leases that other processes know;
+        `may_send` tells the permissions of callers that aren't calling."""
         self._access = StoreAccess(store, workers)
         self.root_id = store.root_id
         self.shard = store.shard
@@ -53,7 +55,7 @@ class Application:
         self.stages = Stages(self._access)
         self.reservations = Reservations(self._access, self.leases)
         self.redrives = Redrives(self._access)
-        self.schedules = Schedules(self._access, clock)
+        self.schedules = Schedules(self._access, clock, may_send)
 
     def bound(self, use_case: Callable[..., T]) -> Callable[..., T]:
         """Return a use case, such as `Queues.get`, of this application."""

@@ -8,6 +8,7 @@ put back, it comes once. Expressions with a star in minutes or hours follow real
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -18,6 +19,10 @@ from spoolrack_store.model.errors import InvalidRequest
 MINUTE = 60
 LONGEST = 50 * 366 * 86_400
 """Seconds; an expression without a tick within 50 years has none."""
+
+
+class UnusableTime(Exception):
+    """An expression or a zone that was valid when it was stored, and can't be evaluated now."""
 
 
 def check(cron: str, time_zone: str, now: int) -> None:
@@ -45,16 +50,26 @@ def check(cron: str, time_zone: str, now: int) -> None:
 
 
 def next_tick(cron: str, time_zone: str, after: int) -> int | None:
-    """Return the first tick above the Unix time `after`; None if there is none."""
-    return next(_ticks(cron, time_zone, after), None)
+    """Return the first tick above the Unix time `after`; None if there is none.
+
+    Raise `UnusableTime`.
+    """
+    with _told(cron, time_zone):
+        return next(_ticks(cron, time_zone, after), None)
 
 
 def last_tick(cron: str, time_zone: str, after: int, until: int) -> int | None:
     """Return the last tick above `after` and up to `until`; None if there is none.
 
     It looks back over spans that double, so that it costs no more after a year than after an hour.
+    Raise `UnusableTime`.
     """
-    first = next_tick(cron, time_zone, after)
+    with _told(cron, time_zone):
+        return _last_tick(cron, time_zone, after, until)
+
+
+def _last_tick(cron: str, time_zone: str, after: int, until: int) -> int | None:
+    first = next(_ticks(cron, time_zone, after), None)
     if first is None or first > until:
         return None
     span = MINUTE
@@ -84,6 +99,30 @@ def _ticks(cron: str, time_zone: str, after: int) -> Iterator[int]:
         if tick > last:
             last = tick
             yield tick
+
+
+@contextmanager
+def _told(cron: str, time_zone: str) -> Iterator[None]:
+    """Raise `UnusableTime` for what the tz database and the evaluator raise: they are of other versions
+    than when the schedule was stored, and have errors of many kinds."""
+    try:
+        _zone(time_zone)
+    except Exception as error:
+        raise UnusableTime(
+            f"the time zone {time_zone!r} can't be loaded ({_why(error)}): install the tz database "
+            "that has it (the system's, or Python's package tzdata), or give the schedule another zone"
+        ) from error
+    try:
+        yield
+    except Exception as error:
+        raise UnusableTime(
+            f"the cron expression {cron!r} can't be evaluated in {time_zone} ({_why(error)}): give the "
+            "schedule another one"
+        ) from error
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 @lru_cache(maxsize=256)

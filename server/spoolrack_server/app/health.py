@@ -18,6 +18,8 @@ class Health:
         """It will never serve again."""
         self.is_starting = False
         """It doesn't serve yet; only a probe can ask then."""
+        self.background: dict[str, str] = {}
+        """By the name of each background task, why it fails; empty: it doesn't."""
         self._changed = asyncio.Event()
 
     @property
@@ -32,6 +34,11 @@ class Health:
     @property
     def is_serving(self) -> bool:
         return self.state == "serving"
+
+    @property
+    def failing(self) -> list[str]:
+        """The background tasks that fail now. The server serves without them."""
+        return sorted(name for name, why in self.background.items() if why)
 
     def fail(self, why: str) -> None:
         """Stop serving, for `why`; the first reason stays."""

@@ -157,23 +157,22 @@ class MemoryLimiter:
     # The watermark.
 
     async def watch(self) -> None:
-        """Measure until cancelled."""
-        while True:
-            if len(self._reading) > FEW:
-                await asyncio.sleep(FAST)
-            else:
-                self._many.clear()
-                try:
-                    async with asyncio.timeout(SLOW):
-                        await self._many.wait()
-                except TimeoutError:
-                    pass
-            self.check()
-            if self.is_over or (self._freed and not self._reading):
-                self._freed = 0
-                await asyncio.to_thread(trim)
-                if self.is_over:
-                    self.check()
+        """Measure once, when it is time."""
+        if len(self._reading) > FEW:
+            await asyncio.sleep(FAST)
+        else:
+            self._many.clear()
+            try:
+                async with asyncio.timeout(SLOW):
+                    await self._many.wait()
+            except TimeoutError:
+                pass
+        self.check()
+        if self.is_over or (self._freed and not self._reading):
+            self._freed = 0
+            await asyncio.to_thread(trim)
+            if self.is_over:
+                self.check()
 
     def check(self) -> None:
         """Measure now, and end incoming requests if there is too much."""

@@ -132,6 +132,8 @@ def _table(schedules: Sequence[Schedule]) -> list[str]:
 def _row(schedule: Schedule) -> tuple[str, ...]:
     last, following = schedule.last_tick_at, schedule.next_tick_at
     coming = "-" if following is None else moment_text(following)
+    if schedule.obstacles:
+        coming = ", ".join(each.reason for each in schedule.obstacles)
     return (
         schedule.queue,
         schedule.name,

@@ -43,7 +43,7 @@ class MonitoringEndpoints:
 
     async def health(self, request: web.Request) -> web.StreamResponse:
         if self._health.why is None:
-            return web.json_response({"status": "SERVING", **self._shard(), **await self._refusals()})
+            return web.json_response({"status": "SERVING", **self._shard(), **await self._faults()})
         return web.json_response({"status": "NOT_SERVING", "why": self._health.why}, status=503)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
@@ -51,7 +51,7 @@ class MonitoringEndpoints:
 
     async def ready(self, request: web.Request) -> web.StreamResponse:
         if self._health.is_serving:
-            return web.json_response({"status": "READY", **self._shard(), **await self._refusals()})
+            return web.json_response({"status": "READY", **self._shard(), **await self._faults()})
         return web.json_response({"status": "NOT_READY", "why": self._health.state}, status=503)
 
     def _shard(self) -> dict[str, str]:
@@ -59,11 +59,14 @@ class MonitoringEndpoints:
         shard = self._context.app.shard
         return {} if shard is None else {"shard": str(shard)}
 
-    async def _refusals(self) -> dict[str, list[str]]:
-        """Return why sends are refused, if they are. The server is ready: receives and deletes go
-        on."""
-        found = await self._observer.refusals()
-        return {"refuses_sends": found} if found else {}
+    async def _faults(self) -> dict[str, list[str]]:
+        """Return why sends are refused, if they are, and which background tasks fail. The server is
+        ready: receives and deletes go on."""
+        refusals, failing = await self._observer.refusals(), self._health.failing
+        return {
+            **({"refuses_sends": refusals} if refusals else {}),
+            **({"failing": failing} if failing else {}),
+        }
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
         page, content_type = await self._observer.page(request.headers.get("Accept", ""))

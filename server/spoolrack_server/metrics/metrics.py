@@ -96,6 +96,8 @@ _OF_PROCESS: Final = (
         "1 while the process serves; 0 while it starts or drains, or once it has failed.",
     ),
     _gauge("spoolrack_draining", "1 while the process drains."),
+    _gauge("spoolrack_resting_schedules", "Schedules whose ticks obstacles keep from being sent."),
+    _gauge("spoolrack_background_failing", "1 while a background task of the process fails.", "task"),
     _gauge("spoolrack_memory_watermark_bytes", "Memory above which sends are refused; 0: no bound."),
     _gauge(
         "spoolrack_memory_used_bytes",

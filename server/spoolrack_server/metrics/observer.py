@@ -58,7 +58,6 @@ class Observer:
         self._root = os.path.abspath(root) if root else ""
         self._began = clock.monotonic()
         self._history = History()
-        self._sampling: asyncio.Task[None] | None = None
         self._health = health
         self._clock = clock
         self._process = process or WorkerProcess(0)
@@ -71,6 +70,7 @@ class Observer:
         self._next_count = 0
         self._credits: Callable[[], tuple[int, int]] | None = None
         self._memory: MemoryLimiter | None = None
+        self._resting: Callable[[], int] = lambda: 0
         self._reaps = True
         self._is_over = False
         self._gathering = asyncio.Lock()
@@ -87,7 +87,6 @@ class Observer:
         self._describe = describe
         self._store_metrics = store_metrics
         self._reaps = reaps
-        self._sampling = asyncio.create_task(self._sample_on())
 
     def observe_flow(self, credits: Callable[[], tuple[int, int]], memory: MemoryLimiter) -> None:
         """Observe the memory's watermark, too, and the number of messages that all consumers may hold,
@@ -95,13 +94,14 @@ class Observer:
         self._credits = credits
         self._memory = memory
 
+    def observe_schedules(self, resting: Callable[[], int]) -> None:
+        """Observe how many schedules have obstacles, too."""
+        self._resting = resting
+
     async def end(self) -> None:
         """Stop observing, before the store closes."""
         self._store_metrics = self._credits = self._describe = None
         self._is_over = True
-        if self._sampling is not None:
-            self._sampling.cancel()
-            await asyncio.gather(self._sampling, return_exceptions=True)
         # A scrape in progress must not meet a closed store.
         async with self._gathering:
             self._thread.shutdown()
@@ -142,12 +142,12 @@ class Observer:
 
     # The last hour.
 
-    async def _sample_on(self) -> None:
-        while True:
-            # Before the sample: a slot that begins during it isn't passed over.
-            left = EVERY - self._clock.wall() % EVERY
-            await self.sample()
-            await asyncio.sleep(left / 1_000)
+    async def sample_slot(self) -> None:
+        """Sample, and return when the next slot begins."""
+        # Before the sample: a slot that begins during it isn't passed over.
+        left = EVERY - self._clock.wall() % EVERY
+        await self.sample()
+        await asyncio.sleep(left / 1_000)
 
     async def sample(self) -> None:
         """Add a sample of all queues to the history."""
@@ -277,6 +277,9 @@ class Observer:
         health = self._health
         yield "spoolrack_serving", [], int(health.is_serving)
         yield "spoolrack_draining", [], int(health.is_final)
+        yield "spoolrack_resting_schedules", [], self._resting()
+        for task, why in health.background.items():
+            yield "spoolrack_background_failing", [task], int(bool(why))
         if self._memory is not None:
             yield "spoolrack_memory_watermark_bytes", [], self._memory.watermark or 0
             yield "spoolrack_memory_used_bytes", [], self._memory.used

@@ -40,27 +40,39 @@ def frozen_afterwards() -> Iterator[None]:
         gc.enable()
 
 
-async def collect_as_memory_grows(measure: Callable[[], int | None], every: float = EVERY) -> None:
-    """Collect what lives long each time that the memory has grown by `STEP`, until cancelled.
+class GrowthCollector:
+    """Collects what lives long each time that the memory has grown by `STEP`.
 
     What is alive then is kept out of later collections. Most of it is freed without one. Garbage in
     cycles that comes of it later stays until the memory has doubled, and grown by `WHOLE`: so it takes
-    no more than that. `measure` returns bytes; None: nobody can tell, and the collector stays as it is.
+    no more than that.
     """
-    before, least = gc.get_threshold(), measure()
-    whole = least or 0
-    try:
-        while least is not None:
-            gc.set_threshold(*before[:2], _NEVER)
-            await asyncio.sleep(every)
-            used = measure() or least
-            if used >= least + STEP:
-                if used >= whole + max(whole, WHOLE):
-                    gc.unfreeze()
-                    whole = used
-                gc.collect()
-                gc.freeze()
-                least = used
-            least, whole = min(least, used), min(whole, used)
-    finally:
-        gc.set_threshold(*before)
+
+    def __init__(self, measure: Callable[[], int | None]) -> None:
+        """`measure` returns bytes; None: the system doesn't tell, and the collector stays as it is."""
+        self._measure = measure
+        self._before = gc.get_threshold()
+        self._least = measure()
+        self._whole = self._least or 0
+        if self._least is not None:
+            gc.set_threshold(*self._before[:2], _NEVER)
+
+    async def look(self, every: float = EVERY) -> None:
+        """Collect once, after a pause, if the memory has grown."""
+        await asyncio.sleep(every)
+        least = self._least
+        if least is None:
+            return
+        used = self._measure() or least
+        if used >= least + STEP:
+            if used >= self._whole + max(self._whole, WHOLE):
+                gc.unfreeze()
+                self._whole = used
+            gc.collect()
+            gc.freeze()
+            least = used
+        self._least, self._whole = min(least, used), min(self._whole, used)
+
+    def end(self) -> None:
+        """Leave collections to Python again."""
+        gc.set_threshold(*self._before)

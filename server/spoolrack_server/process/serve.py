@@ -5,7 +5,6 @@ The first SIGTERM or SIGINT drains and ends with 0; a second one ends at once.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from ..metrics.otel import TracingUnavailable, otlp_traces
 from ..metrics.worker_processes import WorkerProcess
 from ..system.logs import adopt_library_logs, make_log
 from ..system.system_limits import SystemLimit, raise_descriptor_limit, require_threads
-from .garbage import collect_as_memory_grows, frozen_afterwards
+from .garbage import GrowthCollector, frozen_afterwards
 from .serve_settings import ServeSettings
 from .shutdown import EXIT_CODES, print_startup_error, shutdown_on_signals
 
@@ -72,7 +71,8 @@ async def serve(
             await server.start()
     except tuple(EXIT_CODES) as error:
         return print_startup_error(error, settings.log_format)
-    collecting = asyncio.create_task(collect_as_memory_grows(anonymous))
+    collector = GrowthCollector(anonymous)
+    server.background.start("garbage collection", collector.look)
     announce(
         ListenAddresses(
             root=server.root,
@@ -84,5 +84,5 @@ async def serve(
     )
     await stopping.wait()
     await server.stop()
-    collecting.cancel()
+    collector.end()
     return os.EX_OK

@@ -25,6 +25,7 @@ from spoolrack_store.store import Store
 
 from ..access.security import AccessFiles, Security
 from ..app.application import Application
+from ..app.background_tasks import BackgroundTasks
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
 from ..app.scheduler import Scheduler
@@ -104,9 +105,9 @@ class Server:
         self._security = security or settings.security
         self._limits = limits
         self._access_files: AccessFiles | None = None
-        self._watching: list[asyncio.Task[None]] = []
         self._health = Health()
         self._health.is_starting = True
+        self.background = BackgroundTasks(self._health, self._log)
         self.observer = Observer(self._health, self._clock, process, settings.metrics_queues, self.root)
         self._traces = traces
         self._instrumentation = Instrumentation(
@@ -260,8 +261,7 @@ class Server:
         grace = self._settings.grace if grace is None else grace
         loop = asyncio.get_running_loop()
         end = loop.time() + grace
-        for watching in self._watching:
-            watching.cancel()
+        await self.background.stop()
         self._health.finish("The server is shutting down.")
         if self._calls is not None:
             self._calls.refuse()
@@ -297,7 +297,12 @@ class Server:
             self._log, self._instrumentation, access_control, self._memory, store.root_id, store.shard
         )
         self._app = Application(
-            store, self._clock, self._log, self._workers, self.observer.with_consumers
+            store,
+            self._clock,
+            self._log,
+            self._workers,
+            self.observer.with_consumers,
+            access_control.may_send,
         )
         self._services = Services(self._app, self._clock, self._memory.responses, self._instrumentation)
         self.observer.observe_flow(self._services.credits, self._memory)
@@ -317,11 +322,14 @@ class Server:
         except RuntimeError as error:
             raise AddressUnusable(self.grpc_address, "another process was faster") from error
         await server.start()
-        self._watching = [
-            asyncio.create_task(access_files.watch()),
-            asyncio.create_task(self._memory.watch()),
-            asyncio.create_task(Scheduler(store, self._clock, self._log).run()),
-        ]
+        self.background.start("memory", self._memory.watch)
+        may_send = access_files.access_control.may_send
+        scheduler = Scheduler(store, self._clock, self._log, may_send)
+        self.observer.observe_schedules(lambda: scheduler.resting)
+        self.background.start("schedules", scheduler.look)
+        self.background.start("samples", self.observer.sample_slot)
+        if access_files.is_watching:
+            self.background.start("access files", access_files.look)
 
     async def _start_http(self, store: Store, access_files: AccessFiles) -> None:
         if self.http_port is None:
@@ -330,7 +338,14 @@ class Server:
         from ..http.gateway import Gateway
 
         gateway = Gateway(
-            Application(store, self._clock, self._log, self._workers, self.observer.with_consumers),
+            Application(
+                store,
+                self._clock,
+                self._log,
+                self._workers,
+                self.observer.with_consumers,
+                access_files.access_control.may_send,
+            ),
             self._health,
             self._clock,
             self._log,

@@ -61,12 +61,18 @@ class Supervisor:
     async def run(self, announce: Callable[[], None]) -> None:
         """Return once all have ended; `announce` is called once all serve."""
         # The first one alone: it finishes what a crash left, and says what is wrong with the root.
-        tasks = [asyncio.create_task(self._run_worker(0))]
+        tasks = [self._start(0)]
         if await self._is_ready(0):
-            tasks += [asyncio.create_task(self._run_worker(n)) for n in range(1, self._count)]
+            tasks += [self._start(n) for n in range(1, self._count)]
             if all([await self._is_ready(n) for n in range(1, self._count)]):
                 announce()
         await asyncio.gather(*tasks)
+
+    def _start(self, n: int) -> asyncio.Task[None]:
+        """Start the task of worker `n`. A fault in it ends all: `run` raises it."""
+        task = asyncio.create_task(self._run_worker(n))
+        task.add_done_callback(lambda task: None if task.exception() is None else self.end())
+        return task
 
     @property
     def is_ending(self) -> bool:
@@ -94,7 +100,12 @@ class Supervisor:
         """Let server `n` run, over and over, until the end."""
         pause = FIRST_PAUSE
         while not self._ending.is_set():
-            has_served, code = await self._run_once(n)
+            try:
+                has_served, code = await self._run_once(n)
+            except OSError as error:
+                # No descriptor, process or memory is left for it now.
+                self.log.error("a server can't be started", server=n, why=str(error))
+                has_served, code = False, os.EX_OSERR
             if self._ending.is_set():
                 # One that was only starting had nothing to drain, and ends in any way.
                 if has_served:
@@ -124,7 +135,8 @@ class Supervisor:
         """Start a server and wait for its end: whether it has served, and its exit code."""
         ours, theirs = socket.socketpair()
         settings = json.dumps(replace(self._settings, number=n).to_json())
-        with theirs:
+        with theirs, contextlib.ExitStack() as unless_started:
+            unless_started.callback(ours.close)
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", WORKER_MODULE, settings),
                 stdin=theirs.fileno(),
@@ -132,6 +144,7 @@ class Supervisor:
                 # Ctrl-C at a terminal goes to the supervisor alone, which lets them drain once.
                 start_new_session=True,
             )
+            unless_started.pop_all()
         self._running[n] = process
         channel = await ControlChannel.open(ours, self.workers.answers_to(n))
         listening = asyncio.create_task(channel.run())

@@ -37,18 +37,19 @@ from spoolrack_store.model.operations import (
     Message,
     MessageFilter,
     MessageRun,
+    Obstacle,
     Queue,
     UpdateQueue,
 )
 from spoolrack_store.model.redrive_requests import Redrive, RedriveState
 from spoolrack_store.model.reservation_requests import Reservation
-from spoolrack_store.model.schedule_requests import QueuedSchedule, UpdateSchedule
+from spoolrack_store.model.schedule_requests import UpdateSchedule
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.stage_requests import StageInfo
 from spoolrack_store.model.transitions import State
 
 from ..app.bounds import MAX_COUNT
-from ..app.schedules import next_tick
+from ..app.schedules import PlannedSchedule
 
 T = TypeVar("T")
 
@@ -307,9 +308,7 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
         else pb.BlockingMessage(
             id=blocking.id, receive_count=blocking.receives, explanation=blocking.why
         ),
-        obstacles=[
-            pb.Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
-        ],
+        obstacles=map(_obstacle, queue.obstacles),
         oldest_leases=[
             pb.OldLease(
                 message_id=each.id,
@@ -446,12 +445,17 @@ def redrive(redrive: Redrive) -> redrive_rpc.Redrive:
     )
 
 
+def _obstacle(obstacle: Obstacle) -> pb.Obstacle:
+    return pb.Obstacle(reason=obstacle.reason, explanation=obstacle.explanation)
+
+
 CHANGEABLE: Final = ("cron", "time_zone", "body", "attributes", "group")
 """Fields of a schedule that an update may name."""
 
 
-def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
-    schedule, last, following = queued.schedule, queued.last_tick, next_tick(queued)
+def schedule(planned: PlannedSchedule) -> schedule_rpc.Schedule:
+    queued, following = planned.queued, planned.next_tick
+    schedule, last = queued.schedule, queued.last_tick
     proto = schedule_rpc.Schedule(
         queue=queued.queue,
         name=queued.name,
@@ -463,6 +467,8 @@ def schedule(queued: QueuedSchedule) -> schedule_rpc.Schedule:
         create_time=timestamp(schedule.created_at),
         last_tick_time=None if last is None else timestamp(Millis(last * 1_000)),
         next_tick_time=None if following is None else timestamp(Millis(following * 1_000)),
+        owner=schedule.owner,
+        obstacles=map(_obstacle, planned.obstacles),
     )
     _set_attributes(proto.attributes, schedule.attributes)
     return proto

@@ -61,7 +61,7 @@ class ScheduleCatalog:
             for part in _PARTS:
                 if getattr(schedule, part) != getattr(request, part):
                     raise ScheduleExists(queue=record.name, schedule=request.name, differing=part)
-            return self._queued(record.name, request.name, schedule)
+            return self._queued(record, request.name, schedule)
         count = len(record.schedules) + 1
         check_number(f"the number of schedules of {record.name}", count, 0, MAX_SCHEDULES)
         _check(record, request)
@@ -75,9 +75,10 @@ class ScheduleCatalog:
             created_at=now,
             since=now,
             token=make_token(self._random),
+            owner=request.owner,
         )
         self._catalog.change_schedules(record, {**record.schedules, request.name: made})
-        return self._queued(record.name, request.name, made)
+        return self._queued(record, request.name, made)
 
     def update(self, request: UpdateSchedule) -> QueuedSchedule:
         record, schedule = self._require(request.queue, request.name)
@@ -89,9 +90,11 @@ class ScheduleCatalog:
         if (changed.cron, changed.time_zone) != (schedule.cron, schedule.time_zone):
             # The new time has no tick in the past, and the old one none any more.
             changed = replace(changed, since=self._clock.wall())
+        if request.owner is not None:
+            changed = replace(changed, owner=request.owner)
         if changed != schedule:
             self._catalog.change_schedules(record, {**record.schedules, request.name: changed})
-        return self._queued(record.name, request.name, changed)
+        return self._queued(record, request.name, changed)
 
     def pause(self, request: PauseSchedule) -> QueuedSchedule:
         record, schedule = self._require(request.queue, request.name)
@@ -99,7 +102,7 @@ class ScheduleCatalog:
             since = schedule.since if request.is_paused else self._clock.wall()
             schedule = replace(schedule, is_paused=request.is_paused, since=since)
             self._catalog.change_schedules(record, {**record.schedules, request.name: schedule})
-        return self._queued(record.name, request.name, schedule)
+        return self._queued(record, request.name, schedule)
 
     def delete(self, request: DeleteSchedule) -> None:
         record, _ = self._require(request.queue, request.name)
@@ -141,7 +144,7 @@ class ScheduleCatalog:
             if (place, name) > after
         )
         return [
-            self._queued(place, name, records[place].schedules[name])
+            self._queued(records[place], name, records[place].schedules[name])
             for place, name in islice(found, limit)
         ]
 
@@ -182,9 +185,14 @@ class ScheduleCatalog:
             raise ScheduleNotFound(queue=queue, schedule=name)
         return record, schedule
 
-    def _queued(self, queue: str, name: str, schedule: Schedule) -> QueuedSchedule:
-        last = self._stages.last_epoch(schedule.writer)
-        return QueuedSchedule(queue=queue, name=name, schedule=schedule, last_tick=last)
+    def _queued(self, record: QueueRecord, name: str, schedule: Schedule) -> QueuedSchedule:
+        return QueuedSchedule(
+            queue=record.name,
+            name=name,
+            schedule=schedule,
+            last_tick=self._stages.last_epoch(schedule.writer),
+            is_too_large=len(schedule.body) > record.settings.max_message_size,
+        )
 
 
 def _check(record: QueueRecord, request: CreateSchedule) -> None:

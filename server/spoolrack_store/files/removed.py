@@ -127,6 +127,15 @@ class ReaperThread:
             # A wake-up takes the interpreter's lock from the thread that commits: one is for many.
             self._stopping.wait(MOMENT)
             waits.clear()
-            while not self._stopping.is_set() and self._removed.unlink(1):
+            while not self._stopping.is_set() and self._unlink(1):
                 pass
-        self._removed.unlink(CLOSE_UNLINKS)
+        self._unlink(CLOSE_UNLINKS)
+
+    def _unlink(self, most: int) -> int:
+        """Unlink up to `most` names. A fault is logged, and the thread goes on with the next name: one
+        that has been taken stays until the next start."""
+        try:
+            return self._removed.unlink(most)
+        except Exception:
+            log.exception("a deleted file stays until the next start")
+            return 1

@@ -51,6 +51,8 @@ class Schedule:
     """Unix time: ticks count that come after it. It is the creation, or the end of a pause."""
     token: str
     """Another schedule that is created under this name has another."""
+    owner: str = ""
+    """The identity that created it, or changed it last; empty: unknown."""
 
     @property
     def writer(self) -> str:
@@ -93,6 +95,7 @@ def _object(schedule: Schedule) -> dict[str, object]:
         "created_at": schedule.created_at,
         "since": schedule.since,
         "token": schedule.token,
+        **({"owner": schedule.owner} if schedule.owner else {}),
     }
 
 
@@ -124,6 +127,7 @@ def _schedule(name: str, values: Any) -> Schedule:
             time_zone=value_in(values, "time_zone", _short),
             group=value_in(values, "group", _short),
             token=value_in(values, "token", _token),
+            owner=value_in({"owner": "", **values}, "owner", _short),
             body=base64.b64decode(values["body"], validate=True),
             attributes=attributes,
             is_paused=is_paused,

@@ -18,6 +18,8 @@ class QueuedSchedule:
     schedule: Schedule
     last_tick: int | None
     """Unix time in seconds of the last tick that was sent; None: none was."""
+    is_too_large: bool = False
+    """Whether the body is above the queue's present `max_message_size`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class CreateSchedule(Request[QueuedSchedule]):
     body: bytes = b""
     attributes: Attributes = field(default_factory=dict)
     group: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class UpdateSchedule(Request[QueuedSchedule]):
     body: bytes | None = None
     attributes: Attributes | None = None
     group: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

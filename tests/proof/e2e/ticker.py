@@ -40,7 +40,9 @@ def step(path: Path, wall: int) -> None:
 async def look(root: str, clock: FileClock) -> None:
     with Store.open(root, clock=clock) as store:
         print("open", flush=True)
-        await Scheduler(store, clock, make_log()).run(PAUSE)
+        scheduler = Scheduler(store, clock, make_log())
+        while True:
+            await scheduler.look(PAUSE)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ export function Schedules({ queue, schedules, maySend, onDone }) {
         <td data-label="Cron"><code>${schedule.cron}</code></td>
         <td data-label="Time zone">${schedule.time_zone}</td>
         <td data-label="Last tick">${at(schedule.last_tick_time)}</td>
-        <td data-label="Next tick">${schedule.paused ? "paused" : at(schedule.next_tick_time)}</td>
+        <td data-label="Next tick">${schedule.paused ? "paused" : at(schedule.next_tick_time)}${schedule.obstacles.length > 0 && html`<ul class="obstacles">${schedule.obstacles.map((each) => html`<li key=${each.reason}>${each.explanation}</li>`)}</ul>`}</td>
         <td class="right act">
           <button type="button" onClick=${() => pause(schedule, !schedule.paused)}>${schedule.paused ? "Resume" : "Pause"}<span class="hidden"> ${schedule.name}</span></button>${" "}
           <button type="button" class="danger" onClick=${() => setDoomed(schedule)}>Delete<span class="hidden"> ${schedule.name}</span></button>
