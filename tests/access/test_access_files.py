@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import io
+import os
+import threading
 import time
 from pathlib import Path
 
@@ -10,13 +14,15 @@ import pytest
 import trustme
 from spoolrack_server.access.file_format import UnreadableAccessFile
 from spoolrack_server.access.permissions_file import Rules
-from spoolrack_server.access.security import Insecure, Security, is_loopback
+from spoolrack_server.access.security import STALE, Insecure, Security, is_loopback
 from spoolrack_server.access.tls import Tls, TlsFiles
 from spoolrack_server.access.tokens import Tokens, line_of, new_token
 from spoolrack_server.access.watched_files import SECRET, AccessUnusable, WatchedFiles
 from spoolrack_server.app.caller import Identity, Permission
 from spoolrack_server.system.logs import make_log
+from spoolrack_store.model.errors import Unauthenticated
 
+from tests.support import STUCK
 from tests.support.access_rig import Files
 
 ALICE, BOB = Identity("alice"), Identity("spiffe://example.org/bob")
@@ -135,7 +141,7 @@ def test_damaged_rules_are_refused_as_a_whole(text: str, why: str) -> None:
 
 def watched(path: str, stream: io.StringIO) -> WatchedFiles[str]:
     return WatchedFiles(
-        "the list", [(path, SECRET)], lambda contents: _good(contents[0]), make_log(stream=stream)
+        "list", [(path, SECRET)], lambda contents: _good(contents[0]), make_log(stream=stream)
     )
 
 
@@ -175,6 +181,120 @@ def test_a_file_is_read_again_when_it_changes_and_a_slip_changes_nothing(files: 
         "No such file",
     ]
     assert len(said) == 4
+
+
+def test_a_version_that_was_read_at_a_bad_moment_is_read_later(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else a token that was revoked then would be valid until the next change."""
+    stream, now = io.StringIO(), 0.0
+    path = files.write("list", "one")
+    seen = WatchedFiles(
+        "list",
+        [(path, SECRET)],
+        lambda contents: contents[0].decode(),
+        make_log(stream=stream),
+        now=lambda: now,
+    )
+    opened = os.open
+    for error in (
+        OSError(errno.EMFILE, "Too many open files"),
+        OSError(errno.EIO, "I/O"),
+        MemoryError(),
+    ):
+
+        def refuse(*arguments: object, error: Exception = error) -> int:
+            raise error
+
+        files.write("list", f"after {error!r}")
+        monkeypatch.setattr(os, "open", refuse)
+        for _ in range(3):
+            now += 1
+            assert not seen.reload()
+        assert seen.age == 3
+        monkeypatch.setattr(os, "open", opened)
+        assert seen.reload(), "although the file hasn't changed since"
+        assert (seen.current, seen.age) == (f"after {error!r}", 0)
+    told = [line for line in stream.getvalue().splitlines() if "level=error" in line]
+    assert len(told) == 3, "each cause once"
+
+
+def test_a_fifo_is_refused_and_stops_no_later_reload(files: Files) -> None:
+    stream = io.StringIO()
+    path = files.write("list", "one")
+    seen = watched(path, stream)
+    Path(path).unlink()
+    os.mkfifo(path, 0o600)
+    assert not seen.reload()
+    assert "is no regular file" in stream.getvalue()
+    Path(path).unlink()
+    files.write("list", "two")
+    assert seen.reload()
+    Path(path).unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(AccessUnusable, match="is no regular file"):
+        watched(path, stream)
+
+
+@pytest.mark.parametrize("empty", ["", "# all tokens are in another file\n", "\n \n"])
+def test_a_version_without_entries_is_refused_where_the_old_one_has_some(
+    files: Files, empty: str
+) -> None:
+    """`: > tokens`, or a script that was interrupted: it must not shut all callers out."""
+    stream = io.StringIO()
+    tokens, rules = files.write_tokens("alice"), files.write_permissions("alice all *")
+    loaded = Security(tokens=tokens, permissions=rules).load(make_log(stream=stream))
+    control, header = loaded.access_control, f"Bearer {files.tokens['alice']}"
+    for path in (tokens, rules):
+        before = Path(path).read_text()
+        Path(path).write_text(empty)
+        assert not loaded.reload()
+        alice = control.caller(header, None)
+        assert alice.may(Permission.SEND, "q")
+        assert "it has no entries, and the old one has" in stream.getvalue()
+        Path(path).write_text(before)
+        loaded.reload()
+    # What revokes all: an entry that no client has.
+    Path(tokens).write_text(line_of("nobody", new_token()))
+    assert loaded.reload()
+    with pytest.raises(Unauthenticated):
+        control.caller(header, None)
+
+
+async def test_a_look_that_hangs_is_told_and_holds_up_no_end_of_the_process(files: Files) -> None:
+    security = Security(tokens=files.write_tokens("alice"))
+    loaded = security.load(make_log(stream=io.StringIO()))
+    hangs, goes_on = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def reload() -> bool:
+        loop.call_soon_threadsafe(hangs.set)
+        return goes_on.wait(STUCK)
+
+    loaded.reload = reload  # type: ignore[method-assign]
+    looking = asyncio.create_task(loaded.look())
+    await hangs.wait()
+    (thread,) = (each for each in threading.enumerate() if each.name == "spoolrack-access")
+    assert thread.daemon
+    looking.cancel()
+    await asyncio.wait([looking])
+    goes_on.set()
+    thread.join()
+
+
+def test_files_that_are_not_taken_over_are_stale_after_a_while(files: Files) -> None:
+    path = files.write_tokens("alice")
+    loaded = Security(tokens=path).load(make_log(stream=io.StringIO()))
+    (tokens,) = loaded._watched
+    assert loaded.stale == []
+    Path(path).write_text("damaged")
+    loaded.reload()
+    assert loaded.stale == [], "a script may write it once more"
+    tokens._seen -= STALE
+    assert (loaded.stale, list(loaded.ages)) == (["tokens"], ["tokens"])
+    Path(path).write_text(line_of("bob", new_token()))
+    loaded.reload()
+    assert loaded.stale == []
 
 
 def test_a_secret_of_kubernetes_is_seen_to_change(files: Files) -> None:

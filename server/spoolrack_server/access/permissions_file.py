@@ -38,6 +38,9 @@ class Rules:
         self.allows = lru_cache(_REMEMBERED)(self._allows)
         """Return whether an identity may do it to a queue; "*": to all queues, also those to come."""
 
+    def __len__(self) -> int:
+        return sum(map(len, self._patterns.values()))
+
     @classmethod
     def parsed(cls, text: str) -> Rules:
         """Parse a file; raise `UnreadableAccessFile`."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..system.addresses import address_text
 from ..system.logs import Log
@@ -22,8 +24,12 @@ from .tls import Tls, TlsFiles
 from .tokens import Tokens
 from .watched_files import FIXED, SECRET, AccessUnusable, WatchedFiles
 
+T = TypeVar("T")
+
 RELOAD_INTERVAL: Final = 1.0
 """Seconds between two looks at the files."""
+STALE: Final = 10.0
+"""Seconds after which files that differ from what is in force, or can't be read, are told."""
 
 
 class Insecure(Exception):
@@ -64,9 +70,9 @@ class Security:
                 "no caller can show an identity: give --tokens, --tls-client-ca or --sqs-keys, too",
             )
         tls = None if self.tls is None else Tls(self.tls, log)
-        tokens = _watched("the tokens", self.tokens, SECRET, Tokens.parsed, log)
-        rules = _watched("the permissions", self.permissions, FIXED, Rules.parsed, log)
-        sqs_keys = _watched("the keys of SQS", self.sqs_keys, SECRET, SqsKeys.parsed, log)
+        tokens = _watched("tokens", self.tokens, SECRET, Tokens.parsed, log)
+        rules = _watched("permissions", self.permissions, FIXED, Rules.parsed, log)
+        sqs_keys = _watched("keys of SQS", self.sqs_keys, SECRET, SqsKeys.parsed, log)
         watched: list[WatchedFiles[Any]] = [] if tls is None else [tls.files]
         watched += [each for each in (tokens, rules, sqs_keys) if each is not None]
         access_control = AccessControl(
@@ -109,10 +115,20 @@ class AccessFiles:
         """Whether there are files that may change."""
         return bool(self._watched)
 
+    @property
+    def ages(self) -> dict[str, float]:
+        """Seconds since what is in force was last found to be what the files say, by kind of file."""
+        return {each.what: each.age for each in self._watched}
+
+    @property
+    def stale(self) -> list[str]:
+        """The kinds of files of which something else is in force than they say, for a while."""
+        return [what for what, age in self.ages.items() if age > STALE]
+
     async def look(self) -> None:
         """Reload changed files once, after a pause, and end the calls that may not go on."""
         await asyncio.sleep(RELOAD_INTERVAL)
-        if await asyncio.to_thread(self.reload):
+        if await _in_daemon_thread(self.reload):
             self.access_control.recheck()
 
     def reload(self) -> bool:
@@ -134,4 +150,33 @@ def is_loopback(host: str) -> bool:
 def _watched(what: str, path: str | None, forbidden: int, parse: Callable[[str], Any], log: Log) -> Any:
     if path is None:
         return None
-    return WatchedFiles(what, [(path, forbidden)], lambda contents: parse(contents[0].decode()), log)
+    return WatchedFiles(
+        what, [(path, forbidden)], lambda contents: parse(contents[0].decode()), log, entries=len
+    )
+
+
+async def _in_daemon_thread(work: Callable[[], T]) -> T:
+    """Return the result of `work`, run in a thread that the end of the process doesn't wait for: a file
+    of a network file system may not answer for ever."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def finish(result: T | None, error: Exception | None) -> None:
+        if future.cancelled():
+            return
+        if error is None:
+            future.set_result(result)  # type: ignore[arg-type]
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except Exception as caught:  # noqa: BLE001 - for the caller
+            error = caught
+        with suppress(RuntimeError):  # The loop is closed.
+            loop.call_soon_threadsafe(finish, result, error)
+
+    threading.Thread(target=run, name="spoolrack-access", daemon=True).start()
+    return await future

@@ -32,6 +32,9 @@ class SqsKeys:
         self.identities = identities
         self.names = frozenset(each.name for each in identities.values())
 
+    def __len__(self) -> int:
+        return len(self.identities)
+
     @classmethod
     def parsed(cls, text: str) -> SqsKeys:
         """Parse the text of a file; raise `UnreadableAccessFile`."""

@@ -58,7 +58,7 @@ class Tls:
         paths = [(files.certificate, PUBLIC), (files.key, SECRET)]
         if files.client_ca is not None:
             paths.append((files.client_ca, PUBLIC))
-        self.files = WatchedFiles("the certificate", paths, _version, log)
+        self.files = WatchedFiles("certificate", paths, _version, log)
 
     def for_grpc(self) -> grpc.ServerCredentials:
         # gRPC asks in threads of its own, and never two at a time for one server.

@@ -1,9 +1,10 @@
 """Files that an operator changes while the server runs: loaded at the start, and reloaded when they
 change.
 
-The content is replaced as a whole, between two calls. A new version that can't be read, is damaged, or
-can be written by other users, is logged once, and the old one stays: a slip of an editor must neither
-shut all callers out, nor let any in. At the start the same is an `AccessUnusable`.
+The content is replaced as a whole, between two calls. A new version that can't be read, is damaged, has
+no entries any more, or can be written by other users, is logged once, and the old one stays: a slip of
+an editor must neither shut all callers out, nor let any in. It is tried again at each look, until it is
+read, because the cause may have been the system's. At the start the same is an `AccessUnusable`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import stat
 from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
+
+from spoolrack_store.model.clock import stopwatch
 
 from ..system.logs import Log
 from .file_format import UnreadableAccessFile
@@ -48,44 +51,69 @@ class WatchedFiles(Generic[T]):
         paths: Sequence[tuple[str, int]],
         read: Callable[[Sequence[bytes]], T],
         log: Log,
+        *,
+        entries: Callable[[T], int] = lambda content: 1,
+        now: Callable[[], float] = stopwatch,
     ) -> None:
-        """`paths` come with what their modes must not permit. Raises `AccessUnusable`."""
-        self._what = what
+        """`paths` come with what their modes must not permit; `entries` counts those of a content.
+
+        Raises `AccessUnusable`.
+        """
+        self.what = what
         self._paths = paths
         self._read = read
         self._log = log
+        self._entries = entries
+        self._now = now
         self._stamps = self._current_stamps()
+        """Those of the files that were read well."""
+        self._told: object = None
+        """The version that was refused last, and why."""
         try:
             self.current = self._loaded()
         except _PROBLEMS as error:
-            raise AccessUnusable(self._name, _why(error)) from error
+            raise AccessUnusable(f"the {what} {self._files}", _why(error)) from error
+        self._seen = now()
 
     @property
-    def _name(self) -> str:
-        return f"{self._what} {self._files}"
+    def age(self) -> float:
+        """Seconds since what is in force was last found to be what the files say."""
+        return self._now() - self._seen
 
     @property
     def _files(self) -> str:
         return ", ".join(path for path, _ in self._paths)
 
     def reload(self) -> bool:
-        """Load a new version, if there is one; return whether there was."""
+        """Load a new version, if there is one; return whether it is in force now."""
+        seen = self._now()
         stamps = self._current_stamps()
-        if stamps == self._stamps:
-            return False
-        # Also for a version that is refused: it is said once.
-        self._stamps = stamps
-        try:
-            self.current = self._loaded()
-        except _PROBLEMS as error:
+        has_changed = stamps != self._stamps
+        if has_changed:
+            try:
+                loaded = self._loaded()
+                if not self._entries(loaded) and (before := self._entries(self.current)):
+                    raise UnreadableAccessFile(None, f"it has no entries, and the old one has {before}")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look tries again
+                self._refuse(stamps, _why(error))
+                return False
+            # Only now: a version that was not read well is a new one at the next look, too.
+            self._stamps, self.current = stamps, loaded
+            self._log.info(f"the {self.what}: read again")
+        self._told = None
+        self._seen = seen
+        return has_changed
+
+    def _refuse(self, stamps: list[Stamp | None], why: str) -> None:
+        """Log why a version is not taken, once for each cause."""
+        if self._told != (stamps, why):
+            self._told = stamps, why
             self._log.error(
-                f"{self._what}: a new version is refused, the old one stays",
+                f"the {self.what}: a new version is refused, the old one stays, and the new one is "
+                "tried again each second",
                 files=self._files,
-                why=_why(error),
+                why=why,
             )
-            return False
-        self._log.info(f"{self._what}: read again")
-        return True
 
     def _current_stamps(self) -> list[Stamp | None]:
         return [_stamp(path) for path, _ in self._paths]
@@ -102,7 +130,7 @@ def _why(error: Exception) -> str:
         return "it is no text in UTF-8"
     if isinstance(error, OSError) and error.strerror and not isinstance(error, ssl.SSLError):
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error)
+    return str(error) or type(error).__name__
 
 
 def _stamp(path: str) -> Stamp | None:
@@ -115,10 +143,11 @@ def _stamp(path: str) -> Stamp | None:
 
 
 def _content(path: str, forbidden: int) -> bytes:
-    with open(path, "rb") as file:
+    # Without O_NONBLOCK a FIFO would wait for a writer.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         facts = os.fstat(file.fileno())
         if not stat.S_ISREG(facts.st_mode):
-            raise UnreadableAccessFile(None, f"{path} is no file")
+            raise UnreadableAccessFile(None, f"{path} is no regular file")
         if facts.st_mode & forbidden:
             mode = stat.S_IMODE(facts.st_mode)
             raise UnreadableAccessFile(

@@ -6,6 +6,7 @@ One state, which the drain and a failed store change, for all fronts to ask.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class Health:
@@ -20,6 +21,8 @@ class Health:
         """It doesn't serve yet; only a probe can ask then."""
         self.background: dict[str, str] = {}
         """By the name of each background task, why it fails; empty: it doesn't."""
+        self.stale: Callable[[], list[str]] = list
+        """Returns the access files of which something else is in force than they say."""
         self._changed = asyncio.Event()
 
     @property
@@ -37,8 +40,9 @@ class Health:
 
     @property
     def failing(self) -> list[str]:
-        """The background tasks that fail now. The server serves without them."""
-        return sorted(name for name, why in self.background.items() if why)
+        """The background tasks that fail now, and the access files that can't be taken over. The server
+        serves without them."""
+        return sorted([*(name for name, why in self.background.items() if why), *self.stale()])
 
     def fail(self, why: str) -> None:
         """Stop serving, for `why`; the first reason stays."""

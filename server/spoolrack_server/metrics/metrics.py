@@ -97,6 +97,11 @@ _OF_PROCESS: Final = (
     ),
     _gauge("spoolrack_draining", "1 while the process drains."),
     _gauge("spoolrack_resting_schedules", "Schedules whose ticks obstacles keep from being sent."),
+    _gauge(
+        "spoolrack_access_file_age_seconds",
+        "Time since what is in force was last found to be what the access file says.",
+        "file",
+    ),
     _gauge("spoolrack_background_failing", "1 while a background task of the process fails.", "task"),
     _gauge("spoolrack_memory_watermark_bytes", "Memory above which sends are refused; 0: no bound."),
     _gauge(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
@@ -70,6 +70,7 @@ class Observer:
         self._next_count = 0
         self._credits: Callable[[], tuple[int, int]] | None = None
         self._memory: MemoryLimiter | None = None
+        self._access_ages: Callable[[], Mapping[str, float]] = dict
         self._resting: Callable[[], int] = lambda: 0
         self._reaps = True
         self._is_over = False
@@ -93,6 +94,10 @@ class Observer:
         and that they hold."""
         self._credits = credits
         self._memory = memory
+
+    def observe_access(self, ages: Callable[[], Mapping[str, float]]) -> None:
+        """Observe how long ago each kind of access file was found to be as in force, too."""
+        self._access_ages = ages
 
     def observe_schedules(self, resting: Callable[[], int]) -> None:
         """Observe how many schedules have obstacles, too."""
@@ -278,6 +283,8 @@ class Observer:
         yield "spoolrack_serving", [], int(health.is_serving)
         yield "spoolrack_draining", [], int(health.is_final)
         yield "spoolrack_resting_schedules", [], self._resting()
+        for what, age in self._access_ages().items():
+            yield "spoolrack_access_file_age_seconds", [what], age
         for task, why in health.background.items():
             yield "spoolrack_background_failing", [task], int(bool(why))
         if self._memory is not None:

@@ -328,6 +328,8 @@ class Server:
         self.observer.observe_schedules(lambda: scheduler.resting)
         self.background.start("schedules", scheduler.look)
         self.background.start("samples", self.observer.sample_slot)
+        self._health.stale = lambda: access_files.stale
+        self.observer.observe_access(lambda: access_files.ages)
         if access_files.is_watching:
             self.background.start("access files", access_files.look)
 
