@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
-from typing import Any
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from random import Random
 
 import pytest
-from spoolrack_server.access.access_control import ANONYMOUS, name_in_grpc, name_in_ssl
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.name import _ASN1Type as ASN1Type
+from spoolrack_server.access.access_control import ANONYMOUS
+from spoolrack_server.access.certificate_names import name_in_der, name_in_grpc
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
 from spoolrack_server.access.watched_files import LARGEST, AccessUnusable
@@ -83,44 +92,79 @@ def test_a_caller_is_known_by_its_token_before_its_certificate(
     assert found in (known_as, f"The caller isn't known: {known_as}.")
 
 
+DNS, URI = x509.DNSName, x509.UniformResourceIdentifier
+KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+def certificate(*common: x509.NameAttribute, names: Sequence[x509.GeneralName] = ()) -> bytes:
+    """Return a certificate in DER with these names."""
+    organization = x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "o")
+    subject = x509.Name([organization, *common])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(subject, subject, KEY.public_key(), 1 << 150)
+        .not_valid_before(now)
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    )
+    if names:
+        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return made.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
+
+
+def cn(text: str, kind: ASN1Type = ASN1Type.UTF8String) -> x509.NameAttribute:
+    return x509.NameAttribute(x509.NameOID.COMMON_NAME, text, kind)
+
+
+ADDRESS = x509.IPAddress(IPv4Address("127.0.0.1"))
+
+
 @pytest.mark.parametrize(
-    ("properties", "name"),
+    ("der", "name"),
     [
-        ({}, None),
-        ({"peer_uri": []}, None),
-        ({"transport_security_type": [b"ssl"]}, None),
-        ({"x509_common_name": [b"cn"]}, "cn"),
-        ({"x509_common_name": [b"cn"], "peer_dns": [b"first", b"second"]}, "first"),
-        ({"peer_dns": [b"dns"], "peer_uri": [b"spiffe://a/b"], "x509_common_name": [b"cn"]}, "spiffe://a/b"),
-        ({"x509_common_name": [b"\xff"]}, "\N{REPLACEMENT CHARACTER}"),
+        (certificate(), None),
+        (certificate(cn("cn")), "cn"),
+        (certificate(cn("first"), cn("second")), "first"),
+        (certificate(cn("caf\xe9")), "caf\xe9"),
+        (certificate(cn("cn", ASN1Type.PrintableString)), "cn"),
+        (certificate(cn("cn", ASN1Type.BMPString)), "cn"),
+        (certificate(cn("cn", ASN1Type.UniversalString)), "cn"),
+        (certificate(cn("cn"), names=[ADDRESS]), "cn"),
+        (certificate(cn("cn"), names=[DNS("first"), DNS("second")]), "first"),
+        (certificate(cn("cn"), names=[DNS("dns"), URI("spiffe://a/b")]), "spiffe://a/b"),
+        (certificate(cn("cn"), names=[DNS(f"n{n}") for n in range(10_000)]), "n0"),
+        (certificate(cn("admin\0evil")), "admin\0evil"),
+        (certificate(names=[DNS("admin\0evil")]), "admin\0evil"),
+        (certificate(names=[URI("spiffe://a\0/b")]), "spiffe://a\0/b"),
     ],
 )  # fmt: skip
-def test_grpc_tells_the_first_name_of_a_certificate(
-    properties: Mapping[str, list[bytes]], name: str | None
-) -> None:
-    assert name_in_grpc(properties) == name
+def test_both_ports_tell_the_first_name_of_a_certificate_whole(der: bytes, name: str | None) -> None:
+    assert name_in_der(der) == name
+    assert name_in_grpc({"x509_pem_cert": [ssl.DER_cert_to_PEM_cert(der).encode()]}) == name
 
 
-CN = ((("organizationName", "o"),), (("commonName", "cn"),))
+def test_a_caller_without_a_certificate_has_no_name() -> None:
+    assert name_in_der(None) is None
+    for properties in ({}, {"x509_pem_cert": []}, {"x509_common_name": [b"admin"]}):
+        assert name_in_grpc(properties) is None
 
 
-@pytest.mark.parametrize(
-    ("certificate", "name"),
-    [
-        (None, None),
-        ({}, None),
-        ({"subject": ()}, None),
-        ({"subject": CN[:1]}, None),
-        ({"subject": CN}, "cn"),
-        ({"subject": CN, "subjectAltName": (("IP Address", "127.0.0.1"),)}, "cn"),
-        ({"subject": CN, "subjectAltName": (("DNS", "first"), ("DNS", "second"))}, "first"),
-        ({"subject": CN, "subjectAltName": (("DNS", "dns"), ("URI", "spiffe://a/b"))}, "spiffe://a/b"),
-    ],
-)
-def test_ssl_tells_the_first_name_of_a_certificate(
-    certificate: Mapping[str, Any] | None, name: str | None
-) -> None:
-    assert name_in_ssl(certificate) == name
+def test_a_certificate_that_can_not_be_read_names_no_caller() -> None:
+    """Whatever is wrong with it: the library has verified it, and reads it otherwise."""
+    der = certificate(cn("cn"), names=[DNS("dns")])
+    chance = Random(7)
+    for _ in range(2_000):
+        damaged = bytearray(der)
+        for _ in range(chance.randint(1, 4)):
+            damaged[chance.randrange(300)] = chance.randrange(256)
+        with suppress(Unauthenticated):
+            name_in_der(bytes(damaged[: chance.choice([len(der), chance.randrange(len(der))])]))
+    for cut in range(1, len(der)):
+        with pytest.raises(Unauthenticated, match="certificate can't be read"):
+            name_in_der(der[:cut])
+    for pem in (b"", b"\xff", b"admin"):
+        with pytest.raises(Unauthenticated, match="certificate can't be read"):
+            name_in_grpc({"x509_pem_cert": [pem]})
 
 
 @pytest.mark.parametrize("size", [LARGEST, LARGEST + 1])
@@ -140,6 +184,6 @@ def test_an_access_file_has_a_largest_size(files: Files, size: int) -> None:
 def test_what_is_no_file_is_no_access_file() -> None:
     security = Security(tokens="/dev/null")
     with pytest.raises(
-        AccessUnusable, match=r"^the tokens /dev/null can't be used: /dev/null is no file"
+        AccessUnusable, match=r"^the tokens /dev/null can't be used: /dev/null is no regular file"
     ):
         security.load(make_log(stream=io.StringIO()))

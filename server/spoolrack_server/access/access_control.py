@@ -9,7 +9,7 @@ identity are told by its `Caller`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from spoolrack_store.model.errors import StoreError, Unauthenticated
@@ -143,34 +143,3 @@ class AccessControl:
                 check()
             except StoreError:
                 task.cancel()
-
-
-# The name in a client's certificate, which the handshake has proven already. It is the first URI among
-# the certificate's alternative names (as SPIFFE has it), else the first DNS name, else the subject's
-# common name. gRPC and Python's `ssl` tell of a certificate in their own ways.
-
-
-def name_in_grpc(properties: Mapping[str, Iterable[bytes]]) -> str | None:
-    """Return the name in `ServicerContext.auth_context()`; None without a certificate, or without a
-    name in it."""
-    for key in ("peer_uri", "peer_dns", "x509_common_name"):
-        for value in properties.get(key, ()):
-            return value.decode(errors="replace")
-    return None
-
-
-def name_in_ssl(certificate: Mapping[str, Any] | None) -> str | None:
-    """Return the name in `SSLSocket.getpeercert()`; None without a certificate, or without a name in
-    it."""
-    if not certificate:
-        return None
-    alternatives: Iterable[tuple[str, str]] = certificate.get("subjectAltName", ())
-    for wanted in ("URI", "DNS"):
-        for kind, value in alternatives:
-            if kind == wanted:
-                return value
-    for part in certificate.get("subject", ()):
-        for key, value in part:
-            if key == "commonName":
-                return str(value)
-    return None

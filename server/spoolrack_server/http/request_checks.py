@@ -15,7 +15,8 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from spoolrack_store.model.errors import InvalidRequest, Unauthenticated
 from spoolrack_store.model.shards import Shard
 
-from ..access.access_control import AccessControl, name_in_ssl
+from ..access.access_control import AccessControl
+from ..access.certificate_names import name_in_der
 from ..app.bounds import SHARD_KEY, require_shard
 from ..app.caller import Caller, consumer_name
 from ..system.addresses import address_text
@@ -167,4 +168,5 @@ def _authorization(request: web.Request) -> str | None:
 
 def _name(request: web.Request) -> str | None:
     transport = request.transport
-    return name_in_ssl(None if transport is None else transport.get_extra_info("peercert"))
+    tls = None if transport is None else transport.get_extra_info("ssl_object")
+    return None if tls is None else name_in_der(tls.getpeercert(binary_form=True))

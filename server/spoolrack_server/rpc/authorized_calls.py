@@ -13,7 +13,8 @@ from urllib.parse import unquote
 import grpc
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 
-from ..access.access_control import AccessControl, name_in_grpc
+from ..access.access_control import AccessControl
+from ..access.certificate_names import name_in_grpc
 from ..app.caller import Caller, consumer_name
 from ..wire.contract_calls import ContractMethod
 
