@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import socket
 import ssl
+import subprocess
+import sys
 from codecs import BOM_UTF8
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 import spoolrack
 import trustme
@@ -17,6 +22,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from spoolrack.errors import Unauthenticated
 from spoolrack.spark._credentials_option import credentials_in
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import SqsKeys, issue
@@ -28,7 +34,7 @@ from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
 
-from tests.support.access_rig import Files, in_a_thread
+from tests.support.access_rig import Files, in_a_thread, serving
 
 KEYS: dict[str, Callable[[], CertificateIssuerPrivateKeyTypes]] = {
     "rsa": lambda: rsa.generate_private_key(public_exponent=65_537, key_size=2_048),
@@ -163,3 +169,88 @@ def test_a_byte_order_mark_is_no_part_of_a_clients_token(files: Files) -> None:
     assert _token_in(path) == token
     credentials = credentials_in(f"token-file={path}", "127.0.0.1:1", "127.0.0.1", is_secure=False)
     assert credentials.token == token
+
+
+def test_another_account_that_connects_first_stops_no_trial_of_a_certificate(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any process of the machine can connect to an abstract socket."""
+    listened, strangers = socket.socket.listen, []
+
+    def listen(self: socket.socket, *backlog: int) -> None:
+        listened(self, *backlog)
+        name = self.getsockname()
+        for _ in range(3):
+            # In another process: by this the trial tells its own client.
+            strangers.append(subprocess.Popen([sys.executable, "-c", STRANGER, name[1:]], **PIPES))
+            assert strangers[-1].stdout.readline() == b"connected\n"
+
+    monkeypatch.setattr(socket.socket, "listen", listen)
+    log = make_log(stream=io.StringIO())
+    try:
+        Tls(write_signed_by_itself(files, "p256"), log)
+        with pytest.raises(AccessUnusable, match="clients of gRPC couldn't connect"):
+            Tls(write_signed_by_itself(files, "ed25519"), log)
+    finally:
+        for stranger in strangers:
+            stranger.communicate(b"")
+    assert len(strangers) == 6
+
+
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+STRANGER = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as client:
+    client.connect("\\0" + sys.argv[1])
+    client.sendall(b"no handshake" * 100)
+    print("connected", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("name", ["admin\0evil", "admin\n", "admin evil"])
+async def test_a_certificate_whose_name_holds_no_identity_is_refused_at_both_ports(
+    tmp_path: Path, files: Files, name: str
+) -> None:
+    """Libraries cut a name at its NUL: then it would be the administrator's."""
+    key = KEYS["p256"]()
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    certificate = files.write("evil.pem", made.public_bytes(pem))
+    secret = files.write(
+        "evil.key",
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+    ca = trustme.CA()
+    own = files.write_certificate(ca)
+    security = Security(
+        tls=TlsFiles(certificate=own.certificate, key=own.key, client_ca=certificate),
+        permissions=files.write_permissions("admin all *"),
+    )
+    trusted = files.write_ca(ca)
+    async with serving(tmp_path / "root", security) as server:
+
+        def call() -> None:
+            with spoolrack.connect(
+                f"grpcs://{server.grpc_address}", ca=trusted, certificate=certificate, key=secret
+            ) as client:
+                list(client.list_queues())
+
+        with pytest.raises(Unauthenticated, match="can't be an identity's"):
+            await asyncio.to_thread(call)
+        context = ssl.create_default_context(cafile=trusted)
+        context.load_cert_chain(certificate, secret)
+        connector = aiohttp.TCPConnector(ssl=context)
+        async with (
+            aiohttp.ClientSession(server.http_url, connector=connector) as http,
+            http.get("/-/queues") as answer,
+        ):
+            assert answer.status == 401

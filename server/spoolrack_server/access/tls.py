@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
+from spoolrack_store.model.clock import stopwatch
 
 from ..system.logs import Log
 from .file_format import UnreadableAccessFile
@@ -27,6 +29,8 @@ from .watched_files import PUBLIC, SECRET, WatchedFiles
 _ALPN: Final = ["http/1.1"]
 _HANDSHAKE: Final = 10.0
 """Seconds for a handshake within this process; a longer one tells nothing of the certificate."""
+_PEER: Final = struct.Struct("3i")
+"""Of a peer on a Unix socket: its process, user and group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,16 +160,30 @@ def _check_by_grpc(
         ) as channel,
         suppress(TimeoutError),
     ):
-        listening.settimeout(_HANDSHAKE)
         listening.bind(f"\0{name}")
         listening.listen()
         method: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/spoolrack/None")
         call = method.future(b"")
-        connection, _ = listening.accept()
+        connection = _own_connection(listening)
         connection.settimeout(_HANDSHAKE)
         with closing(connection):
             _shake_hands(context, connection)
         call.cancel()
+
+
+def _own_connection(listening: socket.socket) -> socket.socket:
+    """Return the connection of this process's client. Any account of the machine can connect to an
+    abstract socket: such a connection is closed. Raise `TimeoutError`."""
+    end = stopwatch() + _HANDSHAKE
+    while True:
+        listening.settimeout(max(0.001, end - stopwatch()))
+        connection, _ = listening.accept()
+        peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        if _PEER.unpack(peer)[0] == os.getpid():
+            return connection
+        connection.close()
+        if stopwatch() > end:
+            raise TimeoutError
 
 
 def _shake_hands(context: ssl.SSLContext, connection: socket.socket) -> None:
