@@ -18,6 +18,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app.application import Application
+from spoolrack_server.app.background_tasks import BackgroundTasks
 from spoolrack_server.app.health import Health
 from spoolrack_server.http.gateway import Gateway
 from spoolrack_server.metrics.metrics import Row
@@ -30,6 +31,7 @@ from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.errors import OutcomeUnknown
 from spoolrack_store.model.operations import CreateQueue, Send
+from spoolrack_store.model.schedule_requests import CreateSchedule
 from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
@@ -157,6 +159,8 @@ async def gateway_over(
         store.on_failure(lambda error: health.fail(str(error)))
         observer = Observer(health, clock, process)
         observer.begin(store.metrics, reaps=(background or BackgroundWork()).unlinks)
+        tasks = BackgroundTasks(health, make_log())
+        tasks.start("samples", observer.sample_slot)
         app = Application(store, clock, make_log())
         gateway = Gateway(app, health, clock, make_log(), observer=observer)
         port = await gateway.start("127.0.0.1", 0)
@@ -164,6 +168,7 @@ async def gateway_over(
             yield Rig(store, disk, f"http://127.0.0.1:{port}")
         finally:
             await gateway.stop(0)
+            await tasks.stop()
             await observer.end()
 
 
@@ -360,6 +365,29 @@ async def test_quarantined_files(tmp_path: Path) -> None:
                 break
 
     assert after([found], tmp_path) == {"SpoolrackQuarantine"}
+
+
+async def test_a_background_task_that_fails(tmp_path: Path) -> None:
+    health = Health()
+    async with gateway_over(tmp_path, health=health) as rig:
+        health.background["samples"] = "a fault"
+        found = await rig.scrape()
+    assert after([found] * WHILE, tmp_path) == {"SpoolrackBackgroundFailing"}
+
+
+async def test_a_schedule_that_rests(server: Server, client: Client, tmp_path: Path) -> None:
+    await client.create()
+    unusable = CreateSchedule(queue="q", name="s", cron="* * * * *", time_zone="Mars/Base")
+    server.store.submit(unusable).result()
+    while (found := await scrape(server)).value("spoolrack_resting_schedules") == 0:
+        pass
+    assert after([found] * WHILE, tmp_path) == {"SpoolrackScheduleRests"}
+
+
+async def test_an_access_file_that_is_not_taken_over(server: Server, tmp_path: Path) -> None:
+    server.observer.observe_access(lambda: {"tokens": 121.0})
+    found = await scrape(server)
+    assert after([found], tmp_path) == {"SpoolrackAccessFileStale"}
 
 
 async def test_files_that_are_never_unlinked(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ Retry: reason='', count=True
 RetryPolicy: initial=0.05, factor=2.0, maximum=5.0
 RunningServer.client: timeout=30.0
 RunningShards.client: timeout=30.0
+Schedule: owner='', obstacles=()
 Schedules.create: body=b'', time_zone='UTC', group=''
 Schedules.list: queue=''
 SendResult: duplicate=False

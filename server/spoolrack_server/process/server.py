@@ -195,6 +195,7 @@ class Server:
         try:
             self._listen_to(store)
             self.observer.begin(store.metrics, reaps=self._background.unlinks, describe=store.queue)
+            self.background.start("samples", self.observer.sample_slot)
             await self._start_grpc(store, access_files, limits)
             await self._start_http(store, access_files)
             await self._start_sqs(store, access_files)
@@ -327,7 +328,6 @@ class Server:
         scheduler = Scheduler(store, self._clock, self._log, may_send)
         self.observer.observe_schedules(lambda: scheduler.resting)
         self.background.start("schedules", scheduler.look)
-        self.background.start("samples", self.observer.sample_slot)
         self._health.stale = lambda: access_files.stale
         self.observer.observe_access(lambda: access_files.ages)
         if access_files.is_watching:
