@@ -27,13 +27,13 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
-from .engine.engine import Engine, Work
+from .engine.engine import Engine, NotEntered, Work
 from .engine.part import RETRY
 from .files.changes import LockWait, Poisoned
 from .files.disk import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
-from .model.errors import Draining, OutcomeUnknown, StoreError, StoreFailed
+from .model.errors import DiskError, Draining, OutcomeUnknown, StoreError, StoreFailed
 from .model.operations import UNFINISHED, Outcome, Receive, Request, are_short
 from .model.reservation_requests import undo_of
 from .parking import Parking, QueuedRequest, Waiting
@@ -383,6 +383,8 @@ class Committer:
             self._finish(_SyncedCommit(work, waiters, requests, began))
         except GeneratorExit:
             raise  # No driver drives it to its end: all is over.
+        except NotEntered as error:
+            self._refuse(DiskError(detail=str(error)), waiters)
         except Poisoned as error:
             kind = StoreFailed if synced is None else OutcomeUnknown
             self._fail(str(error), [*waiters, *over], kind)
@@ -450,6 +452,14 @@ class Committer:
         if unfinished:
             with self._guard:
                 self._queued_requests[:0] = unfinished  # Before what came meanwhile, to the same queue.
+
+    def _refuse(self, error: StoreError, waiters: Sequence[QueuedRequest[Any]]) -> None:
+        """Fail the requests of a commit that couldn't begin. Receives that wait go on waiting, and the
+        engine's own work is tried again."""
+        self._lock_wait.refused(self._true_clock.monotonic(), error)
+        for waiter in waiters:
+            if waiter.place is None:
+                _answer(waiter.future, error)
 
     def _begin(
         self,

@@ -16,11 +16,11 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from ..files.changes import Changes, Memory
-from ..files.disk import Commit, Disk
+from ..files.disk import Commit, Disk, explained
 from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.clock import Clock, CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
-from ..model.errors import OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
+from ..model.errors import DiskError, OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
 from ..model.message_ids import FileIds, batch_of
 from ..model.operations import (
     ChangeVisibility,
@@ -79,6 +79,10 @@ log = logging.getLogger(__name__)
 ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
 """Errors that a caller may rely on: the facts in them must be durable."""
 Found = TypeVar("Found")
+
+
+class NotEntered(DiskError):
+    """{detail}"""
 
 
 @dataclass(slots=True)
@@ -220,12 +224,17 @@ class Engine:
     def apply(self, requests: Sequence[Request[Any]], *, tick: bool = False) -> Work | None:
         """Execute `requests` up to the sync; None if another process holds the lock.
 
-        With `tick` it also looks which processes have died. Raise `DiskError` if the lock or
+        With `tick` it also looks which processes have died. Raise `NotEntered` if the lock or
         what others did can't be read, and then nothing was done; `SyncFailed` if nothing may
         be relied on any more.
         """
-        if not self.sharing.enter():
-            return None
+        try:
+            if not self.sharing.enter():
+                return None
+        except StoreError as error:
+            raise NotEntered(detail=str(error)) from error
+        except OSError as error:
+            raise NotEntered(detail=str(explained(error))) from error
         self._clock.hold()
         try:
             return self._apply(requests, tick)
@@ -357,7 +366,9 @@ class Engine:
         """Let a part go on; a refusal of the disk stops no other part, and is tried again."""
         try:
             step()
-        except StoreError as error:
+        except (StoreError, OSError) as error:
+            if isinstance(error, OSError):
+                error = explained(error)
             self.moves.refused_at = self._clock.monotonic()
             log.error("%s has to wait: %s", getattr(step, "__qualname__", step), error)
 

@@ -308,9 +308,9 @@ class Moves:
                 self.disk.sync_all()
                 return
             for path in files:
-                self.disk.sync_file(path)
+                self.syncer.sync_path(path, self.disk.sync_file)
             for folder in folders:
-                self.disk.sync_folder(folder)
+                self.syncer.sync_path(folder, self.disk.sync_folder)
         except OSError as error:
             raise SyncFailed(str(error)) from error
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from logging import Logger
 from typing import Any, Final, ParamSpec, TypeVar
 
+from ..files.disk import explained
 from ..model.clock import Millis
 from ..model.errors import StoreError
 from ..model.operations import UNFINISHED, Outcome, Receive, messages_named
@@ -122,11 +123,13 @@ Result = TypeVar("Result")
 def outcome_of(
     call: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
 ) -> Result | StoreError:
-    """Return what a call returns, or its error."""
+    """Return what a call returns, or its error; one of the system is told as the store's."""
     try:
         return call(*arguments, **named)
     except StoreError as error:
         return error
+    except OSError as error:
+        return explained(error)
 
 
 @contextmanager

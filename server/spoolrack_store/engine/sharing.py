@@ -17,7 +17,7 @@ from itertools import count
 from typing import Final
 
 from ..files.changes import LOCK, PATH, Change, ChangeKind, Changes, Overtaken
-from ..files.disk import Lock, SyncFailed, explained
+from ..files.disk import Lock, SyncFailed, explained, explaining
 from ..files.layout import owner as owner_file
 from ..files.root import owners_of
 from ..model.errors import RootInUse, StoreError
@@ -96,8 +96,9 @@ class Sharing:
         """Join the processes that have the root open, or begin a new log; False if another one holds
         the lock: then call again."""
         try:
-            if not (self._has_joined or self._join()) or not self.enter():
-                return False
+            with explaining():
+                if not (self._has_joined or self._join()) or not self.enter():
+                    return False
         except Exception:
             with suppress(SyncFailed):  # Of the disk whose failure is on its way up.
                 self._withdraw()

@@ -380,6 +380,14 @@ class LockWait:
         self.next_try = Millis(now + self._pause)
         self._pause = min(2 * self._pause, self._longest)
 
+    def refused(self, now: Millis, why: Exception) -> None:
+        """Note that this process couldn't even try, for want of descriptors or so; tell it now and
+        then."""
+        if self._since is None or now - self._warned_at >= _SAY_EVERY:
+            self._since = self._warned_at = now
+            log.error("nothing is committed: %s", why)
+        self.next_try = Millis(now + _LONGEST_PAUSE)
+
     def leave_to_others(self, now: Millis) -> None:
         """Postpone the next try until each other process has had one."""
         self.next_try = Millis(now + _LONGEST_PAUSE)

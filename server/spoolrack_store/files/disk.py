@@ -369,11 +369,11 @@ class Syncer:
             objects = [*zip(files, repeat(disk.sync_file)), *zip(folders, repeat(disk.sync_folder))]
             if order.at_once and len(objects) > 1:
                 order.at_once -= 1
-                disk.run_at_once([partial(self._sync_path, *each) for each in objects])
+                disk.run_at_once([partial(self.sync_path, *each) for each in objects])
                 return
             ends = [watch()]
             for path, sync in objects:
-                self._sync_path(path, sync)
+                self.sync_path(path, sync)
                 ends.append(watch())
         except OSError as error:
             raise SyncFailed(str(error)) from error
@@ -384,7 +384,8 @@ class Syncer:
             if order.dear >= OFTEN:
                 order.dear, order.at_once = OFTEN, AT_ONCE
 
-    def _sync_path(self, path: str, sync: Callable[[str], None]) -> None:
+    def sync_path(self, path: str, sync: Callable[[str], None]) -> None:
+        """Sync one path, whatever has become of it; raise `OSError` if that has failed."""
         try:
             sync(path)
         except FileNotFoundError:

@@ -28,7 +28,7 @@ from ..model.sealed import NotWhole, Torn, seal_text, unseal_text
 from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
-from .disk import NO_ROOM, Disk, FileKind, Lock, ReservedRoom
+from .disk import NO_ROOM, Disk, FileKind, Lock, ReservedRoom, explaining
 from .layout import (
     COPY,
     FOLDERS,
@@ -101,8 +101,10 @@ class Root:
     _lock: Lock
 
     def is_living(self, owner: str) -> bool:
-        """Return whether the process that has the root open as `owner` is alive."""
-        return is_living(self.disk, owner)
+        """Return whether the process that has the root open as `owner` is alive; raise `DiskError` if
+        that can't be told, for want of descriptors or so."""
+        with explaining():
+            return is_living(self.disk, owner)
 
     def close(self) -> None:
         """Close the root: this process is no owner any more."""
@@ -163,7 +165,8 @@ def owners_of(disk: Disk) -> list[str]:
 
 
 def is_living(disk: Disk, owner: str) -> bool:
-    """Return whether the process that writes as `owner` is alive."""
+    """Return whether the process that writes as `owner` is alive; raise `OSError` if that can't be
+    told."""
     try:
         lock = disk.lock(layout.owner(owner))
     except FileNotFoundError:
