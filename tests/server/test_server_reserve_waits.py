@@ -10,7 +10,6 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_service_pb2 as queues
 from spoolrack_server.app.application import Application
-from spoolrack_server.app.memory import MemoryLimiter
 from spoolrack_server.rpc.services import Services
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
@@ -72,8 +71,7 @@ async def test_a_reservation_made_as_its_client_disconnects_is_undone_unless_rep
     clock = ManualClock()
     with Store.open(tmp_path, clock=clock) as store:
         app = Application(store, clock, make_log())
-        responses = MemoryLimiter(make_log()).responses
-        reserving = Services(app, clock, responses)
+        reserving = Services(app, clock)
         for name in ("q", "empty"):
             store.submit(CreateQueue(name=name, settings=QueueSettings())).result()
         store.submit(Send(queue="q", bodies=[b"1"])).result()

@@ -25,6 +25,7 @@ from spoolrack_store.model.operations import (
     Send,
     SendResults,
     WrittenBody,
+    messages_of,
 )
 from spoolrack_store.model.settings import MAX_MESSAGE_SIZE, QueueSettings
 from spoolrack_store.snapshot import take_snapshot
@@ -334,3 +335,39 @@ def test_a_body_that_is_not_stored_leaves_nothing(tmp_path: Path) -> None:
         assert isinstance(result, StoreError)
         rig.store.discard_body(body)
         assert (bodies(rig), os.listdir(rig.path / "new")) == ([], [])
+
+
+@pytest.mark.parametrize("is_external", [True, False])
+def test_a_large_body_is_checked_and_left_out_for_a_receive_that_sends_the_file(
+    tmp_path: Path, is_external: bool
+) -> None:
+    content = CONTENT * 20
+
+    def send(rig: FrontRig) -> str:
+        if is_external:
+            return sent(rig, written(rig, content))
+        stored: SendResults = rig.ask(Send(queue="files", bodies=[content]))
+        return str(stored.results[0])
+
+    def received_without(rig: FrontRig) -> list[Message]:
+        return messages_of(rig.ask(Receive(queue="files", max_messages=10, with_large_bodies=False)))
+
+    with opened(tmp_path / "root") as rig:
+        create(rig)
+        send(rig)
+        rig.ask(Send(queue="files", bodies=[b"small"]))
+        large, small = received_without(rig)
+        assert (large.body, large.size) == (b"", len(content))
+        assert (small.body, small.size) == (b"small", 5)
+        for message in (large, small):
+            delete(rig, message)
+        until_removed(rig)
+        id = send(rig)
+    # What isn't what was sent is no message: it must not be handed out from its file either.
+    (path,) = [each for each in rig.path.rglob("*") if each.is_file() and content in each.read_bytes()]
+    flipped = bytearray(path.read_bytes())
+    flipped[1_000] ^= 1
+    path.write_bytes(flipped)
+    with opened(tmp_path / "root") as rig:
+        assert received_without(rig) == []
+        assert list((rig.path / "quarantine").rglob(f"*{id}*"))

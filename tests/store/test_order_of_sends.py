@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spoolrack_store.engine.sender import FILE_BYTES, LARGE_BODY
-from spoolrack_store.model.operations import Delivery, Receive, Send
+from spoolrack_store.engine.sender import FILE_BYTES
+from spoolrack_store.model.operations import LARGE_BODY, Delivery, Receive, Send
 
 from tests.support.engines import commit
 from tests.support.root_rig import lay_out, opened, settle

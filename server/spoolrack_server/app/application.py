@@ -10,11 +10,11 @@ from spoolrack_store.model.operations import Queue
 from spoolrack_store.store import Store
 
 from ..system.logs import Log
-from .bounded_receives import BoundedReceives
 from .leases import Leases
-from .memory import Budget
+from .memory import BYTES, Budget
 from .messages import Messages
 from .queues import Queues
+from .receives import Receives
 from .redrives import Redrives
 from .reservations import Reservations
 from .schedules import MaySend, Schedules, anyone_may
@@ -39,9 +39,11 @@ class Application:
         workers: ConcurrencyLimit | None = None,
         with_consumers: Callable[[Queue], Awaitable[Queue]] | None = None,
         may_send: MaySend = anyone_may,
+        responses: Budget | None = None,
     ) -> None:
         """`with_consumers` adds the consumers of a queue's oldest leases that other processes know;
-        `may_send` tells the permissions of callers that aren't calling."""
+        `may_send` tells the permissions of callers that aren't calling. `responses` bounds the bytes of
+        messages in unsent responses of the process."""
         self._access = StoreAccess(store, workers)
         self.root_id = store.root_id
         self.shard = store.shard
@@ -49,6 +51,8 @@ class Application:
         self.owner = store.metrics.owner
         """The name under which this process writes."""
         self.leases = Leases(self._access, log)
+        self.responses = responses or Budget("responses", BYTES)
+        self.receives = Receives(self._access, self.leases, self.responses)
         self.queues = Queues(self._access, with_consumers)
         self.messages = Messages(self._access)
         self.sends = Sends(self._access)
@@ -62,10 +66,6 @@ class Application:
         kind, _, name = use_case.__qualname__.partition(".")
         found: Callable[..., T] = getattr(getattr(self, kind.lower()), name)
         return found
-
-    def bounded_receives(self, responses: Budget) -> BoundedReceives:
-        """Return the receives of a front whose responses are bounded by `responses`."""
-        return BoundedReceives(responses, self._access, self.leases)
 
     async def in_thread(self, work: Callable[..., T], *of: Any) -> T:
         """Return the result of a work that takes too long for the event loop."""

@@ -1,4 +1,4 @@
-"""Leases: receives, and what ends or extends a lease.
+"""Leases: their begin for receives and reservations, and what ends or extends a lease.
 
 A receive whose client is gone before the store answers leases nothing, or releases its messages. The
 same goes for a reservation, unless another call has asked for its name meanwhile and was answered. A
@@ -11,7 +11,7 @@ The store takes the leases together that are changed alike: a request becomes as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,7 +25,6 @@ from spoolrack_store.model.operations import (
     Delivery,
     GiveBack,
     LastReceive,
-    Receive,
     RejectMessages,
     ReleaseMessages,
     Request,
@@ -62,13 +61,7 @@ class Leases:
         self._log = log
         self._returns: set[asyncio.Task[None]] = set()
 
-    # Receives.
-
-    @on_some_queue(Permission.RECEIVE)
-    def receive(self, caller: Caller, request: Receive) -> Awaitable[list[Delivery]]:
-        """Lease messages; when the caller is cancelled before, nothing stays leased."""
-        caller.require(Permission.RECEIVE, request.queue)
-        return self.lease(request)
+    # Receives and reservations, for their own use cases.
 
     async def lease(self, request: Request[T]) -> T:
         """Receive or reserve, for a caller whose permission was checked; when the caller is cancelled

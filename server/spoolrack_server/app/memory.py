@@ -264,10 +264,14 @@ class Budget:
 
         Raises `MemoryLimit` if they don't fit. One request or response always fits alone.
         """
-        if size <= SMALL:
-            return 0
         if not self.fits(peer, size):
             raise self.full()
+        return self.count(peer, size)
+
+    def count(self, peer: str, size: int) -> int:
+        """Count bytes that can't be refused any more, as `reserve` does: no others fit meanwhile."""
+        if size <= SMALL:
+            return 0
         self.used += size
         self._by_peer[peer] = self._by_peer.get(peer, 0) + size
         return size

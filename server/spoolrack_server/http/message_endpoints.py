@@ -1,8 +1,8 @@
 """The endpoints of messages: send, receive, get, list, extend, release, reject, delete, purge.
 
 Owns the leases between the store and the client: a message whose response could not be written, or
-whose client was gone before, is released at once. A large body is in memory only until its first byte
-is sent; from then on the kernel sends it from the file.
+whose client was gone before, is released at once. A large body is never in memory: the kernel sends it
+from the file.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ from spoolrack_store.model.operations import (
 )
 
 from ..app.bounds import MAX_WAIT, message_id, place
-from ..app.caller import Caller
-from ..app.leases import receipts_of
 from ..app.trace_context import context_in, inherit_context
 from ..wire import convert, lease_changes
 from ..wire.contract_calls import paging
@@ -43,7 +41,7 @@ from ..wire.lease_changes import Item
 from . import headers, request_bodies
 from .context import HttpContext, answer
 from .queue_endpoints import queue_of
-from .request_checks import CALLER, consumer_of_request
+from .request_checks import CALLER, consumer_of_request, peer_of
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
@@ -150,45 +148,29 @@ class MessageEndpoints:
             queue=queue_of(request),
             wait=_wait_of(call),
             visibility=convert.visibility(call),
+            with_large_bodies=False,
             consumer=consumer_of_request(request, request[CALLER]),
         )
-        deliveries = await self._app.leases.receive(request[CALLER], receive)
-        if not deliveries:
-            return web.Response(status=204, headers={"Cache-Control": "no-store"})
-        receipts = receipts_of(deliveries)
-        messages = messages_of(deliveries)
-        del deliveries
-        try:
-            return await self._hand_over(request, messages)
-        except BaseException:
-            self._app.leases.give_back(receive.queue, receipts)
-            raise
-
-    async def _hand_over(self, request: web.Request, messages: list[Message]) -> web.StreamResponse:
-        # Taken out of the caller's hands: of a large body no reference may be left.
-        message = messages.pop()
-        response_headers = headers.message_headers(message)
-        if message.size > request_bodies.BLOCK:
-            opened = await self._open(request[CALLER], message)
-            if opened is not None:
-                del message
+        while True:
+            leased = await self._app.receives.receive(request[CALLER], receive, peer_of(request))
+            if not leased.receipts:
+                return web.Response(status=204, headers={"Cache-Control": "no-store"})
+            with leased.handing_over():
+                (message,) = messages_of(leased.deliveries)
+                response_headers = headers.message_headers(message)
+                if len(message.body) == message.size:
+                    response = web.Response(body=message.body, headers=response_headers)
+                    return await request_bodies.write(request, response, self._context.http_limits)
+                try:
+                    opened = await self._messages.open(request[CALLER], message.queue, message.id)
+                except MessageNotFound:
+                    continue  # Deleted since, by its id.
                 try:
                     return await self._send(
                         request, web.StreamResponse(headers=response_headers), opened
                     )
                 finally:
                     self._messages.close(opened)
-        response = web.Response(body=message.body, headers=response_headers)
-        await request_bodies.write(request, response, self._context.http_limits)
-        return response
-
-    async def _open(self, caller: Caller, message: Message) -> OpenMessage | None:
-        try:
-            return await self._messages.open(caller, message.queue, message.id)
-        except StoreError:
-            if len(message.body) < message.size:
-                raise
-            return None  # Deleted already, by its id; but the body is here.
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         queue, id = queue_of(request), id_of(request)

@@ -169,12 +169,29 @@ async def pieces(
         raise UnreadableBody(why=str(error)) from error
 
 
-async def write(request: web.Request, response: web.Response, http_limits: HttpLimits) -> None:
-    """Return once the kernel has taken all of `response`; `CancelledError` if it never will."""
+async def write(
+    request: web.Request, response: web.Response, http_limits: HttpLimits
+) -> web.StreamResponse:
+    """Return the response once the kernel has taken all of it; `CancelledError` if it never will."""
+    body = response.body
     _flush_all(request)
+    if not isinstance(body, bytes) or len(body) <= BLOCK:
+        async with _cut_off_after(request, http_limits):
+            await response.prepare(request)
+            await response.write_eof()
+        return response
+    # The transport copies what the kernel doesn't take at once.
+    in_blocks = web.StreamResponse(status=response.status, headers=response.headers)
+    in_blocks.content_length = len(body)
     async with _cut_off_after(request, http_limits):
-        await response.prepare(request)
-        await response.write_eof()
+        await in_blocks.prepare(request)
+    with memoryview(body) as view:
+        for first in range(0, len(view), BLOCK):
+            async with _cut_off_after(request, http_limits):
+                await in_blocks.write(view[first : first + BLOCK])
+    async with _cut_off_after(request, http_limits):
+        await in_blocks.write_eof()
+    return in_blocks
 
 
 async def send(

@@ -62,6 +62,12 @@ def consumer_of_request(request: web.BaseRequest, caller: Caller) -> str:
     return consumer_name(caller, address, request.headers.get("User-Agent", ""))
 
 
+def peer_of(request: web.BaseRequest) -> str:
+    """Return which connection a request came over."""
+    transport = request.transport
+    return "" if transport is None else str(transport.get_extra_info("peername"))
+
+
 def require_own_name(request: web.Request) -> None:
     """Refuse DNS rebinding: without authentication, `Host` must be a loopback name or an address.
 

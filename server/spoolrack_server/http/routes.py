@@ -9,6 +9,7 @@ from ..app.health import Health
 from ..app.leases import Leases
 from ..app.messages import Messages
 from ..app.queues import Queues
+from ..app.receives import Receives
 from ..app.redrives import Redrives
 from ..app.reservations import Reservations
 from ..app.schedules import Schedules
@@ -59,7 +60,7 @@ def routes(context: HttpContext, health: Health, observer: Observer) -> Sequence
             "GET",
             "/{queue}/messages",
             messages.receive,
-            Leases.receive,
+            Receives.receive,
             parameters=("wait", "visibility_timeout"),
             leases=True,
         ),

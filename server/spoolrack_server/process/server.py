@@ -304,8 +304,9 @@ class Server:
             self._workers,
             self.observer.with_consumers,
             access_control.may_send,
+            responses=self._memory.responses,
         )
-        self._services = Services(self._app, self._clock, self._memory.responses, self._instrumentation)
+        self._services = Services(self._app, self._clock, self._instrumentation)
         self.observer.observe_flow(self._services.credits, self._memory)
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
@@ -347,6 +348,7 @@ class Server:
                 self._workers,
                 self.observer.with_consumers,
                 access_files.access_control.may_send,
+                responses=self._memory.responses,
             ),
             self._health,
             self._clock,
@@ -367,7 +369,7 @@ class Server:
         from ..sqs.sqs_endpoint import SqsEndpoint
 
         sqs = SqsEndpoint(
-            Application(store, self._clock, self._log, self._workers),
+            Application(store, self._clock, self._log, self._workers, responses=self._memory.responses),
             self._clock,
             self._log,
             self._http_limits,

@@ -27,9 +27,9 @@ from spoolrack_store.model.credits import UNBOUNDED
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import Receive
 
-from ..app.bounded_receives import BoundedReceives, LeasedMessages
 from ..app.bounds import MAX_COUNT, number, queue_name
 from ..app.leases import Leases
+from ..app.receives import LeasedMessages, Receives
 from ..app.store_access import FRAME_BYTES, Submitted
 from ..wire import convert, encoding, lease_changes
 from ..wire.encoding import ResponseTags
@@ -106,7 +106,7 @@ class ReceiveStreams:
     def __init__(
         self,
         leases: Leases,
-        receives: BoundedReceives,
+        receives: Receives,
         streams: Streams,
         clock: Clock,
     ) -> None:
@@ -221,7 +221,7 @@ class ReceiveStreams:
                 await flow_control.wait()
                 if self._draining:
                     raise Draining
-                leased = await self._receives.lease(
+                leased = await self._receives.stream(
                     caller,
                     Receive(
                         queue=start.queue,

@@ -25,7 +25,6 @@ from spoolrack_store.model.operations import Receive
 from ..app.application import Application
 from ..app.bounds import MAX_COUNT, MAX_WAIT, number, queue_name
 from ..app.caller import Caller
-from ..app.memory import Budget
 from ..app.queues import Queues
 from ..app.store_access import Submitted
 from ..app.trace_context import context_in
@@ -63,16 +62,13 @@ class Services:
         self,
         app: Application,
         clock: Clock,
-        responses: Budget,
         instrumentation: Instrumentation | None = None,
     ) -> None:
-        """`responses` bounds the bytes of messages in unsent responses."""
         self._app = app
         self._clock = clock
-        self._responses = responses
-        self._receives = app.bounded_receives(responses)
+        self._responses = app.responses
         self._streams = Streams(instrumentation)
-        self._receive_streams = ReceiveStreams(app.leases, self._receives, self._streams, clock)
+        self._receive_streams = ReceiveStreams(app.leases, app.receives, self._streams, clock)
         self._calls = ContractCalls(app, clock)
         self._scaler = ExternalScaler(app.queues, clock)
         self._draining = False
@@ -133,7 +129,7 @@ class Services:
         if request.max_bytes < 0:
             raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
         max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
-        leased = await self._receives.lease_now(
+        leased = await self._app.receives.receive(
             current_caller(),
             Receive(
                 queue=queue_name(request.queue),

@@ -32,6 +32,7 @@ from ..http.http_listener import HttpListener, expect_nothing
 from ..http.request_bodies import HttpLimits
 from ..http.request_checks import (
     consumer_of_request,
+    peer_of,
     require_own_name,
     require_own_origin,
     require_own_shard,
@@ -197,6 +198,7 @@ class SqsEndpoint:
         return await asyncio.shield(self._listener.track(asyncio.create_task(answer)))
 
     async def _answer(self, request: web.Request, call: _SqsCall, id: str) -> web.StreamResponse:
+        response: web.StreamResponse
         try:
             if self._listener.is_refusing:
                 raise Draining
@@ -208,24 +210,34 @@ class SqsEndpoint:
         except Exception as error:  # noqa: BLE001 - each is answered
             response = self._refusal(request, call.operation, error, id)
         else:
-            response = web.Response(
-                body=call.protocol.response(call.operation, result.content, id),
-                headers=_ids(id),
-                content_type=call.protocol.CONTENT_TYPE,
-            )
-            if result.receipts:
-                await self._hand_over(request, response, result)
+            response = await self._written(request, call, result, id)
         if self._listener.is_refusing:
             response.force_close()
         return response
 
-    async def _hand_over(self, request: web.Request, response: web.Response, result: Result) -> None:
-        """Write what is leased; give it back if the client doesn't get it."""
-        try:
-            await request_bodies.write(request, response, self._context.http_limits)
-        except BaseException:
-            self._context.app.leases.give_back(result.queue, result.receipts)
-            raise
+    async def _written(
+        self, request: web.Request, call: _SqsCall, result: Result, id: str
+    ) -> web.StreamResponse:
+        """Return the response to an operation. Write it first if it has leased messages, and give them
+        back if the client doesn't get them."""
+
+        def response() -> web.Response:
+            return web.Response(
+                body=call.protocol.response(call.operation, result.content, id),
+                headers=_ids(id),
+                content_type=call.protocol.CONTENT_TYPE,
+            )
+
+        leased = result.leased
+        if leased is None:
+            return response()
+        with leased.handing_over():
+            made = await self._context.app.in_thread(response) if result.is_large else response()
+            result.content = {}  # All of it is in the response.
+            if not leased.receipts:
+                return made
+            leased.resize(len(made.body) if isinstance(made.body, bytes) else 0)
+            return await request_bodies.write(request, made, self._context.http_limits)
 
     def _recheck(self, call: _SqsCall) -> None:
         """Let the permission of a receive be checked again when permissions change."""
@@ -249,6 +261,7 @@ class SqsEndpoint:
             caller.access,
             region=call.claim.region,
             url=self._url or f"{request.scheme}://{request.host}",
+            peer=peer_of(request),
             consumer=consumer_of_request(request, caller),
             trace=context_in(request.headers.items()),
             trace_header=request.headers.get("X-Amzn-Trace-Id", ""),

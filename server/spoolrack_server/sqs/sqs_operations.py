@@ -1,8 +1,7 @@
 """The operations of SQS, by the store's: parameters in, a response of JSON out.
 
 Knows nothing of HTTP and of either protocol's form. An operation raises `SqsError`, or the `StoreError`
-that `sqs_errors` translates. Until the response is written, the caller must release the messages of a
-receive.
+that `sqs_errors` translates. The caller hands the messages of a receive over, with their memory.
 """
 
 # ruff: noqa: N802 - SQS names the methods
@@ -42,12 +41,14 @@ from spoolrack_store.model.operations import (
     messages_of,
 )
 from spoolrack_store.model.redrive_requests import Redrive, RedriveState, StartRedrive
+from spoolrack_store.model.settings import MIB
 
 from ..app.application import Application
 from ..app.caller import Caller, permission_of
 from ..app.leases import Leases
 from ..app.memory import MemoryLimiter
 from ..app.queues import Queues
+from ..app.receives import LeasedMessages, Receives
 from ..app.redrives import Redrives, require_start
 from ..app.sends import Sends
 from . import messages, queue_attributes, sqs_errors
@@ -67,6 +68,10 @@ MOST_FACTS: Final = 10_000
 ATTEMPT_LIFETIME: Final = Millis(5 * 60 * 1_000)
 """A receive may be repeated under its id for so long."""
 MOST_ATTEMPTS: Final = 10_000
+COPIES: Final = 4
+"""Of a body until its response is made: bytes, text, text as the protocol has it, and those bytes."""
+LARGE: Final = MIB
+"""Bytes of bodies from which a response is made in a thread."""
 MAX_HIDDEN: Final = 43_200
 """Seconds from a receive to the end of its lease, at most."""
 OLDER_TRIES: Final = 3
@@ -85,6 +90,8 @@ class SqsCaller(Caller):
     region: str
     url: str
     """Where this server is for the caller, without a path."""
+    peer: str
+    """The connection that the request came over."""
     consumer: str = ""
     """The name that its leases are shown with."""
     trace: Mapping[str, str] = field(default_factory=dict)
@@ -97,9 +104,10 @@ class Result:
     """The response of an operation."""
 
     content: dict[str, Any]
-    queue: str = ""
-    receipts: Sequence[str] = ()
-    """Receipts of the messages that it leased."""
+    leased: LeasedMessages | None = None
+    """The messages that it leased, whose memory the response takes."""
+    is_large: bool = False
+    """Whether rendering it takes too long for the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +124,12 @@ class SqsOperations:
 
     def __init__(self, app: Application, memory: MemoryLimiter, clock: Clock) -> None:
         self._messages = app.messages
+        self._receives = app.receives
         self._leases = app.leases
         self._sends = app.sends
         self._queues = app.queues
         self._redrives = app.redrives
+        self._in_thread = app.in_thread
         self._memory = memory
         self._clock = clock
         self._facts: dict[str, QueueFacts] = {}
@@ -395,7 +405,7 @@ class SqsOperations:
     # Receives.
 
     async def ReceiveMessage(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        queue = self._queue(caller, parameters, Leases.receive)
+        queue = self._queue(caller, parameters, Receives.receive)
         most = parameters.integer("MaxNumberOfMessages", 1, 10)
         hidden = parameters.integer("VisibilityTimeout", 0, MAX_HIDDEN)
         wait = parameters.integer("WaitTimeSeconds", 0, 20)
@@ -413,26 +423,34 @@ class SqsOperations:
         )
         attempt = messages.token(parameters, "ReceiveRequestAttemptId") if queue.endswith(FIFO) else ""
         key = (queue, caller.name, attempt)
-        leased, received_at = await self._repeated(caller, key, request) if attempt else ([], Millis(0))
-        if not leased:
-            leased = messages_of(await self._leases.receive(caller, request))
-            received_at = self._clock.wall()
-        receipts = [message.receipt for message in leased if message.receipt is not None]
+        repeated = await self._repeated(caller, key, request) if attempt else None
+        if repeated is None:
+            leased = await self._receives.receive(caller, request, caller.peer, copies=COPIES)
+            received_at, found = self._clock.wall(), messages_of(leased.deliveries)
+            leased.deliveries = []
+        else:
+            leased, received_at, found = repeated
+        if attempt and found:
+            self._attempts[key] = _Attempt(self._clock.monotonic(), received_at, leased.receipts)
         wanted = parameters.texts("MessageAttributeNames")
-        if attempt and leased:
-            self._attempts[key] = _Attempt(self._clock.monotonic(), received_at, receipts)
-        try:
-            entries = [
-                messages.received(each, received_at, system, wanted, caller.region) for each in leased
+
+        def shown() -> list[dict[str, Any]]:
+            return [
+                messages.received(each, received_at, system, wanted, caller.region) for each in found
             ]
+
+        is_large = sum(len(message.body) for message in found) > LARGE
+        try:
+            entries = await self._in_thread(shown) if is_large else shown()
         except BaseException:
-            self._leases.give_back(queue, receipts)
+            leased.give_back()
+            leased.free()
             raise
-        return Result({"Messages": entries} if entries else {}, queue, receipts)
+        return Result({"Messages": entries} if entries else {}, leased, is_large)
 
     async def _repeated(
         self, caller: SqsCaller, key: tuple[str, str, str], request: Receive
-    ) -> tuple[list[Message], Millis]:
+    ) -> tuple[LeasedMessages, Millis, list[Message]] | None:
         """Lease the messages of an earlier receive again, all of them, under their receipts; return
         them, and when that was. None, if that is long ago, or one of these leases has ended since."""
         now = self._clock.monotonic()
@@ -442,27 +460,41 @@ class SqsOperations:
             if is_young and len(self._attempts) <= MOST_ATTEMPTS:
                 break
             del self._attempts[oldest]
-        attempt = self._attempts.pop(key, None)
-        if attempt is None:
-            return [], Millis(0)
+        if key not in self._attempts:
+            return None
+        leased = await self._receives.room_for(request, caller.peer, copies=COPIES)
+        found: list[Message] = []
+        try:
+            attempt = self._attempts.pop(key, None)
+            if attempt is not None:
+                found = await self._leased_again(caller, request, attempt.receipts)
+        finally:
+            leased.resize(COPIES * sum(len(message.body) for message in found))
+        if attempt is None or not found:
+            return None
+        leased.receipts = [message.receipt for message in found if message.receipt is not None]
+        return leased, attempt.received_at, found
+
+    async def _leased_again(
+        self, caller: SqsCaller, request: Receive, receipts: Sequence[str]
+    ) -> list[Message]:
+        """Extend all leases, and return their messages; none if one of them has ended."""
         visibility = request.visibility
         if visibility is None:
             visibility = (await self._facts_of(request.queue)).visibility
-        extended = self._leases.extend(
-            caller, request.queue, [(receipt, visibility) for receipt in attempt.receipts]
-        )
-        results = await extended.answered()
+        changes = [(receipt, visibility) for receipt in receipts]
+        results = await self._leases.extend(caller, request.queue, changes).answered()
         if any(isinstance(result, StoreError) for result in results):
-            return [], Millis(0)
-        repeated: list[Message] = []
-        for receipt in attempt.receipts:
+            return []
+        found: list[Message] = []
+        for receipt in receipts:
             id = receipt.partition(":")[2].partition("~")[0]
             try:
-                found = await self._messages.get(caller, request.queue, id)
+                message = await self._messages.get(caller, request.queue, id)
             except MessageNotFound:
                 continue  # Deleted since the change.
-            repeated.append(replace(found, receipt=receipt))
-        return repeated, attempt.received_at
+            found.append(replace(message, receipt=receipt))
+        return found
 
     # The end of a lease.
 
@@ -554,12 +586,14 @@ class SqsOperations:
         the current lease; not of a FIFO queue."""
         for _ in range(OLDER_TRIES):
             try:
-                message = await self._messages.get(caller, queue, handle.id)
+                opened = await self._messages.open(caller, queue, handle.id)
             except MessageNotFound:
                 return sqs_errors.invalid_value(
                     f"Value {handle} for parameter ReceiptHandle is invalid. Reason: Message "
                     "does not exist or is not available for visibility timeout change."
                 )
+            self._messages.close(opened)
+            message = opened.message
             if queue.endswith(FIFO):
                 return _expired(handle)
             first = message.first_receive

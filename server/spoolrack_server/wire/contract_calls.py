@@ -49,6 +49,7 @@ from ..app.leases import Leases
 from ..app.messages import Messages
 from ..app.pages import Page as ListPage
 from ..app.queues import Queues
+from ..app.receives import Receives
 from ..app.redrives import Redrives
 from ..app.reservations import Reservations
 from ..app.schedules import Schedules
@@ -141,8 +142,8 @@ CONTRACT: Final[Mapping[str, ContractMethod]] = {
     "PurgeQueue": uses(Queues.purge, "name"),
     "Send": uses(Sends.send, "queue"),
     "StreamSend": uses(Sends.send, "request.queue"),
-    "Receive": uses(Leases.receive, "queue"),
-    "StreamReceive": uses(Leases.receive, "start.queue"),
+    "Receive": uses(Receives.receive, "queue"),
+    "StreamReceive": uses(Receives.stream, "start.queue"),
     "Delete": uses(Leases.delete, "queue"),
     "StreamDelete": uses(Leases.delete, "request.queue"),
     "ExtendLeases": uses(Leases.extend, "queue"),

@@ -30,6 +30,7 @@ from ..model.message_content import Attributes, size_of
 from ..model.message_ids import sent_at
 from ..model.names import Name
 from ..model.operations import (
+    LARGE_BODY,
     UNFINISHED,
     ChangeVisibility,
     Delivery,
@@ -415,8 +416,9 @@ class Leaser(Part):
         name, stem = entry.name, entry.batch.stem
         assert name.due is not None
         found: Sequence[tuple[int, bytes | Damaged]]
+        is_left_out = not (request.with_large_bodies or stem.count) and stem.size > LARGE_BODY
         try:
-            found = self._reader.bodies(entry, members)
+            found = self._reader.bodies(entry, members, is_left_out=is_left_out)
         except Damaged as why:
             found = [(index, why) for index in indexes(members)]
         except StoreError as error:
@@ -462,6 +464,7 @@ class Leaser(Part):
                 deaths=() if name.death is None else told_records(self._moves.disk, name),
                 priority=stem.priority,
                 external_size=stem.size if stem.is_external else None,
+                left_out=stem.size if is_left_out else None,
             )
         )
         return members

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 from zlib import crc32
 
+from ..files.body_file import body_pieces, open_body
 from ..files.disk import NOT_A_FILE, OUT_OF_HANDLES, Disk, explained
 from ..model.batch_file import Damaged, Line, body, decode, joined_bodies, lone_line
 from ..model.clock import Clock, Millis
@@ -164,17 +166,26 @@ class Reader:
             content = self._last[1]
         return content
 
-    def bodies(self, entry: Entry, members: int) -> list[tuple[int, bytes | Damaged]]:
+    def bodies(
+        self, entry: Entry, members: int, *, is_left_out: bool = False
+    ) -> list[tuple[int, bytes | Damaged]]:
         """Return the index and the body of each of `members`, or the fault of that body; raise
-        `Damaged`, or `DiskError`, if the file can't be read."""
+        `Damaged`, or `DiskError`, if the file can't be read.
+
+        `is_left_out`: the only body of the file is checked, and empty in the answer.
+        """
         batch = entry.batch
         if _is_lone(batch.stem):
             content = self._content(entry)
             is_whole = crc32(content) == batch.stem.crc
-            return [(0, content if is_whole else Damaged("its checksum differs"))]
+            shown = b"" if is_left_out else content
+            return [(0, shown if is_whole else Damaged("its checksum differs"))]
         line = self.line(entry)
         if line.is_external:
             if batch.stem.size > MAX_BODY_IN_MEMORY:
+                return [(0, b"")]
+            if is_left_out:
+                self._check_body(batch.stem, line)
                 return [(0, b"")]
             content = self._read_file(body_path(batch.stem.id))
         else:
@@ -182,7 +193,8 @@ class Reader:
         found: list[tuple[int, bytes | Damaged]] = []
         for index in indexes(members):
             try:
-                found.append((index, body(line, content, index)))
+                whole = body(line, content, index)
+                found.append((index, b"" if is_left_out else whole))
             except Damaged as why:
                 found.append((index, why))
         return found
@@ -194,14 +206,27 @@ class Reader:
         return content
 
     def _read_file(self, path: str) -> bytes:
-        try:
+        with _judging():
             return self._disk.read(path)
-        except FileNotFoundError as error:
-            raise Damaged("it is not there any more") from error
-        except OSError as error:
-            if error.errno in NOT_A_FILE:
-                raise Damaged("it is no file") from error
-            raise explained(error) from error
+
+    def _check_body(self, stem: Stem, line: Line) -> None:
+        """Read a body in a file of its own in pieces; raise `Damaged`, or `DiskError`."""
+        with _judging(), open_body(self._disk, body_path(stem.id), stem.size) as file:
+            for _ in body_pieces(file, line):
+                pass
+
+
+@contextmanager
+def _judging() -> Iterator[None]:
+    """Raise `Damaged` for a file that isn't there or is none, and `DiskError` for any other error."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise Damaged("it is not there any more") from error
+    except OSError as error:
+        if error.errno in NOT_A_FILE:
+            raise Damaged("it is no file") from error
+        raise explained(error) from error
 
 
 def _is_lone(stem: Stem) -> bool:

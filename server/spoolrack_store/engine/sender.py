@@ -27,7 +27,14 @@ from ..model.message_content import (
     size_of,
 )
 from ..model.message_ids import FileIds, sent_at
-from ..model.operations import UNFINISHED, Send, SendResults, Unfinished, WrittenBody
+from ..model.operations import (
+    LARGE_BODY,
+    UNFINISHED,
+    Send,
+    SendResults,
+    Unfinished,
+    WrittenBody,
+)
 from ..model.settings import MAX_DELAY, MIB, QueueSettings
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord, QueueRoom
@@ -44,8 +51,6 @@ FILE_BYTES: Final = MIB
 """A file takes in no further call beyond this."""
 MOST_FILES: Final = FILES // 6
 """Files that a commit writes; later ones write the rest of a request that needs more."""
-LARGE_BODY: Final = 256 * 1024
-"""A body above this has a file of its own, whose bytes go when it is deleted."""
 
 
 _Kind = tuple[Millis, int]

@@ -26,6 +26,8 @@ from .transitions import State
 DEFAULT_RECEIVE_BYTES = 4 * 1024 * 1024
 OLDEST_LEASES = 5
 """The number of its oldest leases that a queue shows."""
+LARGE_BODY = 256 * 1024
+"""A body above this has a file of its own, whose bytes go when it is deleted."""
 MAX_BODY_IN_MEMORY = 64 * 1024 * 1024
 """A larger body, which is in a file of its own, is never read into memory."""
 
@@ -218,10 +220,13 @@ class Delivery:
     external_size: int | None = None
     """The bytes of the only message's body, if it is in a file of its own. One of more than
     `MAX_BODY_IN_MEMORY` is empty in `bodies`."""
+    left_out: int | None = None
+    """The bytes of the only message's body, if the receive leaves it out of `bodies`."""
 
     def messages(self) -> Iterator[Message]:
         """Yield the messages row by row."""
         columns = zip(self.ids, self.receipts, self.bodies, strict=True)
+        size = self.left_out if self.external_size is None else self.external_size
         for position, (id, receipt, body) in enumerate(columns):
             yield Message(
                 queue=self.queue,
@@ -231,7 +236,7 @@ class Delivery:
                 attributes=self.attributes.get(position, {}),
                 group=self.groups.get(position, ""),
                 priority=self.priority,
-                size=len(body) if self.external_size is None else self.external_size,
+                size=len(body) if size is None else size,
                 body_path="" if self.external_size is None else body_path(id),
                 sent_at=self.sent_at,
                 receives=self.receives,
@@ -271,6 +276,9 @@ class Receive(Request[list[Delivery]]):
     """None takes the queue's visibility timeout."""
     wait: Millis | None = Millis(0)
     """None waits for ever."""
+    with_large_bodies: bool = True
+    """False: a body of more than `LARGE_BODY` that is alone in its file is checked, and left out of the
+    answer."""
     credits: Credits | None = None
     """Take no more than these allow, and charge them until the lease ends."""
     consumer: str = ""

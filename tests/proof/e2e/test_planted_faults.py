@@ -14,10 +14,10 @@ from typing import Final
 
 import pytest
 import spoolrack
-from spoolrack_store.engine.sender import LARGE_BODY
 from spoolrack_store.model.batch_file import decode, encode, line_of
 from spoolrack_store.model.message_ids import index_of
 from spoolrack_store.model.names import Name, parse
+from spoolrack_store.model.operations import LARGE_BODY
 
 from tests.support.delivery_checker import FAULTS
 from tests.support.ledger import (
