@@ -47,7 +47,7 @@ test: ## Run every quick test, of tests/proof a sample; what was skipped, and wh
 proof: ## Run all of tests/proof, each night: more random stories and power cuts, each planted condition, the audit.
 	@scripts/set-up spark
 	@exec env SPOOLRACK_STORIES=$${SPOOLRACK_STORIES:-50} SPOOLRACK_TEST_CUTS=$${SPOOLRACK_TEST_CUTS:-30} \
-	    .venv/bin/python -m pytest --slow $(SPREAD) tests/proof $(ARGS)
+	    SPOOLRACK_RACES=$${SPOOLRACK_RACES:-60} .venv/bin/python -m pytest --slow $(SPREAD) tests/proof $(ARGS)
 
 test-all: ## Run every test, the slow ones too, and more random stories and kills.
 	@scripts/set-up spark

@@ -11,7 +11,7 @@ Nothing in `archive/` is a message of a queue, and anything may be removed from 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -19,12 +19,14 @@ from ..files.disk import Disk, FileKind, explaining
 from ..files.layout import ARCHIVE, BODY
 from ..model.background_work import BackgroundWork
 from ..model.clock import HOUR, Millis, day_of, end_of_day
+from ..model.dead_letter_records import DeadLetterRecord, NotAHistory
+from ..model.errors import DiskError
 from ..model.names import Name, archived_name
 from .catalog import Catalog
 from .entries import BatchFile, Entry
 from .moves import Moves
 from .part import Part
-from .reader import told_records
+from .reader import read_records
 
 log = logging.getLogger(__name__)
 
@@ -78,11 +80,20 @@ class Archive(Part):
         that they died in."""
         queues = [name.queue]
         if name.death is not None:
-            queues += [each.source_queue for each in told_records(self._moves.disk, name)]
+            queues += [each.source_queue for each in self._records(name)]
         for queue in dict.fromkeys(queues):
             record = self._catalog.records.get(queue)
             if record is not None and record.settings.archive_retention:
                 yield queue
+
+    def _records(self, name: Name) -> Sequence[DeadLetterRecord]:
+        """Return how messages became dead letters; nothing of what another process has archived."""
+        try:
+            return read_records(self._moves.disk, name)
+        except (NotAHistory, DiskError) as why:
+            if not self._moves.may_be_unlinked_by_others(name):
+                log.warning("the history of the messages of %s can't be told: %s", name.path, why)
+            return ()
 
     def tick(self) -> None:
         now = self._moves.clock.monotonic()

@@ -219,7 +219,9 @@ class Deduplication(Part):
         try:
             return self._reader.line(entry)
         except Damaged as error:
-            log.error("the deduplication keys of %s are lost: %s", entry.name.path, error)
+            # What another process has unlinked, it has kept the keys of.
+            if not self._moves.may_be_unlinked_by_others(entry.name):
+                log.error("the deduplication keys of %s are lost: %s", entry.name.path, error)
             return None
 
     def _whole(self, stem: Stem, path: str) -> Line | None:

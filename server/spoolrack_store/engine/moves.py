@@ -432,6 +432,15 @@ class Moves:
         """Return whether anything is at `path`; raise `DiskError` if that can't be told."""
         return self.size_of(path) is not None
 
+    def may_be_unlinked_by_others(self, name: Name) -> bool:
+        """Return whether a name in `remove/` is gone that the reaper of another process may have
+        unlinked, and archived before."""
+        is_shared = self.changes is not None and self.changes.is_shared
+        try:
+            return name.state is State.REMOVED and is_shared and not self.is_there(name.path)
+        except StoreError:
+            return False
+
     def size_of(self, path: str) -> int | None:
         """Return the size of a file, None if it isn't there; raise `DiskError`."""
         with explaining(), suppress(FileNotFoundError):

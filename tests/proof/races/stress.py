@@ -310,10 +310,28 @@ def _watched(ledger: Ledger) -> Iterator[None]:
         before(arguments)
 
     before, threading.excepthook = threading.excepthook, told
+    alarm, log = _Alarm(ledger), logging.getLogger("spoolrack_store")
+    log.addHandler(alarm)
     try:
         yield
     finally:
+        log.removeHandler(alarm)
         threading.excepthook = before
+
+
+class _Alarm(logging.Handler):
+    """Notes lines of the log that tell of a loss or a fault: there is none."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(logging.WARNING)
+        self._ledger = ledger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = record.getMessage()
+        if "is on an" in line:
+            return  # Of the file system on which the test runs.
+        if any(each in line for each in ("can't be told", "lost", "fault", "damaged", "has to wait")):
+            self._ledger.faults.append(f"the log says: {line}")
 
 
 def work(
