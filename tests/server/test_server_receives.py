@@ -13,13 +13,15 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 import spoolrack_server
+from spoolrack.v1 import queue_pb2 as pb
+from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app import receives
 from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.support import MIB
-from tests.support.server_rig import Client, connected
+from tests.support.server_rig import Client, connected, refused
 
 FRONTS = ("grpc", "http", "sqs")
 BODY = bytes([0x41]) * (200 * 1024)
@@ -130,6 +132,25 @@ async def test_a_message_that_is_deleted_before_its_file_is_opened_makes_room_fo
 
     monkeypatch.setattr(found, "open", open_late)
     assert await outcome(server, client, "http") == "E" * MIB
+
+
+async def test_what_was_done_is_answered_whatever_memory_there_is(
+    server: Server, client: Client
+) -> None:
+    # A client that gets MEMORY_LIMIT sends again: the one good message would be there twice.
+    budget = server._memory.responses
+    held = budget.count("another", budget.total)
+    wrong = [pb.OutgoingMessage(body=b"x", priority=100) for _ in range(999)]
+    request = rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=BODY), *wrong])
+    response = await client.stub.Send(request)
+    assert response.ByteSize() > 64 * 1024
+    good, *refusals = response.results
+    assert all(each.HasField("error") for each in refusals)
+    await client.until_ready(1)
+    asked = rpc.GetMessageRequest(queue="q", id=good.sent.id)
+    assert (await refused(client.stub.GetMessage(asked))).reason == "MEMORY_LIMIT"
+    budget.free("another", held)
+    assert (await client.stub.GetMessage(asked)).message.body == BODY
 
 
 def test_no_front_leases_but_by_the_use_cases_that_are_bounded() -> None:

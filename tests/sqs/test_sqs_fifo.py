@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from spoolrack_server.process.server import Server
+from spoolrack_server.sqs.sqs_endpoint import SqsEndpoint
 from spoolrack_store.manual_clock import ManualClock
 
 from tests.support.sqs_rig import Sqs, refused
@@ -89,6 +91,33 @@ async def test_a_purge_forgets_what_was_sent_and_changes_no_attribute(sqs: Sqs) 
     (message,) = await sqs.receive(url)
     assert message["Attributes"]["MessageDeduplicationId"] == "id"
     assert "Tags" not in await sqs.list_queue_tags(QueueUrl=url)
+
+
+async def test_a_purge_that_another_overtakes_brings_no_forgotten_id_back(
+    server: Server, sqs: Sqs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = await fifo(sqs)
+    operations = next(front._operations for front in server._fronts if isinstance(front, SqsEndpoint))
+    update, begun, goes_on = operations._update, asyncio.Event(), asyncio.Event()
+
+    async def slow(*arguments: Any) -> None:
+        if not begun.is_set():
+            begun.set()
+            await goes_on.wait()
+        await update(*arguments)
+
+    monkeypatch.setattr(operations, "_update", slow)
+    overtaken = asyncio.create_task(sqs.purge_queue(QueueUrl=url))
+    await begun.wait()
+    await sqs.purge_queue(QueueUrl=url)
+    sent = [await put(sqs, url, "x", "g", "id")]
+    await sqs.purge_queue(QueueUrl=url)
+    goes_on.set()
+    await overtaken
+    # It would be taken for the one that was purged, and be lost.
+    sent.append(await put(sqs, url, "x", "g", "id"))
+    assert sent[0]["MessageId"] != sent[1]["MessageId"]
+    assert bodies(await sqs.receive(url)) == ["x"]
 
 
 async def test_the_content_is_the_deduplication_id_where_the_queue_says_so(sqs: Sqs) -> None:

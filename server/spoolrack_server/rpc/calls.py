@@ -48,6 +48,9 @@ _OF_ONE_ROOT: Final = frozenset({"ReservationService", "StagingService"})
 LONGEST_METHOD: Final = 200
 """Characters of an unknown method's name in the refusal."""
 
+READS: Final = ("Get", "List")
+"""The beginnings of the names of methods that change nothing."""
+
 SENDS: Final = frozenset({"Send", "StreamSend", "Stage"})
 """Methods whose requests bring messages: past the memory's watermark none is read."""
 
@@ -166,7 +169,7 @@ class ServerCalls:
                     # Freed here: the request's memory isn't held while the handler runs.
                     response = method.run(request, context)
                     del request
-                    return self._respond(context, await response, task)
+                    return self._respond(context, await response, task, name)
             except StoreError as error:
                 # gRPC keeps what is raised next, and with it this: frames that hold the request.
                 error.__traceback__ = error.__context__ = None
@@ -196,15 +199,17 @@ class ServerCalls:
         return request
 
     def _respond(
-        self, context: Context, response: Message | bytes | None, task: asyncio.Task[Any]
+        self, context: Context, response: Message | bytes | None, task: asyncio.Task[Any], name: str
     ) -> bytes | None:
-        """Return the bytes of a single response, which are counted until gRPC has taken them."""
+        """Return the bytes of a single response, which are counted until gRPC has taken them. Raise
+        `MemoryLimit` without room, but not if the call may have changed anything."""
         if response is None:
             return None
         raw = response if isinstance(response, bytes) else response.SerializeToString()
         if len(raw) > SMALL:
             peer, responses = context.peer(), self._memory.responses
-            taken = responses.reserve(peer, len(raw))
+            take = responses.reserve if name.startswith(READS) else responses.count
+            taken = take(peer, len(raw))
             task.add_done_callback(lambda _: responses.free(peer, taken))
         return raw
 

@@ -195,8 +195,8 @@ class SendBatch:
         id = id or hashlib.sha256(message.body).hexdigest()
         message.attributes[messages.DEDUPLICATION] = id
         scope = f"{group}\0" if self._facts.is_deduplicated_by_group else ""
-        if self._facts.purges:
-            scope = f"purge {self._facts.purges}\0{scope}"
+        if self._facts.purge:
+            scope = f"purge {self._facts.purge}\0{scope}"
         return hashlib.sha256(f"{scope}{id}".encode()).hexdigest() if scope else id
 
     def lacking(self, parameters: Parameters) -> SqsError | None:

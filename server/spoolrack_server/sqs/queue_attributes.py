@@ -41,7 +41,7 @@ MOST_SOURCES: Final = 10
 MAX_WAIT: Final = 20
 """Seconds of a receive without messages."""
 PURGES: Final = LABEL + "Purges"
-"""The label that counts the purges of a FIFO queue: each makes its deduplication ids other ones."""
+"""The label with the id of a FIFO queue's last purge: each makes the deduplication ids other ones."""
 _ARN: Final = re.compile(r"arn:[a-z-]+:sqs:[a-z0-9-]*:[0-9]*:(?P<queue>.+)")
 _SHOWN_ONLY: Final = (
     "ApproximateNumberOfMessages",
@@ -334,7 +334,8 @@ class QueueFacts:
     wait: Millis
     is_content_deduplicated: bool
     is_deduplicated_by_group: bool
-    purges: int
+    purge: str
+    """The id of its last purge; empty: there was none."""
 
 
 def facts_of(queue: Queue, now: Millis) -> QueueFacts:
@@ -346,13 +347,8 @@ def facts_of(queue: Queue, now: Millis) -> QueueFacts:
         wait=Millis(_count_in(attributes.get(WAIT, ""), MAX_WAIT) * 1_000),
         is_content_deduplicated=attributes.get("ContentBasedDeduplication") == "true",
         is_deduplicated_by_group=attributes.get("DeduplicationScope") == "messageGroup",
-        purges=purges_in(queue.labels),
+        purge=queue.labels.get(PURGES, ""),
     )
-
-
-def purges_in(labels: Mapping[str, str]) -> int:
-    """Return the number of purges of a FIFO queue."""
-    return _count_in(labels.get(PURGES, ""), 10**15)
 
 
 def _count_in(text: str, most: int) -> int:

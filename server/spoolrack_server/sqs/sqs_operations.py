@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from uuid import uuid4
 
 from spoolrack_store.model.clock import Clock, Millis
 from spoolrack_store.model.errors import (
@@ -309,9 +310,9 @@ class SqsOperations:
         queue = self._queue(caller, parameters, Queues.purge)
         await self._queues.purge(caller, queue)
         if queue.endswith(FIFO):
-            # The store keeps deduplication ids, SQS forgets them: from now on they are others.
-            purges = queue_attributes.purges_in((await self._queues.find(queue)).labels)
-            await self._update(caller, queue, {queue_attributes.PURGES: str(purges + 1)})
+            # The store keeps deduplication ids, SQS forgets them: from now on they are others. By an id
+            # that was never there: of purges at the same time, each would write the same number.
+            await self._update(caller, queue, {queue_attributes.PURGES: uuid4().hex})
         return Result({})
 
     async def ListDeadLetterSourceQueues(self, caller: SqsCaller, parameters: Parameters) -> Result:
