@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+from pathlib import Path
 
 import pytest
+from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
 from spoolrack_server.process.server import Server
 
 from tests.support.http_rig import Http, raw_to
@@ -86,6 +89,26 @@ async def test_a_refused_head_is_answered_with_the_id_of_its_request(server: Ser
     async with raw_to(server) as raw:
         await raw.say("GET /q HTTP/1.1", "Expect: x", "X-Request-Id: mine")
         assert (await raw.head())[1]["x-request-id"] == "mine"
+
+
+@pytest.mark.parametrize("front", ["http", "sqs"])
+@pytest.mark.parametrize(
+    "head", ["Authorization: Bearer srk_secret\rx", "Authorization: Bearer \0srk_secret"]
+)
+async def test_a_credential_that_can_not_be_read_is_not_repeated(
+    tmp_path: Path, front: str, head: str
+) -> None:
+    # The answer goes into the logs of clients and proxies.
+    settings = ServeSettings(root=str(tmp_path), sqs=(LOOPBACK, 0))
+    async with Server(settings) as server:
+        port = server.http_port if front == "http" else server.sqs_port
+        reader, writer = await asyncio.open_connection(server.http_host, port)
+        writer.write(f"GET /q/messages HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n".encode())
+        told = await reader.read()
+        writer.close()
+    assert b" 400 " in told.splitlines()[0]
+    assert b"control characters" in told
+    assert b"secret" not in told
 
 
 # Unknown names.

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from aiohttp import hdrs, web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from spoolrack_store.model.errors import StoreError
 
 from ..system.limits import LINE, Limits
@@ -26,6 +26,11 @@ _Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 SERVER: Final = "spoolrack"
 """The header `Server` of each response: aiohttp would tell its version and Python's."""
+NO_REQUEST: Final = (
+    "This is no request of HTTP/1.1: a line of its head can't be read. A header may have no control "
+    "characters, such as the CR at the end of a token from a file with CRLF.\n"
+)
+TOO_LONG: Final = f"A line of the request's head has over {LINE} bytes.\n"
 CLEANUP: Final = 1.0
 """Seconds for what is left of a connection when its requests have ended."""
 
@@ -135,9 +140,17 @@ class HttpListener:
 class _HttpProtocol(web.RequestHandler):
     """The protocol of one connection."""
 
-    def handle_error(self, *arguments: Any, **options: Any) -> web.StreamResponse:
-        """Return the response to what is no request of HTTP."""
-        response = super().handle_error(*arguments, **options)
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return the response to what is no request of HTTP. It repeats none of it, as aiohttp's own
+        text does: the header that can't be read may be a credential."""
+        told = TOO_LONG if isinstance(exc, LineTooLong) else NO_REQUEST
+        response = super().handle_error(request, status, exc, told)
         response.headers[hdrs.SERVER] = SERVER
         return response
 

@@ -166,7 +166,8 @@ async def pieces(
     except TimeoutError as error:
         raise (TooManyUploads() if share.is_evicted else UploadTooSlow(size=received)) from error
     except (HttpProcessingError, RequestPayloadError) as error:
-        raise UnreadableBody(why=str(error)) from error
+        # What aiohttp says of it may repeat what follows the body: the next request's head.
+        raise UnreadableBody(why="it isn't coded as its head says") from error
 
 
 async def write(
