@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from google.protobuf.duration_pb2 import Duration
+from spoolrack_server.http.queue_endpoints import _FIELDS, _WITH_PARTS
 
 from tests.support.http_rig import DESCRIPTION, Http
 from tests.support.server_rig import Client
@@ -121,6 +123,21 @@ async def test_a_patch_with_null_resets_a_setting_and_removes_a_label(http: Http
     assert found["labels"] == {"tier": "gold"}
     assert (await http.ask("PATCH", "/q", b'{"labels": null}', JSON)).status == 200
     assert (await http.ask("GET", "/q")).json["labels"] == {}
+
+
+async def test_a_span_below_a_millisecond_is_one_and_never_none(http: Http) -> None:
+    # As over gRPC: a retention of nothing would be one for ever.
+    await http.create(retention=0.0004, delivery_delay=1.0001, max_receives=0)
+    shown = (await http.ask("GET", "/q")).json["settings"]
+    assert (shown["retention"], shown["delivery_delay"]) == (0.001, 1.001)
+
+
+@pytest.mark.parametrize("name", sorted(_FIELDS))
+async def test_each_field_of_a_list_has_parts_or_says_so(http: Http, name: str) -> None:
+    await http.create()
+    answer = await http.ask("GET", f"/-/queues?fields={name}.x")
+    expected = (200, "") if name in _WITH_PARTS else (400, "INVALID_REQUEST")
+    assert (answer.status, answer.reason if answer.status != 200 else "") == expected
 
 
 async def test_queues_are_listed_by_page_by_name_and_by_field(http: Http) -> None:

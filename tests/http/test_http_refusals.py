@@ -147,7 +147,7 @@ REFUSED: Mapping[str, list[Refused]] = {
             *("page_size=-1", "page_token=x", "attribute=kind", "sent_since=now", "states=gone"),
             *("max_body_bytes=65537", "attribute=a=1&attribute=a=2", "binary_attribute=a=!"),
         ),
-        *queries("GET /-/queues", "fields=name,colour"),
+        *queries("GET /-/queues", "fields=name,colour", "fields=name.x", "fields=permissions.x"),
         *queries("GET /-/reservations/s/0/messages", "begin_index=-1"),
         *queries("GET /-/redrives", *(f"last={wrong}" for wrong in ("x", "", "-1", "1001", "%D9%A1"))),
         *queries("GET /-/redrives", f"last={'1' * 5_000}"),

@@ -23,7 +23,7 @@ from ..app.bounds import queue_name
 from ..app.caller import Caller, Permission
 from ..wire import convert
 from ..wire.contract_calls import paging
-from ..wire.json_form import rendered
+from ..wire.json_form import rendered, span_of
 from . import headers
 from .context import JSON, HttpContext, answer
 from .request_checks import CALLER
@@ -31,6 +31,8 @@ from .request_checks import CALLER
 _FIELDS: Final = frozenset(
     {*pb.Queue.DESCRIPTOR.fields_by_name, "traffic", "is_dead_letter_queue", "permissions"}
 )
+_WITH_PARTS: Final = frozenset({"blocking_message", "counts", "labels", "settings", "traffic"})
+"""The fields that are objects of JSON."""
 _DEFAULTS: Final = QueueSettings()
 
 
@@ -160,8 +162,11 @@ def _fields(text: str) -> dict[str, dict[str, Any]]:
     fields: dict[str, dict[str, Any]] = {}
     for path in text.split(",") if text else ():
         name, _, part = path.partition(".")
-        if name not in _FIELDS:
-            rule = f"must be of {', '.join(sorted(_FIELDS))}, or a part such as settings.retention"
+        if name not in _FIELDS or (part and name not in _WITH_PARTS):
+            rule = (
+                f"must be of {', '.join(sorted(_FIELDS))}; or, of {', '.join(sorted(_WITH_PARTS))}, a "
+                "part such as settings.retention"
+            )
             raise InvalidRequest(what="the parameter fields", value=path, rule=rule)
         fields.setdefault(name, {})
         if part:
@@ -204,4 +209,4 @@ def _millis(name: str, seconds: object) -> Millis:
     # An infinite span, or none at all, would not come through the store's bounds as an integer.
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not abs(seconds) < 1e15:
         raise InvalidSetting(name=name, value=seconds, rule="must be a number of seconds")
-    return Millis(round(seconds * 1_000))
+    return span_of(seconds)

@@ -66,6 +66,11 @@ def span_in(text: str) -> Millis:
     return _rounded_up(Decimal(text))
 
 
+def span_of(seconds: float) -> Millis:
+    """Return the milliseconds of a number of seconds, with the decimals that it is written with."""
+    return _rounded_up(Decimal(str(seconds)))
+
+
 def _rounded_up(seconds: Decimal) -> Millis:
     # A span of less than a millisecond must not become none.
     return Millis(ceil(seconds * 1_000))
@@ -250,7 +255,7 @@ def _whole(value: Any) -> int:
 def _duration(value: Any) -> Duration:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise TypeError
-    millis = span_in(value) if isinstance(value, str) else _rounded_up(Decimal(str(value)))
+    millis = span_in(value) if isinstance(value, str) else span_of(value)
     return convert.duration(millis)
 
 
