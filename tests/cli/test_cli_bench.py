@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from spoolrack import Client
-from spoolrack_server.cli.bench_command import _measure
+from spoolrack import Client, Message
+from spoolrack_server.cli.bench_command import _live, _measure
 
 from tests.cli.cli_rig import Spoolrack
 from tests.support import STUCK
@@ -86,3 +86,21 @@ def test_a_time_that_is_over_before_the_first_step_measures_one_step() -> None:
     row = _measure("a step", [lambda: 1], seconds=0)
     assert row.per_second > 0
     assert row.p50_ms >= 0
+
+
+def test_a_life_goes_on_after_a_second_in_which_nothing_came(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another caller may hold the messages for a while: only the time to give up ends a life."""
+    queue = client.create_queue("jobs")
+    receive, asked = queue.receive, list[float]()
+
+    def nothing_at_first(count: int, *, wait: float) -> list[Message]:
+        asked.append(wait)
+        return receive(count, wait=wait) if len(asked) > 1 else []
+
+    monkeypatch.setattr(queue, "receive", nothing_at_first)
+    assert _live(queue, [b"x"] * 3) == 3
+    assert len(asked) > 1
+    counts = queue.info().counts
+    assert (counts.ready_count, counts.leased_count) == (0, 0)
