@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
 import os
 import queue
 import sys
@@ -71,7 +72,9 @@ class _Thread(threading.Thread):
         action = self._action
         # The thread outlives its action by an instant, and its starter may keep it for long.
         del self._action
-        action()
+        # Work that another thread is needed for is cut off with the interpreter.
+        with contextlib.suppress(Ending):
+            action()
 
 
 class _OpenThreads:
