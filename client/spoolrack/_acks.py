@@ -104,10 +104,10 @@ class Acks:
             self._full.set()
             self._note_end()
 
-    async def close(self) -> None:
-        """Accept no more acks; return once the accepted ones have ended, after 10 s at most."""
+    async def close(self, timeout: float = 2 * CLOSE_TIMEOUT) -> None:
+        """Accept no more acks; return once the accepted ones have ended, or after `timeout` seconds."""
         self.end()
-        if not await self._end.wait(CLOSE_TIMEOUT * 2):
+        if not await self._end.wait(timeout):
             log.warning("acks of %s are still in flight: their messages may come again", self._queue)
         self._context.open.discard(self)
 

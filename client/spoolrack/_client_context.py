@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class Closable(Protocol):
-    async def close(self) -> None: ...
+    async def close(self) -> object: ...
 
 
 class ClientContext:

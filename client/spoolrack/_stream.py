@@ -51,14 +51,13 @@ class EnvelopeStream:
         max_bytes_in_flight: int,
         visibility_timeout: float | None,
         connect_timeout: float,
-        loss_timeout: float = math.inf,
         concurrency: int | None = None,
         until_dropped: bool = False,
         on_arrival: Callable[[], None] | None = None,
         is_one_of_several: bool = False,
     ) -> None:
         """`max_bytes_in_flight`: 0 is no limit. `connect_timeout`: seconds of retries until the first
-        connection; `loss_timeout`: after the loss of one. `concurrency`: of a worker, how many handlers
+        connection. `concurrency`: of a worker, how many handlers
         it has; it closes `acks` itself after the last of them. `until_dropped`: extend leases until
         `drop_lease` is called, and not only until the message is handed out. `on_arrival`: called by
         the reader after messages have arrived, and after the stream's end. `is_one_of_several`: others
@@ -71,7 +70,6 @@ class EnvelopeStream:
         self._max_bytes_in_flight = max_bytes_in_flight
         self._visibility_timeout = visibility_timeout
         self._connect_timeout = connect_timeout
-        self._loss_timeout = loss_timeout
         self._concurrency = concurrency
         self._until_dropped = until_dropped
         self._on_arrival = on_arrival
@@ -243,8 +241,8 @@ class EnvelopeStream:
                 self._interrupted.append(InterruptedStream(stream_id, arrived))
                 self._failed += 1
                 lost = self._note_lost()
-                bound = self._loss_timeout if self.ever_connected else self._connect_timeout
-                pause = retry.pause(error, failed=self._failed, left=bound - lost, random=random)
+                left = math.inf if self.ever_connected else self._connect_timeout - lost
+                pause = retry.pause(error, failed=self._failed, left=left, random=random)
                 if pause is None:
                     raise
                 outages.note_lost(self._server, self._queue, lost, pause, error)
@@ -322,18 +320,20 @@ class EnvelopeStream:
                     error,
                 )
 
-    async def close(self) -> None:
-        """End the stream, and release the messages that wait in it or are on their way. Idempotent."""
+    async def close(self, timeout: float = CLOSE_TIMEOUT) -> bool:
+        """End the stream, and release the messages that wait in it or are on their way; return whether
+        the server has answered within `timeout` seconds. Idempotent."""
         self.abandon_now()
-        if self._reader is not None and not await self._reader.join(CLOSE_TIMEOUT):
-            # The server doesn't answer.
+        has_ended = self._reader is None or await self._reader.join(timeout)
+        if not has_ended and self._reader is not None:
             if self._deliveries is not None:
                 self._deliveries.cancel()
-            await self._reader.join(CLOSE_TIMEOUT)
+            await self._reader.join(timeout)
         if self._concurrency is None:
-            await self.acks.close()
+            await self.acks.close(2 * timeout)
         self._leases.stop_when_empty()
         self._context.open.discard(self)
+        return has_ended
 
     def stop_extending(self) -> None:
         """Stop extending all leases, also of messages that are being handled."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -19,9 +21,12 @@ from spoolrack.testing import RunningServer, running_server
 from tests.celery import celery_app
 from tests.celery.tasks import Tasks
 from tests.celery.test_kombu_transport import ENVELOPE, FOREIGN
-from tests.celery.worker_rig import Worker, configure, until, worker
+from tests.celery.worker_rig import Worker, configure, ended_worker, until, worker
 from tests.support import STUCK
 from tests.support.real_server import RealServer
+
+LEAVES = 30.0
+"""Seconds in which a worker without its server ends, on a busy machine, too."""
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +244,86 @@ def test_a_worker_starts_and_empties_its_queue_while_the_server_refuses_every_se
     finally:
         full.kill()
     assert len(log.read_text().splitlines()) == 4
+
+
+@pytest.fixture
+def dying(tmp_path: Path) -> Iterator[RealServer]:
+    """Serve from a process of its own, which a test may kill."""
+    server = RealServer(tmp_path / "root", tmp_path / "server-log")
+    server.start()
+    yield server
+    server.kill()
+
+
+def waiting_tasks(server: RealServer, folder: Path, count: int) -> tuple[Path, Path]:
+    """Send tasks that wait for a file; return it, and the log that they write to as they begin."""
+    gate, log = folder / "gate", folder / "tasks"
+    with Celery(broker=f"spoolrack://127.0.0.1:{server.port}") as app:
+        for _ in range(count):
+            app.send_task(celery_app.wait_for.name, (str(gate), str(log)))
+    return gate, log
+
+
+@pytest.mark.parametrize(
+    ("pool", "signals"),
+    [
+        ("solo", [signal.SIGTERM]),
+        ("threads", [signal.SIGTERM]),
+        pytest.param("prefork", [signal.SIGTERM], marks=pytest.mark.slow),
+        pytest.param("gevent", [signal.SIGTERM], marks=pytest.mark.slow),
+        pytest.param("prefork", [signal.SIGINT, signal.SIGINT, signal.SIGINT], marks=pytest.mark.slow),
+        pytest.param("threads", [signal.SIGTERM, signal.SIGQUIT], marks=pytest.mark.slow),
+        pytest.param("solo", [signal.SIGQUIT], marks=pytest.mark.slow),
+    ],
+)
+def test_a_worker_whose_server_is_gone_stops(
+    dying: RealServer, tmp_path: Path, pool: str, signals: list[int]
+) -> None:
+    """With tasks that can't be acknowledged, and others that can't be released. It takes about 5 s; it
+    was for ever."""
+    if pool == "gevent" and importlib.util.find_spec("gevent") is None:
+        pytest.skip("needs gevent: pip install gevent")
+    gate, log = waiting_tasks(dying, tmp_path, 8)
+    url = f"spoolrack://127.0.0.1:{dying.port}"
+    with ended_worker(pool, url, tmp_path, "--pool", pool) as lonely:
+        until(log.exists, "a task runs")
+        dying.kill()
+        gate.touch()
+        if pool != "solo":  # Its event loop is busy with the task until then.
+            until(lambda: "were dropped" in lonely.log, "a heartbeat is dropped")
+        lonely.signal(*signals)
+        lonely.wait(LEAVES)
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [[signal.SIGQUIT], pytest.param([signal.SIGINT, signal.SIGINT], marks=pytest.mark.slow)],
+)
+def test_a_task_that_began_counts_after_a_cold_stop_and_the_others_do_not(
+    dying: RealServer, tmp_path: Path, signals: list[int]
+) -> None:
+    """Else a task that hangs until each cold stop never becomes a dead letter."""
+    _, log = waiting_tasks(dying, tmp_path, 6)
+    url = f"spoolrack://127.0.0.1:{dying.port}"
+    with ended_worker("cold", url, tmp_path) as cold:
+        until(lambda: log.exists() and len(log.read_text().splitlines()) == 2, "two tasks run")
+        cold.signal(*signals)
+        cold.wait()
+    counts = [message.receive_count for message in dying.queue("celery").peek()]
+    assert sorted(counts) == [0, 0, 0, 0, 1, 1]
+
+
+def test_a_worker_goes_on_with_another_server_of_its_url_when_one_is_gone(
+    dying: RealServer, server: RunningServer, tmp_path: Path
+) -> None:
+    urls = f"spoolrack://127.0.0.1:{dying.port};{broker(server)}"
+    log = tmp_path / "tasks"
+    (tmp_path / "gate").touch()
+    with worker("moving", urls, tmp_path, "--pool", "threads", "--queues", "moved"):
+        dying.kill()
+        with Celery(broker=urls) as app:  # Its first server is gone, too.
+            app.send_task(celery_app.wait_for.name, (str(tmp_path / "gate"), str(log)), queue="moved")
+        until(log.exists, "the task runs from the second server")
 
 
 FORKING = """

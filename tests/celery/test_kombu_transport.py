@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any, Final
 
 import kombu
@@ -31,9 +32,10 @@ from spoolrack.errors import (
     SendingPaused,
     SpoolrackError,
     Unauthenticated,
+    Unreachable,
 )
 from spoolrack.kombu import _broker
-from spoolrack.kombu._broker import LEAST_EXPIRY, spoolrack_name
+from spoolrack.kombu._broker import LEAST_EXPIRY, TRIES, Retries, spoolrack_name
 from spoolrack.kombu._transport import _url
 from spoolrack.testing import RunningServer, manual_clock, running_server, running_shards
 
@@ -772,3 +774,68 @@ def test_the_transport_is_named() -> None:
     connection = kombu.Connection("spoolrack://127.0.0.1:1")
     assert isinstance(connection.transport, spoolrack.kombu.Transport)
     assert connection.transport.driver_version() == spoolrack.__version__
+
+
+def test_only_with_alternates_an_unreachable_server_is_given_up_after_seconds() -> None:
+    """So that kombu connects to the next server; without one the client's timeout counts alone."""
+
+    def pause(retries: Retries, failed: int) -> float | None:
+        return retries.pause(Unreachable(), failed=failed, left=60.0, random=Random(1))
+
+    alone, with_alternates = Retries(), Retries(has_alternates=True)
+    assert pause(alone, TRIES) is not None
+    assert pause(with_alternates, TRIES - 1) is not None
+    assert pause(with_alternates, TRIES) is None
+    longest = sum(alone.initial * alone.factor**each for each in range(TRIES - 1))
+    assert longest < 5.0
+
+
+def test_a_stream_raises_the_loss_of_a_server_that_has_an_alternate(server: RunningServer) -> None:
+    url = server.url.replace("grpc://", "spoolrack://")
+    with (
+        kombu.Connection(f"{url};{url}") as connection,
+        connection.Consumer([TASKS], callbacks=[print]),
+    ):
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=SHORT)
+        server.stop()
+        with pytest.raises(Unreachable):
+            connection.drain_events(timeout=STUCK)
+
+
+def test_the_messages_of_a_closed_connection_are_released_together(
+    connection: Any, server: RunningServer
+) -> None:
+    for number in range(MANY):
+        publish(connection, number)
+    with connection.Consumer([TASKS], callbacks=[lambda _, message: None]):
+        drained(connection, MANY)
+    connection.close()
+    assert counts(server, "tasks") == (MANY, 0)
+
+
+def test_the_end_of_a_connection_waits_once_for_a_server_that_is_gone(
+    connection: Any, server: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not 30 s for each message."""
+    for number in range(MANY):
+        publish(connection, number)
+    with connection.Consumer([TASKS], callbacks=[lambda _, message: None]):
+        drained(connection, MANY)
+    server.stop()
+    connection.close()
+    assert f"{MANY} messages are leased until their visibility timeouts end" in caplog.text
+
+
+def test_content_of_760_kib_is_the_most_of_a_queue_with_defaults_unless_it_is_compressed(
+    connection: Any,
+) -> None:
+    """kombu's base64 makes 1 MiB of it."""
+    publish(connection, "a" * 760 * 1024)
+    with pytest.raises(MessageTooLarge):
+        publish(connection, "a" * 770 * 1024)
+    publish(connection, "a" * 770 * 1024, compression="gzip")
+    sizes: list[int] = []
+    with connection.Consumer([TASKS], callbacks=[lambda body, _: sizes.append(len(body))]):
+        drained(connection, 2)
+    assert sizes == [760 * 1024, 770 * 1024]

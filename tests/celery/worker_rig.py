@@ -74,6 +74,18 @@ class Worker:
     def until_ready(self) -> None:
         until(lambda: f"{self.name} ready" in self.log, f"{self.name} is ready:\n{self.log}")
 
+    def signal(self, *signals: int) -> None:
+        """Send signals, each once the worker has said what it does after the one before."""
+        for number in signals:
+            before = self.log.count("worker: ")
+            self._process.send_signal(number)
+            until(
+                lambda before=before: (  # type: ignore[misc]
+                    self._process.poll() is not None or self.log.count("worker: ") > before
+                ),
+                f"{self.name} handles signal {number}",
+            )
+
     def ask_to_stop(self) -> None:
         """Return once it takes no more tasks; those that run come to their end."""
         self._process.terminate()
@@ -84,9 +96,9 @@ class Worker:
         self._process.terminate()
         self._process.wait(STUCK)
 
-    def wait(self) -> None:
+    def wait(self, timeout: float = STUCK) -> None:
         """Return once it has ended by itself."""
-        self._process.wait(STUCK)
+        self._process.wait(timeout)
 
     def kill(self) -> None:
         """End it with its children at once."""
@@ -96,14 +108,21 @@ class Worker:
 
 
 @contextlib.contextmanager
-def worker(name: str, broker: str, folder: Path, *options: str) -> Iterator[Worker]:
-    """Run a worker until the end of the context; results are kept in `folder`/results."""
+def ended_worker(name: str, broker: str, folder: Path, *options: str) -> Iterator[Worker]:
+    """Run a worker, which the context ends; results are kept in `folder`/results."""
     results = folder / "results"
     results.mkdir(exist_ok=True)
     started = Worker(name, broker, results, folder / f"{name}.log", *options)
     try:
         started.until_ready()
         yield started
-        started.stop()
     finally:
         started.kill()
+
+
+@contextlib.contextmanager
+def worker(name: str, broker: str, folder: Path, *options: str) -> Iterator[Worker]:
+    """Run a worker until the end of the context; results are kept in `folder`/results."""
+    with ended_worker(name, broker, folder, *options) as started:
+        yield started
+        started.stop()

@@ -19,9 +19,11 @@ import json
 import logging
 import os
 import re
+import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from random import Random, sample
 from typing import Final, NamedTuple
@@ -33,6 +35,7 @@ from .._settings import Settings
 from .._values import QueueInfo
 from ..errors import (
     DiskFull,
+    Draining,
     MemoryLimit,
     MessageNotFound,
     QueueBeingDeleted,
@@ -41,6 +44,8 @@ from ..errors import (
     QueueNotFound,
     SendingPaused,
     SpoolrackError,
+    Timeout,
+    Unreachable,
 )
 
 log = logging.getLogger("spoolrack")
@@ -54,8 +59,15 @@ LEAST_EXPIRY: Final = 60.0
 again."""
 LEAST_RETENTION: Final = 86_400.0
 """Seconds that a message stays in a temporary queue, if the queue has no `message_ttl`."""
-CLOSE_TIMEOUT: Final = 5.0
-"""Seconds to delete a temporary queue at the end of its connection."""
+PATIENCE: Final = 2.0
+"""Seconds that a worker, or the end of a connection, waits for an answer of the server."""
+DECLARE_TIMEOUT: Final = 5.0
+"""Seconds that a worker waits for one step of a declaration: after an error it connects again, and can
+be stopped."""
+SILENCE: Final = 10.0
+"""Seconds for which a server that hasn't answered in time is asked nothing that may be left undone."""
+TRIES: Final = 7
+"""Tries of a call, or of a stream, to reach a server that has an alternate: about 3 s."""
 SAMPLE: Final = 4
 """Other bindings that are looked at when one is added: those of queues that are gone are deleted."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
@@ -66,6 +78,8 @@ _DIGITS: Final = 16
 _GONE: Final = (QueueNotFound, QueueBeingDeleted)
 REFUSALS: Final = (DiskFull, MemoryLimit, QueueFull, SendingPaused)
 """Errors of a server that takes no sends now, and does all else."""
+SILENT: Final = (Draining, Timeout, Unreachable)
+"""Errors of a server that doesn't answer."""
 WARN_EVERY: Final = 60.0
 """Seconds between two warnings of transient messages that are dropped."""
 
@@ -89,16 +103,33 @@ def in_event_loop() -> bool:
     return _event_loop.pid == os.getpid()
 
 
+def in_worker_process() -> bool:
+    """Return whether this is a process of a worker, or one of its children."""
+    return "celery.worker.state" in sys.modules
+
+
+def _declare_timeout() -> float | None:
+    return DECLARE_TIMEOUT if in_worker_process() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retries(RetryPolicy):
     """The client's policy, but for refusals: a full queue is the caller's business, and an event loop
-    waits for none."""
+    waits for none; nor for a server that is away, if kombu has another one to connect to."""
 
-    __slots__ = ()
+    has_alternates: bool = False
 
     def pause(self, error: SpoolrackError, *, failed: int, left: float, random: Random) -> float | None:
         if isinstance(error, QueueFull) or (isinstance(error, REFUSALS) and in_event_loop()):
             return None
-        return super().pause(error, failed=failed, left=left, random=random)
+        if isinstance(error, SILENT) and failed >= TRIES and (self.has_alternates or in_event_loop()):
+            return None
+        return RetryPolicy.pause(self, error, failed=failed, left=left, random=random)
+
+
+_silences: Final[dict[str, tuple[float, str]]] = {}
+"""Servers that haven't answered in time, by their URLs: until when that is believed, and the error. All
+connections of the process share it, so that an end waits once. Each change is one atomic call."""
 
 
 class Binding(NamedTuple):
@@ -149,6 +180,31 @@ class Broker:
         self._dropped = 0
         self._warned = -WARN_EVERY
 
+    @property
+    def silence(self) -> str:
+        """What says that the server doesn't answer now; empty: it does, or that isn't known."""
+        until, why = _silences.get(self._client._context.transport.target, (0.0, ""))
+        return why if time.monotonic() < until else ""
+
+    @property
+    def patience(self) -> float:
+        """Seconds to wait for an answer: a moment only of a server that is known not to answer."""
+        return PATIENCE / 20 if self.silence else PATIENCE
+
+    def note_silence(self, why: str) -> None:
+        """Note for `SILENCE` seconds that the server doesn't answer."""
+        _silences[self._client._context.transport.target] = time.monotonic() + SILENCE, why
+
+    @contextlib.contextmanager
+    def noting_silence(self) -> Iterator[None]:
+        """Note whether the server answers what the block asks."""
+        try:
+            yield
+        except SILENT as error:
+            self.note_silence(str(error))
+            raise
+        _silences.pop(self._client._context.transport.target, None)
+
     def open(self, timeout: float) -> None:
         """Check that the server answers, within `timeout` seconds."""
         self._create(BINDINGS, {}, timeout)
@@ -160,7 +216,11 @@ class Broker:
             return
         try:
             for name in list(self._owned_queues):
-                self.delete(name, CLOSE_TIMEOUT)
+                if self.silence:
+                    log.info("queues of replies stay until they expire: %s", self.silence)
+                    break
+                with self.noting_silence():
+                    self.delete(name, PATIENCE)
         finally:
             self.keep_queues()
             self._client.close()
@@ -204,7 +264,7 @@ class Broker:
                 self._declared_queues.add(name)
             if is_exclusive:
                 self._owned_queues.add(name)
-        self._take_or_defer((name, None), partial(self._create, name, settings))
+        self._take_or_defer((name, None), partial(self._create, name, settings, _declare_timeout()))
 
     def _take_or_defer(self, key: tuple[str, object], step: Callable[[], None]) -> None:
         """Take a step of a declaration. In an event loop one that the server refuses is taken later:
@@ -237,10 +297,10 @@ class Broker:
         with contextlib.suppress(QueueExists):  # The settings of a queue are its operator's.
             self._client.create_queue(spoolrack_name(self._prefix + name), timeout=timeout, **settings)
 
-    def info(self, name: str) -> QueueInfo | None:
+    def info(self, name: str, timeout: float | None = None) -> QueueInfo | None:
         """Return a queue's settings and counts; None if there is no such queue."""
         try:
-            return self.queue(name).info()
+            return self.queue(name).info(timeout=timeout or _declare_timeout())
         except _GONE:
             return None
 
@@ -264,41 +324,67 @@ class Broker:
 
     def _bind(self, exchange: str, binding: Binding) -> None:
         self._own_bindings.add((exchange, binding))
-        if binding in self.table(exchange, fresh=True):
+        timeout = _declare_timeout()
+        if binding in self.table(exchange, fresh=True, timeout=timeout):
             return
         others = self._table or []
-        self._send(exchange, binding)
-        self._unbind_missing({each.binding.queue for each in sample(others, min(SAMPLE, len(others)))})
+        self._send(exchange, binding, timeout)
+        queues = {each.binding.queue for each in sample(others, min(SAMPLE, len(others)))}
+        self._unbind_missing(queues, timeout)
 
     def unbind(self, exchange: str, binding: Binding) -> None:
         self._own_bindings.discard((exchange, binding))
         self._delete_records([each for each in self._read() if each[1:] == (exchange, binding)])
 
-    def _unbind_missing(self, queues: Iterable[str]) -> None:
+    def _unbind_missing(self, queues: Iterable[str], timeout: float | None = None) -> None:
         """Delete the bindings of those queues that are gone: they expired, or were deleted."""
-        missing = {name for name in queues if self.info(name) is None}
+        missing = {name for name in queues if self.info(name, timeout) is None}
         if not missing:
             return
-        records = [each for each in self._read() if each.binding.queue in missing]
-        self._delete_records(records)
+        records = [each for each in self._read(timeout) if each.binding.queue in missing]
+        self._delete_records(records, timeout)
         for _, exchange, binding in records:
-            if (
-                self.info(binding.queue) is not None
-            ):  # Made anew meanwhile, and bound by the old record.
-                self._send(exchange, binding)
+            # Made anew meanwhile, and bound by the old record.
+            if self.info(binding.queue, timeout) is not None:
+                self._send(exchange, binding, timeout)
 
-    def table(self, exchange: str, *, fresh: bool) -> list[Binding]:
+    def table(self, exchange: str, *, fresh: bool, timeout: float | None = None) -> list[Binding]:
         """Return the bindings of an exchange: as they are now if `fresh`, or as they were up to
         `TABLE_AGE` ago."""
         records = self._table
         if fresh or records is None or time.monotonic() - self._table_read > TABLE_AGE:
-            records = self._read()
+            records = self._read(timeout)
         if not records and self._own_bindings:
             # The queue of bindings was purged.
             for bound in self._own_bindings:
-                self._send(*bound)
-            records = self._read()
+                self._send(*bound, timeout)
+            records = self._read(timeout)
         return [record.binding for record in records if record.exchange == exchange]
+
+    def publish_or_drop(self, publish: Callable[[float], None], routing_key: str) -> None:
+        """Call `publish` with the seconds that it may take; drop the message if the server refuses it
+        or doesn't answer."""
+        why = self.silence
+        level = logging.INFO  # The outage itself is a warning.
+        if not why:
+            try:
+                with self.noting_silence():
+                    publish(PATIENCE)
+                return
+            except SILENT as error:
+                why = str(error)
+            except REFUSALS as error:
+                why = str(error)
+                level = logging.WARNING
+        self._dropped += 1
+        if time.monotonic() - self._warned >= WARN_EVERY:
+            self._warned = time.monotonic()
+            log.log(
+                level,
+                "%d events and replies were dropped, the last one for %s: %s",
+                *(self._dropped, routing_key, why),
+            )
+            self._dropped = 0
 
     def publish(
         self,
@@ -308,64 +394,46 @@ class Broker:
         priority: int = 0,
         *,
         is_transient: bool,
+        timeout: float | None = None,
     ) -> None:
         """Send a message to all of the queues of a shard that are there, or to none. If all are gone, a
-        transient message is dropped, and another one raises `QueueNotFound`. In an event loop a
-        transient message that the server refuses is dropped."""
+        transient message is dropped, and another one raises `QueueNotFound`."""
         home = self._client._context.transport.home
         by_shard: dict[str, list[str]] = {}
         for name in queues:
             by_shard.setdefault(home(self.queue(name).name), []).append(name)
-        try:
-            for together in by_shard.values():
-                self._publish_where(together, body, delay, priority, is_transient=is_transient)
-        except REFUSALS as error:
-            if not (is_transient and in_event_loop()):
-                raise
-            self._dropped += 1
-            if time.monotonic() - self._warned >= WARN_EVERY:
-                self._warned = time.monotonic()
-                log.warning(
-                    "%d events and replies were dropped, the last one for %s: %s",
-                    *(self._dropped, ", ".join(queues), error),
-                )
-                self._dropped = 0
+        for left in by_shard.values():
+            while left:
+                try:
+                    self._publish(left, body, delay, priority, timeout)
+                    break
+                except _GONE:
+                    there = [name for name in left if self.info(name, timeout) is not None]
+                    if there == left or not (there or is_transient):
+                        raise
+                    self._unbind_missing(set(left) - set(there), timeout)
+                    left = there
 
-    def _publish_where(
+    def _publish(
         self,
-        queues: Sequence[str],
+        queues: Collection[str],
         body: bytes,
         delay: float | None,
         priority: int,
-        *,
-        is_transient: bool,
-    ) -> None:
-        left = list(queues)
-        while left:
-            try:
-                self._publish(left, body, delay, priority)
-                return
-            except _GONE:
-                there = [name for name in left if self.info(name) is not None]
-                if there == left or not (there or is_transient):
-                    raise
-                self._unbind_missing(set(left) - set(there))
-                left = there
-
-    def _publish(
-        self, queues: Collection[str], body: bytes, delay: float | None, priority: int
+        timeout: float | None,
     ) -> None:
         if len(queues) == 1:
             for name in queues:
-                self.queue(name).send(body, delay=delay, priority=priority)
+                self.queue(name).send(body, delay=delay, priority=priority, timeout=timeout)
             return
-        with self._client.batch() as batch:
+        with self._client.batch(timeout=timeout) as batch:
             for name in queues:
                 batch.send_to(self.queue(name), body, delay=delay, priority=priority)
 
-    def _send(self, exchange: str, binding: Binding) -> None:
+    def _send(self, exchange: str, binding: Binding, timeout: float | None = None) -> None:
         self._table = None
-        self._records.send(json.dumps({"exchange": exchange, **binding._asdict()}))
+        record = json.dumps({"exchange": exchange, **binding._asdict()})
+        self._records.send(record, timeout=timeout)
 
     def _delete_records(self, records: Iterable[_StoredBinding], timeout: float | None = None) -> None:
         for record in records:

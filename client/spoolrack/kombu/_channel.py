@@ -15,23 +15,25 @@ import json
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from queue import Empty
 from typing import Any, Final
 
 from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 
+from .._acks import Ack, Acks
 from .._arguments import MAX_IN_FLIGHT
 from .._blocking import Queue
 from .._leases import Leases
 from .._runtime import run
 from .._stream import EnvelopeStream
-from .._values import Envelope
+from .._values import Envelope, MessageRelease
 from ..errors import SpoolrackError, StaleReceipt
-from ._broker import Binding, Broker
+from ._broker import PATIENCE, SILENT, Binding, Broker, in_event_loop, in_worker_process
 
 log = logging.getLogger("spoolrack")
 
@@ -45,7 +47,7 @@ TRANSIENT: Final = 1
 """AMQP's delivery mode of messages that may be lost."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Unacknowledged:
     """A message that was handed to kombu."""
 
@@ -53,16 +55,34 @@ class _Unacknowledged:
     envelope: Envelope
     drop_lease: Callable[[Envelope], None]
     """Ends the extension of its lease."""
+    acks: Acks | None = None
+    """Those of the stream that a worker of Celery has it from; None: another program has it."""
     is_task: bool = False
-    """Whether a worker of Celery has it, which knows the tasks that run."""
+    """Whether a worker has it, which tells what it begins."""
+    request: Any = None
+    """The worker's request for the task, once it has made one."""
 
     @property
     def has_begun(self) -> bool:
         """Whether a program has begun to work on it."""
-        if not self.is_task:
-            return True
-        running = tuple(sys.modules["celery.worker.state"].active_requests)
-        return any(request.message.delivery_tag == self.envelope.receipt for request in running)
+        return not self.is_task or getattr(self.request, "time_start", None) is not None
+
+    def end(self, timeout: float | None, release: MessageRelease | None) -> None:
+        """Delete it, or release it."""
+        receipt = self.envelope.receipt
+        if release is None:
+            self.queue.delete(receipt, timeout=timeout)
+        else:
+            self.queue.release(receipt, count=release.count, timeout=timeout)
+
+    def end_later(self, release: MessageRelease | None) -> None:
+        """Delete it, or release it, in the background."""
+        assert self.acks is not None
+        self.acks.add(Ack(self.envelope.receipt, release, self._note_end))
+
+    def _note_end(self, error: SpoolrackError | None) -> None:
+        if error is not None:
+            log.warning("message %s is delivered again: %s", self.envelope.id, error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,36 +101,27 @@ class QoS(virtual.QoS):
     """Messages that are not acknowledged yet, each with its lease."""
 
     def ack(self, delivery_tag: str) -> None:
-        """Delete a message; returns when that is on stable media."""
-        self.channel._end_lease(
-            delivery_tag, lambda message: message.queue.delete(message.envelope.receipt)
-        )
+        """Delete a message; returns when that is on stable media. A worker doesn't wait for a server
+        that doesn't answer: the message is deleted in the background, once it does."""
+        self.channel._end_lease(delivery_tag, lambda _: None)
         super().ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Release a message to its old place in the queue, or delete it."""
         if requeue:
             # A worker rejects what it has begun only, when Celery counts the task as active no more.
-            self._release(delivery_tag, lambda _: True)
+            self.channel._end_lease(
+                delivery_tag, lambda message: MessageRelease(message.envelope.receipt)
+            )
+            self._quick_ack(delivery_tag)
         else:
             self.ack(delivery_tag)
-
-    def _release(self, delivery_tag: str, counts: Callable[[_Unacknowledged], bool]) -> None:
-        self.channel._end_lease(
-            delivery_tag,
-            lambda message: message.queue.release(message.envelope.receipt, count=counts(message)),
-        )
-        self._quick_ack(delivery_tag)
 
     def restore_unacked(self) -> list[Any]:
         """Release all messages that are not acknowledged: they are ready at once. Receives of tasks
         that never began don't count."""
         self._flush()
-        for delivery_tag in list(self._delivered):
-            try:
-                self._release(delivery_tag, lambda message: message.has_begun)
-            except SpoolrackError as error:
-                log.warning("a message is leased until its visibility timeout ends: %s", error)
+        self.channel._release_all(list(self._delivered))
         self._delivered.clear()
         return []
 
@@ -198,22 +209,30 @@ class Channel(virtual.Channel):
     def get_table(self, exchange: str) -> list[Binding]:
         return self.broker.table(exchange, fresh=False)
 
-    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+    def _lookup(
+        self,
+        exchange: str,
+        routing_key: str,
+        default: str | None = None,
+        timeout: float | None = None,
+    ) -> list[str]:
         default = default or self.deadletter_queue
         if not exchange:
             return [name for name in [routing_key or default] if name]
         kind = self.typeof(exchange)
-        queues = self._routed(kind, exchange, routing_key, fresh=kind.type == "fanout")
+        queues = self._routed(kind, exchange, routing_key, timeout, fresh=kind.type == "fanout")
         if not queues and kind.type == "direct":
             # A queue for replies that was bound a moment ago.
-            queues = self._routed(kind, exchange, routing_key, fresh=True)
+            queues = self._routed(kind, exchange, routing_key, timeout, fresh=True)
         if not queues and default:
             self._new_queue(default)
             return [default]
         return sorted(queues)
 
-    def _routed(self, kind: Any, exchange: str, routing_key: str, *, fresh: bool) -> set[str]:
-        table = self.broker.table(exchange, fresh=fresh)
+    def _routed(
+        self, kind: Any, exchange: str, routing_key: str, timeout: float | None, *, fresh: bool
+    ) -> set[str]:
+        table = self.broker.table(exchange, fresh=fresh, timeout=timeout)
         found: set[str] = kind.lookup(table, exchange, routing_key, None)
         return found
 
@@ -222,18 +241,31 @@ class Channel(virtual.Channel):
     def basic_publish(
         self, message: dict[str, Any], exchange: str, routing_key: str, **kwargs: Any
     ) -> None:
-        """Send a message to all queues that it is routed to, in one atomic batch."""
+        """Send a message to all queues that it is routed to, in one atomic batch. A transient one of a
+        worker's event loop, and an event of a worker, is dropped if the server doesn't answer."""
         self._inplace_augment_message(message, exchange, routing_key)
-        self._send(self._lookup(exchange, routing_key), message)
+
+        def publish(timeout: float | None) -> None:
+            self._send(self._lookup(exchange, routing_key, timeout=timeout), message, timeout)
+
+        is_event = in_worker_process() and exchange and self.typeof(exchange).type == "topic"
+        if _is_transient(message) and (is_event or in_event_loop()):
+            self.broker.publish_or_drop(publish, routing_key)
+        else:
+            publish(None)
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
         self._send([queue], message)
 
-    def _send(self, queues: list[str], message: dict[str, Any]) -> None:
-        is_transient = message["properties"].get("delivery_mode") == TRANSIENT
-        body = json.dumps(message).encode()
-        priority = self._get_message_priority(message)
-        self.broker.publish(queues, body, _delay(message), priority, is_transient=is_transient)
+    def _send(self, queues: list[str], message: dict[str, Any], timeout: float | None = None) -> None:
+        self.broker.publish(
+            queues,
+            json.dumps(message).encode(),
+            _delay(message),
+            self._get_message_priority(message),
+            is_transient=_is_transient(message),
+            timeout=timeout,
+        )
 
     # Consuming
 
@@ -279,7 +311,11 @@ class Channel(virtual.Channel):
         super().basic_cancel(consumer_tag)
         if consumer_tag in self._consumers_by_tag:
             self._turns.remove(consumer_tag)
-            run(self._consumers_by_tag.pop(consumer_tag).stream.close())
+            self._close_stream(self._consumers_by_tag.pop(consumer_tag).stream)
+
+    def _close_stream(self, stream: EnvelopeStream) -> None:
+        if not run(stream.close(self.broker.patience)):
+            self.broker.note_silence(f"it has not answered within {PATIENCE:.0f} s")
 
     def basic_qos(
         self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False
@@ -317,7 +353,7 @@ class Channel(virtual.Channel):
             credits = max(credits, 2 * consumer.credits)
         elif credits > consumer.credits // 2:
             return True
-        run(consumer.stream.close())
+        self._close_stream(consumer.stream)
         self._open(
             consumer_tag, consumer.name, consumer.callback, no_ack=consumer.no_ack, credits=credits
         )
@@ -327,22 +363,24 @@ class Channel(virtual.Channel):
         drop_lease = consumer.stream.drop_lease
         if consumer.no_ack:
             try:
-                _delete(consumer.queue, envelope)
+                # An event loop that waits for long can't be stopped.
+                _delete(consumer.queue, envelope, PATIENCE if in_event_loop() else None)
             finally:
                 drop_lease(envelope)
             message = self._message(envelope)
             unacknowledged = None
         else:
             is_task = _is_worker(consumer.callback)
-            unacknowledged = _Unacknowledged(consumer.queue, envelope, drop_lease, is_task)
+            acks = consumer.stream.acks if is_task else None
+            unacknowledged = _Unacknowledged(consumer.queue, envelope, drop_lease, acks, is_task)
             message = self._hold(unacknowledged)
         assert consumer.callback is not None
         try:
             consumer.callback(message)
         except BaseException:
-            if unacknowledged is not None and message.delivery_tag in self._unacknowledged:
+            if unacknowledged is not None:
                 # It may end each worker that gets it.
-                self._unacknowledged[message.delivery_tag] = replace(unacknowledged, is_task=False)
+                unacknowledged.is_task = False
             raise
 
     def _hold(self, unacknowledged: _Unacknowledged) -> Any:
@@ -386,19 +424,67 @@ class Channel(virtual.Channel):
             raise Empty
         return found[0]._envelope
 
-    def _end_lease(self, delivery_tag: str, end: Callable[[_Unacknowledged], None]) -> None:
-        """End the lease of a message; one that was lost is the next consumer's."""
+    def note_request(self, delivery_tag: str, request: Any) -> None:
+        """Note a worker's request for a task, which tells whether that has begun."""
+        if delivery_tag in self._unacknowledged:
+            self._unacknowledged[delivery_tag].request = request
+
+    def _end_lease(
+        self, delivery_tag: str, release_of: Callable[[_Unacknowledged], MessageRelease | None]
+    ) -> None:
+        """Delete or release a message; one that was lost is the next consumer's."""
         unacknowledged = self._unacknowledged.pop(delivery_tag, None)
         if unacknowledged is None:
             return
+        release = release_of(unacknowledged)
         try:
-            end(unacknowledged)
+            if unacknowledged.acks is None:
+                unacknowledged.end(None, release)
+            elif self.broker.silence:
+                unacknowledged.end_later(release)
+            else:
+                try:
+                    with self.broker.noting_silence():
+                        unacknowledged.end(PATIENCE, release)
+                except SILENT:
+                    unacknowledged.end_later(release)
         except StaleReceipt as error:
             log.warning("message %s is delivered again: %s", unacknowledged.envelope.id, error)
         finally:
             unacknowledged.drop_lease(unacknowledged.envelope)
             if self.connection is not None:
                 self.connection.wake()
+
+    def _release_all(self, delivery_tags: Iterable[str]) -> None:
+        """Release messages together, within the seconds that an end has for the server."""
+        found = [self._unacknowledged.pop(delivery_tag, None) for delivery_tag in delivery_tags]
+        messages = [message for message in found if message is not None]
+        together: dict[tuple[str, bool], list[_Unacknowledged]] = {}
+        for message in messages:
+            together.setdefault((message.queue.name, message.has_begun), []).append(message)
+        left: list[str] = []
+        for (_, has_begun), each in together.items():
+            left += self._release(each, count=has_begun)
+        for message in messages:
+            message.drop_lease(message.envelope)
+        if left:
+            log.warning(
+                "%d messages are leased until their visibility timeouts end: %s", len(left), left[0]
+            )
+
+    def _release(self, messages: Sequence[_Unacknowledged], *, count: bool) -> list[str]:
+        """Release messages of one queue; return why not, for each that wasn't."""
+        if self.broker.silence:
+            return [self.broker.silence] * len(messages)
+        receipts = [message.envelope.receipt for message in messages]
+        try:
+            with self.broker.noting_silence():
+                results = messages[0].queue.release_many(receipts, count=count, timeout=PATIENCE)
+        except SpoolrackError as error:
+            return [str(error)] * len(messages)
+        errors = [result.error for result in results if result.error is not None]
+        # The lease that was lost is another consumer's.
+        return [str(error) for error in errors if not isinstance(error, StaleReceipt)]
 
     def close(self) -> None:
         """End the consumers, and release unacknowledged messages."""
@@ -408,9 +494,9 @@ class Channel(virtual.Channel):
                 leases.stop()
 
 
-def _delete(queue: Queue, envelope: Envelope) -> None:
+def _delete(queue: Queue, envelope: Envelope, timeout: float | None = None) -> None:
     try:
-        queue.delete(envelope.receipt)
+        queue.delete(envelope.receipt, timeout=timeout)
     except StaleReceipt as error:
         log.warning("message %s is delivered again: %s", envelope.id, error)
 
@@ -418,7 +504,29 @@ def _delete(queue: Queue, envelope: Envelope) -> None:
 def _is_worker(callback: Any) -> bool:
     """Return whether a consumer's callback hands its messages to a worker of Celery."""
     on_message = getattr(getattr(callback, "__self__", None), "on_message", None)
-    return str(getattr(on_message, "__module__", "")).startswith("celery.worker.")
+    if not str(getattr(on_message, "__module__", "")).startswith("celery.worker."):
+        return False
+    _note_requests()
+    return True
+
+
+@cache
+def _note_requests() -> None:
+    """Note the requests of workers from now on. By then Celery is imported."""
+    sys.modules["celery.signals"].task_received.connect(_note_request, weak=False)
+
+
+def _note_request(request: Any, **kwargs: Any) -> None:
+    """Note that a worker has made a request for a task of one of these channels. Celery's own list of
+    active requests is no help at an end: a cold stop takes the requests from it before the messages are
+    released."""
+    channel = request.message.channel
+    if isinstance(channel, Channel):
+        channel.note_request(request.message.delivery_tag, request)
+
+
+def _is_transient(message: dict[str, Any]) -> bool:
+    return bool(message["properties"].get("delivery_mode") == TRANSIENT)
 
 
 def _envelope_of_kombu(body: bytes) -> dict[str, Any] | None:

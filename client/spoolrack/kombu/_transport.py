@@ -108,7 +108,7 @@ class Transport(virtual.Transport):
         client = connect(
             _url(info, is_secure),
             timeout=options.get("timeout", 30.0),
-            retry=Retries(),
+            retry=Retries(has_alternates=bool(info.alt)),
             routing=options.get("routing"),
             **credentials,
         )
