@@ -25,7 +25,8 @@ serve: ## Serve the queues in ./data: gRPC on 127.0.0.1:50051, HTTP on 127.0.0.1
 	@exec .venv/bin/spoolrack serve --data "$(DATA)" $(ARGS)
 
 check: lint ## The inner loop: lint, and tests without Spark, browsers, other languages, own processes and long campaigns.
-	@exec .venv/bin/python -m pytest --sample $(SPREAD) $(CHECKED:%=tests/%) $(LONG) $(ARGS)
+	@.venv/bin/python -m pytest --sample $(SPREAD) $(CHECKED:%=tests/%) $(LONG) $(ARGS)
+	@scripts/long-runs
 
 lint: ## Check the format, lint, types, directions of imports, and the pages and links of the documentation.
 	@scripts/set-up dev
@@ -46,8 +47,9 @@ test: ## Run every quick test, of tests/proof a sample; what was skipped, and wh
 
 proof: ## Run all of tests/proof, each night: more random stories and power cuts, each planted condition, the audit.
 	@scripts/set-up spark
-	@exec env SPOOLRACK_STORIES=$${SPOOLRACK_STORIES:-50} SPOOLRACK_TEST_CUTS=$${SPOOLRACK_TEST_CUTS:-30} \
+	@env SPOOLRACK_STORIES=$${SPOOLRACK_STORIES:-50} SPOOLRACK_TEST_CUTS=$${SPOOLRACK_TEST_CUTS:-30} \
 	    SPOOLRACK_RACES=$${SPOOLRACK_RACES:-60} .venv/bin/python -m pytest --slow $(SPREAD) tests/proof $(ARGS)
+	@$(if $(ARGS),,scripts/long-runs proof)
 
 test-all: ## Run every test, the slow ones too, and more random stories and kills.
 	@scripts/set-up spark
@@ -59,7 +61,8 @@ newest: ## Run the tests with the newest version of every dependency, in .venv-n
 
 torture: ## Crash, kill and unplug for MINUTES, and count what was lost; as root on real disks, too.
 	@scripts/set-up dev
-	@exec .venv/bin/python -m tests.proof.torture.torture --minutes $(MINUTES) $(ARGS)
+	@.venv/bin/python -m tests.proof.torture.torture --minutes $(MINUTES) $(ARGS)
+	@$(if $(ARGS)$(filter-out 30,$(MINUTES)),,scripts/long-runs torture)
 
 torture-shards: ## Kill, freeze and cut off the servers of three shards for MINUTES, as root.
 	@scripts/set-up dev
@@ -77,6 +80,7 @@ bench: ## Compare with the limit and all peers that are installed, in ten minute
 	@scripts/set-up bench
 	@.venv-bench/bin/python -m benchmarks.compare --json bench.json $(ARGS)
 	@.venv-bench/bin/python -m benchmarks.page bench.json docs/explanation/performance.md
+	@$(if $(ARGS),,scripts/long-runs bench)
 
 budget: ## Count the system calls of each operation, and write them down; a test compares.
 	@scripts/set-up dev
@@ -94,7 +98,8 @@ pipeline: ## Run examples/sessions.py in ./pipeline: a log, a queue, Spark, Parq
 interop: ## Install what the clients in all languages need, as root on Debian, and test each against a server.
 	@scripts/set-up dev
 	@scripts/install-languages
-	@SPOOLRACK_INTEROP=all exec .venv/bin/python -m pytest --slow tests/interop tests/sqs/test_sqs_old_clients.py $(ARGS)
+	@SPOOLRACK_INTEROP=all .venv/bin/python -m pytest --slow tests/interop tests/sqs/test_sqs_old_clients.py $(ARGS)
+	@$(if $(ARGS),,scripts/long-runs interop)
 
 interop-ceph: ## Stand a CephFS up on the loopback, as root on Debian, and test servers of two hosts on it: kills, frozen hosts, evictions.
 	@scripts/set-up dev
