@@ -108,13 +108,16 @@ def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there
     assert rig.receive() == [b"b"]
 
 
-def test_a_damaged_manifest_is_put_aside(rig: Rig) -> None:
+def test_a_damaged_manifest_is_put_aside_and_its_epoch_stays_published(rig: Rig) -> None:
     rig.stage("s", 0, b"a")
     rig.disk.create("published/w.1", [b'{"stages":{}}\n00000000\n'], sync=True)
     rig.restart()
-    assert (rig.staged(), rig.names("published")) == (["s"], [])
     (place,) = rig.names("quarantine")
     assert rig.names(f"quarantine/{place}") == ["w.1", "w.1.why"]
+    rig.restart()
+    assert rig.staged() == ["s"]
+    assert rig.publish("w", 1, "s").is_already, "its name says that the epoch is published"
+    assert not rig.publish("w", 2, "s").is_already
 
 
 def test_a_damaged_chunk_is_put_aside_and_can_be_staged_again(

@@ -464,11 +464,17 @@ class Moves:
         is_whole = not stem.is_external or self.size_of(body_path(stem.id)) == stem.size
         return line if is_whole else None
 
-    def read_record(self, path: str, decode: Callable[[bytes], Record], kind: str) -> Record | None:
+    def read_record(
+        self,
+        path: str,
+        decode: Callable[[bytes], Record],
+        kind: str,
+        in_place_of_damaged: Callable[[], bytes] | None = None,
+    ) -> Record | None:
         """Return a sealed record, which the commit syncs; None if there is none. Raise `DiskError`.
 
         A torn record was never answered, and is unlinked. Any other that isn't as it was written goes
-        to quarantine.
+        to quarantine, and the record that is given in its place gets its name.
         """
         try:
             record = decode(self.disk.read(path, afresh=True))
@@ -480,7 +486,11 @@ class Moves:
             return None
         except NotWhole as error:
             self.quarantine(path, f"it is no {kind}: {error}")
-            return None
+            if in_place_of_damaged is None:
+                return None
+            content = in_place_of_damaged()
+            self.create_file(path, content)
+            return decode(content)
         except OSError as error:
             if error.errno not in NOT_A_FILE:
                 raise explained(error) from error

@@ -517,7 +517,9 @@ class Stages(Part):
                     self._leave_end(self._ends_by_path[path])
             elif folder == PUBLISHED:
                 by = parse_published(text)
-                manifest = self._moves.read_record(path, Manifest.decode, "manifest")
+                manifest = self._moves.read_record(
+                    path, Manifest.decode, "manifest", self._in_place_of_damaged
+                )
                 if manifest is not None:
                     self._add_manifest(by, manifest)
             elif _is_chunk(path):
@@ -528,6 +530,9 @@ class Stages(Part):
                     self._add_end(_End(path, [str(life)], self._moves.commit))
         except NotAName:
             log.warning("%a is none of ours", path)
+
+    def _in_place_of_damaged(self) -> bytes:
+        return Manifest.in_place_of_damaged(self._clock.wall()).encode()
 
     def _load_chunk(self, chunk: Chunk, *, is_start: bool) -> None:
         size = self._moves.size_of(chunk.path)

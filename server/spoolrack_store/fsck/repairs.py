@@ -16,21 +16,30 @@ from ..engine.moves import Moves
 from ..engine.recovery import appear
 from ..files.body_file import body_pieces, open_body
 from ..files.disk import Disk, FileKind, Syncer, explained
-from ..files.layout import QUARANTINE, QUEUES
+from ..files.layout import PUBLISHED, QUARANTINE, QUEUES
 from ..model.batch_file import Damaged, body, decode
 from ..model.clock import Clock
 from ..model.errors import NotRestorable, StoreError
 from ..model.members import indexes
 from ..model.message_ids import FileIds, batch_of, is_id
-from ..model.names import Name, body_path, is_queue_name, name_at, parse
+from ..model.names import Name, NotAName, body_path, is_queue_name, name_at, parse
 from ..model.receipts import make_token
 from ..model.settings import QueueSettings, Record, encode, settings_path
+from ..model.stage_names import Manifest, parse_published
 from ..model.transitions import State
 from .findings import Findings, Mended, Problem, QuarantinedFile, Remedy
 from .inspection import KNOWN
 from .listing import Lister, Registry
 from .message_files import entry_in_queue
 from .quarantined_files import list_quarantined, own_id, remove_quarantine_folder
+
+
+def _is_manifest(path: str) -> bool:
+    folder, _, name = path.partition("/")
+    try:
+        return folder == PUBLISHED and bool(parse_published(name))
+    except NotAName:
+        return False
 
 
 class Mender:
@@ -89,6 +98,10 @@ class Mender:
                 return f"the queue {problem.queue} has the default settings now"
             case Remedy.QUARANTINE if not problem.members:
                 is_there = self._moves.quarantine(problem.path, problem.why)
+                if is_there and _is_manifest(problem.path):
+                    manifest = Manifest.in_place_of_damaged(self._clock.wall())
+                    self._moves.create_file(problem.path, manifest.encode())
+                    return "put into quarantine; its epoch stays published"
                 return "put into quarantine" if is_there else "gone by now"
         entry = self._moves.index.entry_at(parse(problem.path))
         assert entry is not None, "the root is locked"

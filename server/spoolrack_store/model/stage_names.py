@@ -8,8 +8,8 @@
 Pure; any other spelling raises `NotAName`.
 
 The file of a publication is its manifest, sealed as `sealed` says. Once it is durable, what it names is
-published, whatever has been moved so far; and it remembers the writer's epoch. One that isn't whole is
-none.
+published, whatever has been moved so far; and it remembers the writer's epoch. A torn one is none. A
+damaged one remembers its epoch, by its name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from .clock import Millis
 from .names import NotAName, Stem, is_word, parse
 from .sealed import SealedRecord, StoredAs
 from .settings import MAX_DELAY
-from .stage_requests import MAX_CHUNK, MAX_EPOCH, MAX_STAGE_NAME, MAX_WRITER_NAME
+from .stage_requests import (
+    MAX_CHUNK,
+    MAX_EPOCH,
+    MAX_EPOCH_RETENTION,
+    MAX_STAGE_NAME,
+    MAX_WRITER_NAME,
+)
 
 STAGED: Final = "staged"
 _DUE = re.compile(r"[0-9]{13}")
@@ -101,6 +107,19 @@ class Manifest(SealedRecord):
     owner: Annotated[str, StoredAs(str)] = ""
     """The identity that has published it; empty: one that nothing keeps from any name, or a manifest
     from before identities were recorded."""
+
+    @classmethod
+    def in_place_of_damaged(cls, now: Millis) -> Manifest:
+        """Return the manifest that takes the place of a damaged one: its name still says that the epoch
+        is published."""
+        return cls(
+            stages={},
+            queues={},
+            messages=0,
+            digest="",
+            published_at=now,
+            epoch_retention=MAX_EPOCH_RETENTION,
+        )
 
     @property
     def expires_at(self) -> Millis:
