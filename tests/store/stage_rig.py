@@ -21,14 +21,19 @@ from spoolrack_store.model.stage_requests import (
 )
 
 from tests.support.engine_rig import EngineRig
+from tests.support.linked_disk import RefusingDisk, made
+from tests.support.power_disk import Model
 
 START = 1_700_000_000_000
 SETTINGS = {"q": QueueSettings(), "other": QueueSettings()}
 
 
 class Rig(EngineRig):
-    def __init__(self) -> None:
-        super().__init__(SETTINGS, clock=ManualClock(wall=Millis(START)))
+    def __init__(self, *, can_sync_all: bool = True) -> None:
+        disk = made(
+            tuple(SETTINGS), can_sync_all=can_sync_all, model=Model.ANY_SUBSET, kind=RefusingDisk
+        )
+        super().__init__(SETTINGS, disk=disk, clock=ManualClock(wall=Millis(START)))
 
     def receive(self, queue: str = "q", engine: Engine | None = None) -> list[bytes]:
         deliveries = self.ask(Receive(queue=queue, max_messages=100), engine)

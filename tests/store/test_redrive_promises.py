@@ -305,6 +305,23 @@ def test_a_redrive_that_cannot_be_read_stands_in_no_other_ones_way(
     assert (is_done(rig.shown(redrive)), len(rig.ids("q"))) == (True, 2)
 
 
+def test_a_redrive_whose_record_was_removed_is_over_and_stands_in_no_other_ones_way(rig: Rig) -> None:
+    rig.bury(b"a", b"b")
+    rig.send(b"c", b"d", queue="other")
+    redrive, other = rig.start(rate=1), rig.start("other", destination="third", rate=1)
+    (record,) = (each.name for each in rig.disk.scan("redrives") if each.name.startswith(redrive.id))
+    rig.disk.unlink(f"redrives/{record}")
+    for _ in range(4):
+        rig.after(1_000)
+        rig.settle()
+    assert is_done(rig.shown(other))
+    with pytest.raises(RedriveNotFound):
+        rig.shown(redrive)
+    # Another one can be started in its place.
+    rig.redrive()
+    assert len(rig.ids("q")) == 2
+
+
 def test_the_folder_of_redrives_is_made_again_when_it_is_gone(rig: Rig) -> None:
     ids = rig.bury(b"a")
     rig.disk.remove_folder("redrives")

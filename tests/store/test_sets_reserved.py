@@ -365,3 +365,75 @@ def test_a_damaged_record_is_put_aside_and_its_messages_are_ready_again(rig: Set
     kept = sorted(each.name for each in rig.disk.scan(f"quarantine/{place}"))
     assert kept == [name, f"{name}.why"]
     assert rig.receive() == [(id, 1) for id in ids]
+
+
+# Files that were removed by hand, or that the disk refuses to write.
+
+
+def remove_record(rig: SetRig, number: int) -> None:
+    (name,) = (each for each in rig.names("reserved") if each.startswith(f"s.{number}@"))
+    rig.disk.unlink(f"reserved/{name}")
+
+
+def test_a_record_that_was_removed_costs_its_own_set_alone(rig: SetRig) -> None:
+    """Its leases have no record any more: they are undone, and their receive doesn't count."""
+    ids = [rig.send(body)[0] for body in (b"1", b"2", b"3")]
+    for number in range(3):
+        rig.reserve(number, max_messages=1)
+    remove_record(rig, 0)
+
+    rig.advance(HOLD)
+
+    assert rig.receive() == [(ids[0], 1), (ids[1], 2), (ids[2], 2)]
+    assert [each.partition("@")[0] for each in rig.names("reserved")] == ["s.1", "s.2"]
+
+
+def test_a_record_that_the_disk_refuses_to_rename_keeps_no_other_hold_from_its_end(
+    rig: SetRig,
+) -> None:
+    ids = [rig.send(body)[0] for body in (b"1", b"2")]
+    for number in range(2):
+        rig.reserve(number, max_messages=1)
+    rig.disk.refused = ["rename reserved/s.0"]
+
+    rig.advance(HOLD)
+    rig.advance(1_000)
+
+    assert rig.receive() == [(ids[1], 2)]
+    rig.disk.refused = []
+    rig.advance(2_000)
+    assert rig.receive() == [(ids[0], 2)]
+
+
+@pytest.mark.parametrize(
+    "request_", [ExtendReservation, MarkRead, Release], ids=lambda kind: kind.__name__
+)
+def test_a_request_for_a_set_whose_record_was_removed_says_that_there_is_none(
+    rig: SetRig, request_: type[Any]
+) -> None:
+    (id,) = rig.send(b"1")
+    rig.reserve()
+    remove_record(rig, 0)
+    rig.clock.now += 1
+    with pytest.raises(DiskError, match="removed by hand"):
+        rig.ask(request_(stream="s", sequence_number=0))
+    with pytest.raises(ReservationNotFound):
+        rig.ask(request_(stream="s", sequence_number=0))
+    rig.settle()
+    assert rig.receive() == [(id, 1)]
+
+
+@pytest.mark.parametrize("refused", ["create new/", "make reserved/", "rename new/"])
+def test_a_marker_that_cannot_be_written_again_is_not_lost(rig: SetRig, refused: str) -> None:
+    """The commit was durable long ago, and still is: its repetition is a success."""
+    rig.send(b"1")
+    rig.reserve(0)
+    commit(rig, 0)
+    rig.advance(MEMORY * 2 // 3)
+    rig.disk.refused = [refused]
+    assert commit(rig, 0) == Committed(messages=0, lost=[])
+    rig.disk.refused = []
+    assert rig.names("reserved") == ["s.0"]
+    rig.restart()
+    assert commit(rig, 0) == Committed(messages=0, lost=[])
+    assert rig.names("new") == []

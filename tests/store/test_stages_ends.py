@@ -9,7 +9,7 @@ import pytest
 from spoolrack_store.files.disk import Facts, Space
 from spoolrack_store.model.clock import DAY, SECOND, Millis
 from spoolrack_store.model.disk_watermark import KEPT_BYTES
-from spoolrack_store.model.errors import DiskError, DiskFull
+from spoolrack_store.model.errors import DiskError, DiskFull, StageIncomplete, StageNotFound
 from spoolrack_store.model.stage_requests import Abort
 
 from tests.store.stage_rig import Rig, chunk, publication
@@ -234,3 +234,105 @@ def test_a_long_past_of_the_clock_lets_no_stage_live_longer_than_it_may(rig: Rig
     rig.clock.advance(14 * DAY)
     rig.settle()
     assert rig.staged() == []
+
+
+# Files that were removed by hand.
+
+
+def removed(rig: Rig, number: int) -> None:
+    (name,) = (name for name in rig.names("staged") if f":{number}:" in name)
+    rig.disk.unlink(f"staged/{name}")
+
+
+def lost(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.message for each in caplog.records if each.levelno == logging.ERROR]
+
+
+def staged_in_three(rig: Rig) -> None:
+    for number, body in enumerate((b"a", b"b", b"c")):
+        rig.stage("s", number, body)
+    rig.settle()
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_chunk_that_was_removed_costs_its_own_messages_alone_and_is_told_before_the_answer(
+    rig: Rig, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = rig.join()
+    staged_in_three(rig)
+    removed(rig, number)
+    # The answer says what comes.
+    assert rig.publish("w", 0, "s").messages == 2
+    assert [text for text in lost(caplog) if f":{number}:" in text]
+    left = [body for at, body in enumerate((b"a", b"b", b"c")) if at != number]
+    assert rig.receive(engine=other) + rig.receive() == left
+    assert rig.names("staged") == []
+
+
+def test_a_chunk_that_is_removed_after_the_answer_stops_no_other(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    staged_in_three(rig)
+    work = applied(rig.engine, publication("w", 0, "s"))
+    assert work.commit is not None
+    work.commit.sync()
+    rig.engine.finish(work)
+    removed(rig, 0)
+    assert rig.receive() == [b"b", b"c"]
+    assert any("held 1 messages of the stage s for the queue q" in text for text in lost(caplog))
+    rig.settle()
+    assert rig.names("staged") == []
+    assert not rig.engine.stages.unfinished_ends
+
+
+def test_a_publication_that_says_its_count_is_refused_without_a_chunk_which_can_be_staged_again(
+    rig: Rig,
+) -> None:
+    staged_in_three(rig)
+    removed(rig, 1)
+    with pytest.raises(StageIncomplete, match="hold 2 messages, and 3 were staged"):
+        rig.publish("w", 0, "s", messages=3)
+    assert not rig.stage("s", 1, b"b").is_repeated
+    assert rig.publish("w", 0, "s", messages=3).messages == 3
+    assert sorted(rig.receive()) == [b"a", b"b", b"c"]
+
+
+def test_a_chunk_that_was_removed_is_stored_when_it_is_staged_again(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    removed(rig, 0)
+    assert not rig.stage("s", 0, b"a").is_repeated
+    assert rig.stage("s", 0, b"a").is_repeated
+    rig.publish("w", 0, "s")
+    assert rig.receive() == [b"a"]
+
+
+def test_a_stage_of_which_nothing_is_left_is_no_stage(rig: Rig) -> None:
+    rig.stage("s", 0, b"a")
+    removed(rig, 0)
+    with pytest.raises(StageNotFound):
+        rig.publish("w", 0, "s")
+    assert rig.staged() == []
+
+
+@pytest.mark.parametrize("can_sync_all", [True, False])
+def test_a_chunk_that_is_removed_before_its_sync_does_not_stop_the_store(
+    can_sync_all: bool,
+) -> None:
+    rig = Rig(can_sync_all=can_sync_all)
+    for number, body in enumerate((b"a", b"b", b"c")):
+        work = applied(rig.engine, chunk("s", number, body))  # None is synced.
+    removed(rig, 2)
+    assert work.commit is not None
+    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.receive() == [b"a", b"b"]
+
+
+def test_a_chunk_that_the_disk_refuses_to_move_stops_no_other(rig: Rig) -> None:
+    staged_in_three(rig)
+    rig.publish("w", 0, "s")
+    (first, *_) = rig.names("staged")
+    rig.disk.refused = [f"rename staged/{first}"]
+    assert rig.receive() == [b"b", b"c"]
+    rig.disk.refused = []
+    rig.settle()
+    assert rig.receive() == [b"a"]

@@ -75,12 +75,16 @@ class LinkedDisk(PowerDisk):
             with suppress(FileNotFoundError):  # It never fails.
                 self._folder(path).changed = next(self._ticks)
 
+    def rename(self, source: str, target: str) -> None:
+        self.step()
+        super().rename(source, target)
+
     def rename_new(self, source: str, target: str) -> None:
         self.step()
         into, name = self._parent(target)
         if name in into.entries:
             raise fails(errno.EEXIST, target)
-        self.rename(source, target)
+        super().rename(source, target)
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         if self.steps_left == 0 and not path.startswith("new/"):
@@ -143,6 +147,10 @@ class RefusingDisk(LinkedDisk):
     def link(self, source: str, target: str) -> None:
         self._refuse(f"make {target}")
         super().link(source, target)
+
+    def rename(self, source: str, target: str) -> None:
+        self._refuse(f"rename {source}", f"make {target}")
+        super().rename(source, target)
 
     def rename_new(self, source: str, target: str) -> None:
         self._refuse(f"rename {source}", f"make {target}")

@@ -28,7 +28,7 @@ from ..files.disk import (
     explained,
     explaining,
 )
-from ..files.layout import BODIES, COPY, FORMAT, QUARANTINE
+from ..files.layout import BODIES, COPY, FORMAT, NEW, QUARANTINE
 from ..files.removed import RemovedFiles
 from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import Clock, Millis
@@ -70,7 +70,11 @@ _NOTE_NAME_BYTES: Final = 200
 """Of a note's name before its end, so that it stays below what file systems allow."""
 
 
-class NameVanished(DiskError):
+class FileVanished(DiskError):
+    """The file {detail} was moved away or removed by hand."""
+
+
+class NameVanished(FileVanished):
     """The file {detail} was moved away or removed by hand: its messages are where the other names of
     its batch say, if there are any."""
 
@@ -315,9 +319,9 @@ class Moves:
             raise SyncFailed(str(error)) from error
 
     def adopt(self, source: str, name: Name, due: int) -> Entry:
-        """Rename a file that is no message's yet, whose content is durable, to a message's name."""
-        rename = partial(self.disk.rename_new, source, name.path)
-        self._change(ChangeKind.RENAME, source, name.path, rename, due=due)
+        """Rename a file that is no message's yet, whose content is durable, to a message's name; raise
+        `FileVanished`, too."""
+        self._rename(ChangeKind.RENAME, source, name.path, due=due)
         self.index.queue(name.queue).entered += name.members.bit_count()
         return self.index.appear(name, self.commit, due=due)
 
@@ -337,10 +341,22 @@ class Moves:
         self._change(ChangeKind.FILE, "", path, create, urgent=urgent)
         self.syncer.lone_file_written(path)
 
+    def replace_file(self, path: str, content: bytes) -> None:
+        """Give a file another content, or make it; it is never missing or torn meanwhile. Raise
+        `SyncFailed`, too."""
+        copy = _copy_path(path)
+
+        def replace() -> None:
+            self._unlink(copy)  # A process may have died here.
+            self.disk.create(copy, [content], sync=False)
+            self.sync_now((copy,))
+            self._rename_copy(self.disk.rename, copy, path)
+
+        self._change(ChangeKind.FILE, "", path, replace)
+
     def rename_file(self, source: str, target: str) -> None:
-        """Rename a file to a name that isn't there yet."""
-        rename = partial(self.disk.rename_new, source, target)
-        self._change(ChangeKind.FILE, source, target, rename, urgent=True)
+        """Rename a file to a name that isn't there yet; raise `FileVanished`, too."""
+        self._rename(ChangeKind.FILE, source, target, urgent=True)
         self.syncer.file_moved(source, target)
 
     def unlink_file(self, path: str) -> None:
@@ -511,11 +527,34 @@ class Moves:
         if self.is_there(path):
             return
         if entry in entry.batch.entries:  # Another request of this commit may have met it, too.
-            log.error("%s was moved away or removed by hand", path)
-            self._intend(ChangeKind.UNLINK, path, "", 0)
-            self.syncer.folder_changed(_folder_of(path))
+            self._note_vanished(ChangeKind.UNLINK, path)
             self.index.disappear(entry, self.commit)
         raise NameVanished(detail=path)
+
+    def has_vanished(self, path: str) -> bool:
+        """Return whether a file that holds no message's name was removed by hand; the other processes
+        are told. Raise `DiskError`."""
+        if self.is_there(path):
+            return False
+        self._note_vanished(ChangeKind.FILE, path)
+        return True
+
+    def _note_vanished(self, kind: ChangeKind, path: str) -> None:
+        log.error("%s was moved away or removed by hand", path)
+        self.refused_at = None  # It isn't tried again.
+        self._intend(kind, path, "", 0)
+        self.syncer.folder_changed(_folder_of(path))
+
+    def _rename(
+        self, kind: ChangeKind, source: str, target: str, *, due: int = 0, urgent: bool = False
+    ) -> None:
+        rename = partial(self.disk.rename_new, source, target)
+        try:
+            self._change(kind, source, target, rename, due=due, urgent=urgent)
+        except DiskError as error:
+            if isinstance(error.__cause__, FileNotFoundError) and self.has_vanished(source):
+                raise FileVanished(detail=source) from error
+            raise
 
     def _link(self, source: str, target: str) -> None:
         try:
@@ -530,16 +569,18 @@ class Moves:
 
         Outside `new/` no file is checked for being torn, so the content is durable first.
         """
-        copy = f"new/{target.replace('/', '-')[-200:]}{COPY}"
-        content = self.disk.read(source)
+        copy, content = _copy_path(target), self.disk.read(source)
         self.disk.create(copy, [content], sync=False)
         self.sync_now((copy,))
+        self._rename_copy(self.disk.rename_new, copy, target)
+
+    def _rename_copy(self, rename: Callable[[str, str], None], copy: str, target: str) -> None:
         try:
-            self.disk.rename_new(copy, target)
+            rename(copy, target)
         except OSError:
             self.disk.unlink(copy)
             raise
-        self.syncer.folder_changed("new")
+        self.syncer.folder_changed(NEW)
 
     def _unlink(self, path: str) -> None:
         with suppress(FileNotFoundError):  # A person was faster, and what was wanted is so.
@@ -688,6 +729,11 @@ def publish(moves: Moves, entry: Entry) -> None:
         # A lease that began in another process is due by the wall clock.
         due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
         moves.move(entry, entry.members, State.LEASED, until=(name.due, max(0, due)), token=name.token)
+
+
+def _copy_path(target: str) -> str:
+    """Return the path of a file that is to get the name `target` once it is durable."""
+    return f"{NEW}/{target.replace('/', '-')[-200:]}{COPY}"
 
 
 def _folder_of(path: str) -> str:

@@ -235,7 +235,12 @@ class Redriver(Part):
 
     def _rename(self, drive: _Drive, name: RedriveName) -> None:
         if name != drive.name:
-            self._moves.rename_file(drive.path, f"{REDRIVES}/{name}")
+            try:
+                self._moves.rename_file(drive.path, f"{REDRIVES}/{name}")
+            except FileVanished:
+                log.error("the redrive %s is over: it has no record", name.id)
+                self._drop(name.id)
+                raise
             drive.name = name
 
     # The requests.
@@ -348,6 +353,8 @@ class Redriver(Part):
                     looked = self._advance(drive, now, left)
                     left -= looked
                     self._moves.effort.spend(looked)
+            except FileVanished:
+                continue
             except StoreError as error:
                 log.warning("the redrive %s has to wait: %s", id, error)
                 drive.due = Millis(now + RETRY)
@@ -355,8 +362,9 @@ class Redriver(Part):
 
     def count_moved(self) -> None:
         """Count the durable moves before this process leaves: no other process knows them."""
-        for drive in self._active_redrives.values():
-            self._count_synced(drive)
+        for id, drive in list(self._active_redrives.items()):
+            with postponing(log, "the count of the redrive %s", id):
+                self._count_synced(drive)
 
     def tick(self) -> None:
         """Unlink redrives that ended long ago."""

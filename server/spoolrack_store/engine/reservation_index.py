@@ -209,7 +209,7 @@ class ReservationIndex:
         if other is not None and other.sequence_number > commit.sequence_number:
             other, commit = commit, other
         self.markers[stream] = commit
-        if other is not None:
+        if other is not None and other.sequence_number != commit.sequence_number:
             self.stale_files[marker_path(stream, other.sequence_number)] = commit.made
         sets = self.of_stream(stream)
         for number in commit.marker.sets:

@@ -78,8 +78,8 @@ from .catalog import Catalog
 from .dead_letters import DeadLetters
 from .entries import Entry
 from .leaser import Leaser
-from .moves import Moves, begin_lease, received
-from .part import DUE_NOW, PORTION, RETRY, Part, Turn
+from .moves import FileVanished, Moves, begin_lease, received
+from .part import DUE_NOW, PORTION, RETRY, Part, Turn, postponing
 from .reader import Reader
 from .reservation_index import (
     WORK,
@@ -339,10 +339,8 @@ class Reserver(Part):
         elif not mine and self.index.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
             # An idle reader that asks now and then is remembered for as long as it does. All sets of
             # the old marker are done with.
-            marker = self.index.markers[stream].marker
-            self._moves.unlink_file(marker_path(stream, before))
-            del self.index.markers[stream]
-            self._write_marker(stream, before, marker.sets, marker.queues)
+            with postponing(log, "the memory of the stream %s", stream):
+                self._renew_marker(stream)
         # Else what was told before is told again: that answer may not have been heard.
         leases_of = self._moves.index.leases_of
         deleted += sum(
@@ -381,6 +379,14 @@ class Reserver(Part):
         )
         self._moves.create_file(marker_path(stream, sequence_number), marker.encode(), urgent=True)
         self.index.mark(stream, StreamCommit(sequence_number, marker, self._moves.commit))
+
+    def _renew_marker(self, stream: str) -> None:
+        """Write the newest marker again: it is remembered from now on."""
+        last_commit = self.index.markers[stream]
+        marker = replace(last_commit.marker, made_at=self._clock.wall())
+        path = marker_path(stream, last_commit.sequence_number)
+        self._moves.replace_file(path, marker.encode())
+        self.index.mark(stream, replace(last_commit, marker=marker, made=self._moves.commit))
 
     def _mark_read(self, request: MarkRead) -> None:
         a_set = self._find(request.stream, request.sequence_number, request.allowed, request.queue)
@@ -576,13 +582,14 @@ class Reserver(Part):
     def _end_holds(self) -> None:
         ends, now = self.index.ends, self._clock.monotonic()
         while self._effort_left > 0 and (key := ends.pop(now)) is not None:
-            a_set = self.sets[key]
             self._spend(1)
             try:
-                self._lose(a_set)
-            except StoreError:
-                ends.set(key, a_set.ends)
-                raise
+                self._lose(self.sets[key])
+            except FileVanished:
+                continue
+            except StoreError as error:
+                log.warning("%s stays held for now: %s", self.sets[key].path, error)
+                ends.set(key, Millis(now + RETRY))
 
     def _finish(self, a_set: ReservedSet) -> None:
         """Bring the messages of a lost set back, and delete those of a committed one, once that is
@@ -719,7 +726,14 @@ class Reserver(Part):
             if a_set.changed > self._moves.synced and not self._moves.disk.can_sync_all:
                 # The commit that wrote it syncs it under its old name.
                 self._moves.sync_now([a_set.path])
-            self._moves.rename_file(a_set.path, f"{RESERVED}/{name}")
+            try:
+                self._moves.rename_file(a_set.path, f"{RESERVED}/{name}")
+            except FileVanished:
+                # As in another process, and at a start: without a record its leases are of no set.
+                log.error("the set in %s is no more, and its messages are ready again", a_set.path)
+                self.index.drop(a_set)
+                self._tokens_without_record[a_set.record.token] = None
+                raise
             a_set.name = name
 
     def _give_up(self, a_set: ReservedSet) -> None:

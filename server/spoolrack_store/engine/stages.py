@@ -81,7 +81,7 @@ from ..model.stage_requests import (
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord, QueueRoom
 from .index import SortedNames
-from .moves import Moves
+from .moves import FileVanished, Moves
 from .part import DUE_NOW, RETRY, Part, postponing
 
 log = logging.getLogger(__name__)
@@ -185,6 +185,8 @@ class Stages(Part):
         self._moves.require_read(self.folders)
         stage = self._find(request.stage, request.allowed, is_tick=request.is_tick)
         chunk = None if stage is None else stage.chunks.get(request.chunk)
+        if chunk is not None and self._is_lost(chunk):
+            stage, chunk = self._open_stages.get(request.stage), None
         is_repeated = chunk is not None
         if stage is None or chunk is None:
             life = self._new_life(request) if stage is None else stage.life
@@ -219,6 +221,8 @@ class Stages(Part):
             stage = self._find(name, request.allowed, is_tick=request.is_tick)
             if stage is None:
                 raise StageNotFound(stage=name)
+            if not request.is_tick:  # Else it was made a moment ago.
+                self._leave_lost(stage)
             stages.append(stage)
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
         messages = sum(chunk.messages for chunk in chunks)
@@ -312,6 +316,21 @@ class Stages(Part):
         if stage is not None and not stage.is_within(allowed):
             raise NameTaken(kind="stage", name=name)
         return stage
+
+    def _leave_lost(self, stage: _OpenStage) -> None:
+        """Drop the chunks whose files were removed by hand; raise `StageNotFound` if none is left."""
+        for chunk in list(stage.chunks.values()):
+            self._is_lost(chunk)
+        if not stage.chunks:
+            raise StageNotFound(stage=stage.life.stage)
+
+    def _is_lost(self, chunk: Chunk) -> bool:
+        """Return whether the file of a chunk was removed by hand, and drop the chunk then."""
+        if not self._moves.has_vanished(chunk.path):
+            return False
+        _log_lost(chunk)
+        self._leave_chunk(chunk)
+        return True
 
     def _refuse_scheduled(self, kind: str, name: str, writer: str) -> None:
         if is_schedule_writer(writer) and self._catalog.has_writer(writer):
@@ -622,11 +641,14 @@ class Stages(Part):
             return 0
         chunks = self._chunks_of(end)
         for chunk in chunks[:most]:
-            self._finish_chunk(chunk, end.manifest)
+            with postponing(log, "the order in %s for %s", end.path, chunk.path):
+                self._finish_chunk(chunk, end.manifest)
             self._moves.effort.spend()
         if len(chunks) > most:
             self._is_cut = True
             return most
+        if self._chunks_of(end):
+            return len(chunks)  # The disk has refused some.
         if end.state is EndState.WRITTEN:
             end.change(EndState.EMPTIED, self._moves.commit)
             return len(chunks)
@@ -639,8 +661,11 @@ class Stages(Part):
         return len(chunks)
 
     def _finish_chunk(self, chunk: Chunk, manifest: Manifest | None) -> None:
-        if manifest is None or not self._deliver(chunk, manifest):
-            self._moves.unlink_file(chunk.path)
+        try:
+            if manifest is None or not self._deliver(chunk, manifest):
+                self._moves.unlink_file(chunk.path)
+        except FileVanished:
+            _log_lost(chunk)
         self._leave_chunk(chunk)
 
     def _deliver(self, chunk: Chunk, manifest: Manifest) -> bool:
@@ -722,6 +747,13 @@ def _owns(request: Publish, last: Manifest, last_epoch: int) -> bool:
 def _is_short(chunk: Chunk, size: int) -> bool:
     """Return whether some of its end was never written, as after a death."""
     return size != chunk.stem.length
+
+
+def _log_lost(chunk: Chunk) -> None:
+    log.error(
+        "%s held %d messages of the stage %s for the queue %s, which are lost",
+        *(chunk.path, chunk.messages, chunk.life.stage, chunk.queue),
+    )
 
 
 def _sum_of(chunks: Iterable[Chunk], queue: str) -> tuple[int, int]:

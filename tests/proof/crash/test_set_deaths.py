@@ -10,12 +10,15 @@ from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.errors import ReservationCommitted, ReservationLost
 from spoolrack_store.model.operations import UNFINISHED, Request
 from spoolrack_store.model.reservation_requests import (
+    MEMORY,
     CommitReservations,
+    Committed,
     ExtendReservation,
     Release,
     Reserve,
 )
 
+from tests.support.cuts import Bytes, Cut, Keep
 from tests.support.linked_disk import each_death
 from tests.support.set_rig import HOLD, SetRig
 
@@ -137,3 +140,23 @@ def test_a_death_in_a_commit_of_a_set_leaves_all_of_it_or_nothing(beside: bool) 
         rig.advance(HOLD)
         assert rig.receive() == []
     assert set(held) == {False, True}
+
+
+@BESIDE
+def test_a_death_or_a_power_cut_in_the_renewal_of_a_marker_leaves_a_commit_that_can_be_repeated(
+    beside: bool,
+) -> None:
+    def make() -> Deaths:
+        deaths = Deaths(beside=beside)
+        deaths.ask(RESERVE)
+        deaths.ask(COMMIT)
+        deaths.rig.advance(MEMORY * 2 // 3)
+        return deaths
+
+    for deaths in each_death(make, lambda deaths: deaths.ask(COMMIT)):
+        disk = deaths.rig.disk
+        found = [disk.copy().cut(Cut(keep, bytes=(Bytes.HALF,))) for keep in (Keep.ALL, Keep.NONE)]
+        deaths.take_over()
+        for rig in (deaths.rig, *(SetRig(disk=each) for each in found)):
+            assert rig.ask(COMMIT) == Committed(messages=0, lost=[])
+            assert rig.names("reserved") == ["s.0"]
