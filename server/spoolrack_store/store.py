@@ -222,7 +222,8 @@ class Store:
             queue = self._questions.up_to_date(engine.described, name, is_disk_full=is_disk_full)
         else:
             # Not `described`: by now there may be leases, which the lock's holder alone may look at.
-            queue = engine.views.with_obstacles(found, is_disk_full=is_disk_full)
+            staged = engine.stages.held(name)
+            queue = engine.views.with_obstacles(found, staged, is_disk_full=is_disk_full)
         if all(each.consumer or each.stream for each in queue.oldest_leases):
             return queue
         unknown = self.metrics.unknown_consumer()

@@ -4,7 +4,7 @@ does."""
 from __future__ import annotations
 
 import pytest
-from spoolrack_store.model.clock import DAY
+from spoolrack_store.model.clock import DAY, HOUR
 from spoolrack_store.model.errors import (
     EpochDiffers,
     EpochPassed,
@@ -22,7 +22,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.settings import MAX_DELAY, QueueSettings
-from spoolrack_store.model.stage_requests import Publish, Stage
+from spoolrack_store.model.stage_requests import Abort, Publish, Stage
 from spoolrack_store.model.transitions import State
 
 from tests.store.stage_rig import START, Rig, chunk, publication
@@ -131,23 +131,61 @@ def test_a_queue_that_is_gone_leaves_all_staged(rig: Rig, stages: tuple[str, ...
     assert rig.publish("w", 0, "s").messages == 1
 
 
-def test_a_queue_without_room_takes_nothing_of_it(rig: Rig) -> None:
+def test_a_queue_without_room_takes_no_chunk(rig: Rig) -> None:
     rig.ask(UpdateQueue(name="q", changes={"max_messages": 3}))
     rig.ask(UpdateQueue(name="other", changes={"max_bytes": 10}))
-    rig.stage("s", 0, b"1", b"2")
-    rig.stage("s", 1, b"12345", queue="other")
-    rig.stage("t", 0, b"1", b"2")
-    rig.stage("u", 0, b"123456", queue="other")
-    first, *refused = rig.commit(
-        publication("v", 0, "s"), publication("w", 1, "t"), publication("w", 1, "u")
+    first, second, *refused = rig.commit(
+        chunk("s", 0, b"1", b"2"),
+        chunk("s", 1, b"12345", queue="other"),
+        chunk("t", 0, b"1", b"2"),
+        chunk("u", 0, b"123456", queue="other"),
     )
-    assert first.messages == 3
+    assert (first.messages, second.messages) == (2, 1)
     assert all(isinstance(each, QueueFull) for each in refused)
-    with pytest.raises(QueueFull):
-        rig.publish("w", 1, "t")
+    with pytest.raises(QueueFull, match="with 2 of 3 messages"):
+        rig.stage("t", 0, b"1", b"2")
+    assert rig.stage("s", 0, b"1", b"2").is_repeated
+    assert rig.publish("v", 0, "s").messages == 3
     rig.settle()
     rig.ask(Purge(queue="q"))
-    assert rig.publish("w", 1, "t").messages == 2
+    assert rig.stage("t", 0, b"1", b"2").messages == 2
+
+
+@pytest.mark.parametrize("end", ["aborted", "expired", "published and received", "restarted"])
+def test_what_is_staged_takes_room_of_sends_until_it_is_gone(rig: Rig, end: str) -> None:
+    rig.ask(UpdateQueue(name="q", changes={"max_messages": 5}))
+    rig.stage("s", 0, b"1", b"2", b"3", b"4", time_to_live=HOUR)
+    sent = rig.ask(Send(queue="q", bodies=[b"5", b"6"])).results
+    assert [type(each) for each in sent] == [str, QueueFull]
+    queue = rig.engine.described("q", is_disk_full=False)
+    assert ("QUEUE_FULL", "it is full, with 5 of 5 messages, 4 of them in stages") in [
+        (each.reason, each.explanation) for each in queue.obstacles
+    ]
+    room = 4
+    match end:
+        case "aborted":
+            rig.ask(Abort(stage="s"))
+        case "expired":
+            rig.clock.advance(HOUR)
+        case "published and received":
+            rig.publish("w", 0, "s")
+            rig.settle()
+            rig.ask(Purge(queue="q"))
+            room = 5
+        case "restarted":
+            rig.restart()
+            room = 0
+    rig.settle()
+    sent = rig.ask(Send(queue="q", bodies=[b"x"] * 5)).results
+    assert [type(each) for each in sent] == [str] * room + [QueueFull] * (5 - room)
+
+
+def test_a_limit_that_was_lowered_keeps_no_stage_from_its_publication(rig: Rig) -> None:
+    """What was staged has its room."""
+    rig.stage("s", 0, b"1", b"2")
+    rig.ask(UpdateQueue(name="q", changes={"max_messages": 1}))
+    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.receive() == [b"1", b"2"]
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -155,13 +193,12 @@ def test_attributes_of_staged_messages_count_against_the_bytes_of_their_queue(
     rig: Rig, is_restarted: bool
 ) -> None:
     rig.ask(UpdateQueue(name="q", changes={"max_bytes": 20}))
-    for stage in ("s", "t"):
-        rig.stage(stage, 0, b"1234", attributes={0: {"name": "value"}})
+    rig.stage("s", 0, b"1234", attributes={0: {"name": "value"}})
     if is_restarted:
         rig.restart()
-    assert rig.publish("w", 0, "s").messages == 1
     with pytest.raises(QueueFull, match="13 of 20 bytes"):
-        rig.publish("w", 1, "t")
+        rig.stage("t", 0, b"1234", attributes={0: {"name": "value"}})
+    assert rig.publish("w", 0, "s").messages == 1
     rig.settle()
     assert rig.engine.index.queue("q").bytes == 13
 

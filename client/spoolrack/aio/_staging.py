@@ -31,7 +31,8 @@ class Staging(Resource[Any]):
         They are invisible until `publish`. A chunk that the stage has already is not stored again;
         another one under its number is a `ChunkDiffers`, another caller's stage a `NameTaken`. All have
         one delay, and none a deduplication id. The first chunk makes the stage, which lives for
-        `time_to_live` (1 day) unless it is published.
+        `time_to_live` (1 day) unless it is published. Staged messages count for the queue's limits:
+        raises `QueueFull` if they don't fit.
         """
         arguments.text("stage", stage)
         arguments.integer("chunk_number", chunk_number)
@@ -58,8 +59,8 @@ class Staging(Resource[Any]):
 
         If the writer has published this epoch or a later one before, nothing is done, and the answer
         says `duplicate`: so it may be repeated. That is remembered for `epoch_retention` (30 days).
-        Raises `StageNotFound` if one of the stages isn't there, `QueueFull` if they don't fit, and
-        `NameTaken` for a stage or a writer of another caller. `queue`, one that the stages have
+        Raises `StageNotFound` if one of the stages isn't there, and `NameTaken` for a stage or a writer
+        of another caller. `queue`, one that the stages have
         messages for, tells a client of several shards which one they are on; epochs are kept by shard.
         """
         arguments.text("writer", writer)

@@ -106,7 +106,8 @@ class StageRequest(_message.Message):
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_queue_pb2.OutgoingMessage]:
         """1 to 1,000 messages, without a deduplication_id. All have the same delay, which counts from the
-        publication. All are stored, or none is. Empty with `columns`.
+        publication. All are stored, or none is. They count for the queue's max_messages and max_bytes from
+        now on: the call fails with QUEUE_FULL if they don't fit. Empty with `columns`.
         """
 
     @_builtins.property
@@ -213,8 +214,8 @@ class PublishRequest(_message.Message):
     """One of the queues of the stages, if the caller knows it: see StagingService."""
     message_count: _builtins.int
     """Number of messages in all of the stages, as the caller has staged them. If the number differs, the
-    call fails with STAGE_INCOMPLETE and publishes nothing: a part has expired, or is on another
-    server. 0: not compared.
+    call fails with STAGE_INCOMPLETE and publishes nothing: a part has expired, was removed from the
+    root by hand, or is on another server. 0: not compared.
     """
     @_builtins.property
     def stages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

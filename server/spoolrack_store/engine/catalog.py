@@ -51,7 +51,7 @@ from ..model.settings import (
 )
 from ..model.shards import Shard, shard_of, tag_of
 from .entries import Entry
-from .index import Index, SortedNames
+from .index import SortedNames
 from .moves import Moves
 from .part import Part, postponing
 
@@ -78,34 +78,60 @@ class QueueRecord:
 
 
 class QueueRoom:
-    """The room of queues, less what one commit brings there."""
+    """The room of queues, less all that was answered and isn't in its queue yet, and less what the
+    requests of the commit bring."""
 
-    def __init__(self, index: Index, arrivals_before: Callable[[str], tuple[int, int]]) -> None:
-        """`arrivals_before` returns the messages and bytes that were on their way to a queue before."""
-        self._index = index
-        self._arrivals_before = arrivals_before
-        self.arrivals: dict[str, tuple[int, int]] = {}
-        """What is on its way to each queue now, as far as that was asked; a new commit clears it."""
+    def __init__(self, moves: Moves) -> None:
+        self._moves = moves
+        self.sources: list[Callable[[str], tuple[int, int]]] = []
+        """Each returns the messages and bytes that a part of the engine has for a queue."""
+        self.coming: dict[str, tuple[int, int]] = {}
+        """The messages and bytes that are on their way to each queue, as far as that was asked."""
+        self._sent_by_others: Mapping[str, tuple[int, int]] | None = None
 
-    def load(self, queue: str) -> tuple[int, int]:
-        """Return the messages and bytes that are on their way to a queue."""
-        if queue not in self.arrivals:
-            self.arrivals[queue] = self._arrivals_before(queue)
-        return self.arrivals[queue]
+    def begin(self) -> None:
+        """Begin the requests of a commit."""
+        self.coming.clear()
+        self._sent_by_others = None
+
+    def held(self, queue: str) -> tuple[int, int]:
+        """Return the messages and bytes of a queue, with those that are on their way to it; raise
+        `DiskError`."""
+        index = self._moves.index.queue(queue)
+        messages, size = self._load(queue)
+        return index.total + messages, index.bytes + size
+
+    def _load(self, queue: str) -> tuple[int, int]:
+        if queue not in self.coming:
+            if self._sent_by_others is None:
+                self._sent_by_others = self._moves.sent_by_others()
+            found = [source(queue) for source in self.sources]
+            found.append(self._sent_by_others.get(queue, (0, 0)))
+            self.coming[queue] = sum(each[0] for each in found), sum(each[1] for each in found)
+        return self.coming[queue]
+
+    def load(self, record: QueueRecord) -> None:
+        """Look at what is on its way to a queue with a limit now, before the caller takes of that what
+        it brings."""
+        if record.settings.max_messages or record.settings.max_bytes:
+            with suppress(StoreError):
+                self._load(record.name)
 
     def take(self, record: QueueRecord, count: int, size: int) -> None:
-        """Take the room for so many messages and bytes; raise `QueueFull` if there is less."""
-        settings, queue = record.settings, self._index.queue(record.name)
+        """Take the room for so many messages and bytes; raise `QueueFull` if there is less, and
+        `DiskError` if that can't be told."""
+        settings = record.settings
         if not (settings.max_messages or settings.max_bytes):
             return
-        messages, bytes = self.load(record.name)
+        messages, bytes = self.held(record.name)
         for limit, there, wanted, unit in (
-            (settings.max_messages, queue.total + messages, count, "messages"),
-            (settings.max_bytes, queue.bytes + bytes, size, "bytes"),
+            (settings.max_messages, messages, count, "messages"),
+            (settings.max_bytes, bytes, size, "bytes"),
         ):
             if limit and there + wanted > limit:
                 raise QueueFull(queue=record.name, held=there, limit=limit, unit=unit)
-        self.arrivals[record.name] = messages + count, bytes + size
+        messages, bytes = self._load(record.name)
+        self.coming[record.name] = messages + count, bytes + size
 
 
 @dataclass(slots=True)

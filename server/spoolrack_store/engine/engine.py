@@ -53,7 +53,7 @@ from ..model.shards import Shard
 from ..model.stage_requests import Abort, Publish, Stage
 from .adoption import Adoption, Foreign
 from .archive import Archive
-from .catalog import Catalog
+from .catalog import Catalog, QueueRoom
 from .dead_letters import DeadLetters
 from .deduplication import Deduplication
 from .entries import Entry
@@ -129,7 +129,15 @@ class Engine:
         self.views = QueueViews(self.moves, self.catalog)
         self.reader = Reader(disk, self.index, clock, cache_bytes)
         self.deduplication = Deduplication(self.moves, self.catalog, self.reader, self._ids, clock)
-        self._sender = Sender(self.moves, self.catalog, self.reader, self._ids, self.deduplication)
+        self._queue_room = QueueRoom(self.moves)
+        self._sender = Sender(
+            self.moves,
+            self.catalog,
+            self.reader,
+            self._ids,
+            self.deduplication,
+            self._queue_room,
+        )
         self._dead_letters = DeadLetters(self.moves, self.catalog, random)
         self._leaser = Leaser(
             self.moves, self.catalog, self.reader, self._dead_letters, random, background
@@ -142,9 +150,11 @@ class Engine:
         self.reservations = Reserver(
             self.moves, self.catalog, self.reader, self._dead_letters, self._leaser, random
         )
-        self.stages = Stages(self.moves, self.catalog, self._ids)
+        self.stages = Stages(self.moves, self.catalog, self._ids, self._queue_room)
         self.schedules = ScheduleCatalog(self.catalog, self.stages, clock, random)
-        self.redrives = Redriver(self.moves, self.catalog, self._dead_letters, self._sender, self._ids)
+        self.redrives = Redriver(
+            self.moves, self.catalog, self._dead_letters, self._queue_room, self._ids
+        )
         self.expiry = Expiry(self.moves, self.catalog)
         self._foreign = Foreign(self.moves)
         # In the order in which they go on in a commit, and read their files at a start.
@@ -209,6 +219,7 @@ class Engine:
         self._turns = {turn.kind: turn for turn in turns}
         changes = Changes(memory, owner, pid, clock if disk.several_hosts else None)
         self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
+        self._queue_room.sources.append(self.sharing.orphan_load)
 
     def open(self) -> bool:
         """Index the folders, and make them durable; False if another process holds the lock.
@@ -268,6 +279,8 @@ class Engine:
             and self.reaper.hand_over()
         )
         self.moves.request_effort.left = self.moves.request_effort.files
+        if self._queue_room.coming:
+            self._queue_room.begin()
         outcomes = run_in(self._turns, requests, self.moves.request_effort) if requests else []
         unpublished, self.moves.unpublished = self.moves.unpublished, []
         if not self._needs_sync(requests, outcomes):
@@ -446,7 +459,8 @@ class Engine:
     def described(self, name: str, *, is_disk_full: bool) -> Queue:
         """Return a queue with its obstacles and oldest leases; raise `QueueNotFound`."""
         record, held = self.catalog.require(name), self.reservations.held_in(name)
-        return self.views.described(record, held, is_disk_full=is_disk_full)
+        staged = self.stages.held(name)
+        return self.views.described(record, held, staged, is_disk_full=is_disk_full)
 
     def has_nothing_for(self, request: Receive) -> bool:
         """Return whether a commit is known to find nothing for a receive."""

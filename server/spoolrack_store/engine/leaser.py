@@ -636,6 +636,12 @@ class Leaser(Part):
         again."""
         now = self._clock.monotonic()
         self._reader.try_again(now)
+        if self._background.brings_back:
+            self._bring_due_back(now)
+        self._continue_expiry()
+        self._read_groups()
+
+    def _bring_due_back(self, now: Millis) -> None:
         effort = self._moves.effort
         dead: list[tuple[Entry, int]] = []
         self._index.is_answer = False
@@ -658,8 +664,6 @@ class Leaser(Part):
                 self._bury(dead)
         finally:
             self._index.is_answer = True
-        self._continue_expiry()
-        self._read_groups()
 
     def _continue_expiry(self) -> None:
         """Delete more of what is too old, a part in each queue."""

@@ -664,6 +664,25 @@ class Moves:
         if self.changes is not None and self.changes.is_shared:
             yield from (name for name in self.names_sent() if name.owner != self.owner)
 
+    def sent_by_others(self) -> dict[str, tuple[int, int]]:
+        """Return the messages and bytes that other processes have in `new/`, by queue. Raise
+        `DiskError`."""
+        found: dict[str, tuple[Name, int]] = {}
+        for name in self.names_sent_by_others():
+            _, members = found.get(name.stem.text, (name, 0))
+            found[name.stem.text] = name, members | name.members
+        loads: dict[str, tuple[int, int]] = {}
+        for text, (name, members) in found.items():
+            batch = self.index.file(text)
+            for entry in batch.entries if batch is not None else ():
+                if entry.name.state is not State.SENT:
+                    members &= ~entry.name.members  # These were published.
+            messages, size = loads.get(name.queue, (0, 0))
+            count = members.bit_count()
+            size += name.stem.counted * count // (name.stem.count or 1)
+            loads[name.queue] = messages + count, size
+        return loads
+
     def _require_root(self) -> None:
         """Raise `SyncFailed` if the root itself is gone: a new file would be in no root."""
         try:

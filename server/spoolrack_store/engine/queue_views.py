@@ -60,10 +60,16 @@ class QueueViews:
         )
 
     def described(
-        self, record: QueueRecord, reservations: Mapping[str, Reservation], *, is_disk_full: bool
+        self,
+        record: QueueRecord,
+        reservations: Mapping[str, Reservation],
+        staged: tuple[int, int] = (0, 0),
+        *,
+        is_disk_full: bool,
     ) -> Queue:
         """Return a queue with its obstacles and its oldest leases, which are those of the oldest
-        messages. `reservations` are by the tokens of their leases."""
+        messages. `reservations` are by the tokens of their leases; `staged` are the messages and bytes
+        that are staged for the queue."""
         queue = self.queue(record)
         oldest: list[Entry] = []
         if queue.counts.leased_count:
@@ -74,14 +80,16 @@ class QueueViews:
         )
         return replace(
             queue,
-            obstacles=self._obstacles(queue, list(reservations.values()), is_disk_full),
+            obstacles=self._obstacles(queue, list(reservations.values()), staged, is_disk_full),
             oldest_leases=list(islice(leases, OLDEST_LEASES)),
         )
 
-    def with_obstacles(self, queue: Queue, *, is_disk_full: bool) -> Queue:
+    def with_obstacles(
+        self, queue: Queue, staged: tuple[int, int] = (0, 0), *, is_disk_full: bool
+    ) -> Queue:
         """Return a published view of a queue without leases, reservations and strict groups with its
         obstacles. In any thread."""
-        return replace(queue, obstacles=self._obstacles(queue, (), is_disk_full=is_disk_full))
+        return replace(queue, obstacles=self._obstacles(queue, (), staged, is_disk_full))
 
     def queues(self, prefix: str, after: str, limit: int) -> list[Queue]:
         """Return up to `limit` queues by name, above the name `after`. In any thread."""
@@ -104,19 +112,25 @@ class QueueViews:
         return Ages(counts=tuple(counts))
 
     def _obstacles(
-        self, queue: Queue, reservations: Sequence[Reservation], is_disk_full: bool
+        self,
+        queue: Queue,
+        reservations: Sequence[Reservation],
+        staged: tuple[int, int],
+        is_disk_full: bool,
     ) -> list[Obstacle]:
         counts, settings = queue.counts, queue.settings
         total = counts.ready_count + counts.leased_count + counts.delayed_count
         obstacles: list[tuple[str, str]] = []
         if settings.sending == "paused":
             obstacles.append(("SENDING_PAUSED", "sending is paused"))
-        for limit, there, unit in (
-            (settings.max_messages, total, "messages"),
-            (settings.max_bytes, counts.byte_count, "bytes"),
+        for limit, there, of_stages, unit in (
+            (settings.max_messages, total, staged[0], "messages"),
+            (settings.max_bytes, counts.byte_count, staged[1], "bytes"),
         ):
-            if limit and there >= limit:
-                obstacles.append(("QUEUE_FULL", f"it is full, with {there} of {limit} {unit}"))
+            if limit and there + of_stages >= limit:
+                share = f", {of_stages} of them in stages" if of_stages else ""
+                why = f"it is full, with {there + of_stages} of {limit} {unit}{share}"
+                obstacles.append(("QUEUE_FULL", why))
         if is_disk_full:
             obstacles.append(
                 ("DISK_FULL", "the disk under the root is full, or nearly: no send is stored")

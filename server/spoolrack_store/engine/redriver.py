@@ -56,10 +56,9 @@ from ..model.transitions import State
 from .catalog import Catalog, QueueRecord, QueueRoom
 from .dead_letters import DeadLetters
 from .entries import Entry
-from .moves import Moves
+from .moves import FileVanished, Moves
 from .part import DUE_NOW, FILES, RETRY, Part, postponing
 from .reader import read_records
-from .sender import Sender
 
 log = logging.getLogger(__name__)
 
@@ -150,14 +149,14 @@ class Redriver(Part):
         moves: Moves,
         catalog: Catalog,
         dead_letters: DeadLetters,
-        sender: Sender,
+        queue_room: QueueRoom,
         ids: FileIds,
     ) -> None:
         self._moves = moves
         self._clock = moves.clock
         self._catalog = catalog
         self._dead_letters = dead_letters
-        self._sender = sender
+        self._queue_room = queue_room
         self._ids = ids
         self._redrives: dict[str, _Drive] = {}
         """By id."""
@@ -439,7 +438,8 @@ class Redriver(Part):
     ) -> tuple[int, Mapping[tuple[Entry, str], int], bool]:
         """Look at up to `most` messages; return how many, where up to `allowed` of them go, and
         whether these were the last."""
-        room = QueueRoom(self._moves.index, self._sender.written)
+        room = self._queue_room
+        room.begin()
         picks: dict[tuple[Entry, str], int] = {}
         looked = 0
         for entry, members, at, after in self._candidates(drive):

@@ -95,6 +95,7 @@ class Sender(Part):
         reader: Reader,
         ids: FileIds,
         deduplication: Deduplication,
+        queue_room: QueueRoom,
     ) -> None:
         self._moves = moves
         self._catalog = catalog
@@ -113,7 +114,8 @@ class Sender(Part):
         """Files in `new/`, and the commits that wrote them."""
         self.pending = (self.in_new,)
         self._room = DiskRoom(moves.disk, moves.watermark)
-        self._queue_room = QueueRoom(moves.index, self.written)
+        self._queue_room = queue_room
+        queue_room.sources.append(self.written)
         self._wall = Millis(0)
 
     def send(self, requests: Sequence[Send]) -> list[SendResults | StoreError | Unfinished]:
@@ -122,7 +124,6 @@ class Sender(Part):
         files: list[_File] = []
         # Once: messages of one delivery time have one delay, and share a file.
         self._wall = self._moves.clock.wall()
-        self._queue_room.arrivals.clear()
         outcomes: list[SendResults | StoreError | Unfinished] = []
         for request in requests:
             outcomes.append(outcome_of(self._admit, request, files))
@@ -200,7 +201,8 @@ class Sender(Part):
         keys: dict[int, str] = {}
         if unfinished_send is not None:
             _, answer, together = unfinished_send
-            self._queue_room.load(request.queue)
+            if request.queue in self._catalog.records:
+                self._queue_room.load(self._catalog.records[request.queue])
             del self._unfinished_sends[request.queue]
         record = self._catalog.require_open(request.queue)
         if unfinished_send is None:

@@ -88,6 +88,8 @@ class Sharing:
         self.has_opened = False
         """Whether the index was exact once."""
         self.is_over = False
+        self._orphan_loads: dict[str, tuple[int, int]] = {}
+        """By queue the messages and bytes that the files of `orphans` had in all."""
         """Whether this process has left the root: its index stays as it was."""
         self.replayed = 0
         """Moves of others that were taken in."""
@@ -228,7 +230,7 @@ class Sharing:
         for part in self._parts:
             part.recover()
         if is_start:
-            self.orphans.append((moves.commit, self._dead_owners | (members - others), sent))
+            self._add_orphans(self._dead_owners | (members - others), sent)
         else:
             self._built_on_others()
         self._index_state, self.has_opened = IndexState.EXACT, True
@@ -301,7 +303,21 @@ class Sharing:
         )
         if dead:
             log.warning("processes that had the root open have died: %s", ", ".join(sorted(dead)))
-            self.orphans.append((self._moves.commit, dead, listed_orphans(self._moves, dead)))
+            self._add_orphans(dead, listed_orphans(self._moves, dead))
+
+    def _add_orphans(self, dead: frozenset[str], sent: list[Entry]) -> None:
+        self.orphans.append((self._moves.commit, dead, sent))
+        for entry in sent:
+            members, queue = entry.name.members, entry.name.queue
+            messages, size = self._orphan_loads.get(queue, (0, 0))
+            size += entry.batch.counted_bytes_of(members)
+            self._orphan_loads[queue] = messages + members.bit_count(), size
+
+    def orphan_load(self, queue: str) -> tuple[int, int]:
+        """Return the messages and bytes of dead processes that are on their way to a queue; until the
+        last one has come, those that have count, too."""
+        # Beside other processes the files themselves are counted: `Moves.sent_by_others`.
+        return (0, 0) if self.is_shared else self._orphan_loads.get(queue, (0, 0))
 
     def finish_orphans(self) -> None:
         """Publish the sends of dead processes, once they are durable; the lock is held."""
@@ -316,6 +332,8 @@ class Sharing:
             for owner in sorted(dead):
                 self._unlink_owner(owner)
         self.orphans = waiting
+        if not waiting:
+            self._orphan_loads.clear()
 
     def _unlink_owner(self, owner: str) -> None:
         """Unlink the file of a dead process; one that stays is unlinked by the next start."""

@@ -20,10 +20,10 @@ and goes to quarantine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import chain, islice
+from itertools import islice
 from operator import attrgetter
 
 from ..files.disk import DiskRoom, FileKind, explained
@@ -149,12 +149,16 @@ class Stages(Part):
 
     folders = (STAGED, PUBLISHED)
 
-    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds) -> None:
+    def __init__(self, moves: Moves, catalog: Catalog, ids: FileIds, queue_room: QueueRoom) -> None:
         self._moves = moves
         self._catalog = catalog
         self._ids = ids
         self._clock = moves.clock
         self._room = DiskRoom(moves.disk, moves.watermark)
+        self._queue_room = queue_room
+        queue_room.sources.append(self.held)
+        self._held: dict[str, tuple[int, int]] = {}
+        """By queue the messages and bytes of all chunks."""
         self._stages: dict[str, _OpenStage] = {}
         """By life, those that have ended, too."""
         self._open_stages: dict[str, _OpenStage] = {}
@@ -232,7 +236,6 @@ class Stages(Part):
         for record in records.values():
             if record.settings.sending == "paused":
                 raise SendingPaused(queue=record.name)
-            QueueRoom(self._moves.index, self._arrivals).take(record, *_sum_of(chunks, record.name))
         self._sync(stages)
         manifest = Manifest(
             stages={str(stage.life): stage.first for stage in stages},
@@ -384,14 +387,20 @@ class Stages(Part):
         content = b"".join([*request.bodies, encoded])
         self._room.refresh()
         self._room.reserve(len(content))
+        self._queue_room.take(record, chunk.messages, stem.counted)
         self._moves.create_file(chunk.path, content)
         return self._add_chunk(chunk), chunk
 
-    def _arrivals(self, queue: str) -> tuple[int, int]:
-        """Return the messages and bytes of what is published, and not in its queue yet."""
-        unlinked = EndState.UNLINKED
-        ends = [end for end in self.unfinished_ends if end.manifest and end.state is not unlinked]
-        return _sum_of(chain.from_iterable(map(self._chunks_of, ends)), queue)
+    def held(self, queue: str) -> tuple[int, int]:
+        """Return the messages and bytes that are staged for a queue, or published and not there yet."""
+        return self._held.get(queue, (0, 0))
+
+    def _hold(self, chunk: Chunk, sign: int) -> None:
+        messages, size = self.held(chunk.queue)
+        messages, size = messages + sign * chunk.messages, size + sign * chunk.stem.counted
+        self._held[chunk.queue] = messages, size
+        if not messages:
+            del self._held[chunk.queue]
 
     def make_durable(self, names: Sequence[str]) -> None:
         """Sync stages that are to be published in this commit, all at once."""
@@ -419,6 +428,7 @@ class Stages(Part):
         if stage is None:
             stage = self._stages[life] = _OpenStage(chunk.life)
         stage.chunks[chunk.number] = chunk
+        self._hold(chunk, 1)
         stage.queues.add(chunk.queue)
         stage.changed = self._moves.commit
         if life not in self._ends_by_life:
@@ -434,6 +444,7 @@ class Stages(Part):
         if stage is None or stage.chunks.get(chunk.number) != chunk:
             return
         del stage.chunks[chunk.number]
+        self._hold(chunk, -1)
         if not stage.chunks:
             del self._stages[life]
             self._close(stage)
@@ -754,12 +765,6 @@ def _log_lost(chunk: Chunk) -> None:
         "%s held %d messages of the stage %s for the queue %s, which are lost",
         *(chunk.path, chunk.messages, chunk.life.stage, chunk.queue),
     )
-
-
-def _sum_of(chunks: Iterable[Chunk], queue: str) -> tuple[int, int]:
-    """Return the messages and bytes of the chunks for a queue."""
-    mine = [chunk for chunk in chunks if chunk.queue == queue]
-    return sum(chunk.messages for chunk in mine), sum(chunk.stem.counted for chunk in mine)
 
 
 def _is_chunk(path: str) -> bool:
