@@ -376,6 +376,21 @@ async def test_a_token_that_is_added_is_known_within_moments(
     raise AssertionError("never known")
 
 
+async def test_an_unknown_method_is_answered_to_known_callers_only(
+    server: Server, files: Files
+) -> None:
+    for token, code in (("", "UNAUTHENTICATED"), ("alice", "UNIMPLEMENTED")):
+        headers = (("authorization", f"Bearer {files.tokens[token]}"),) if token else ()
+        async with as_caller(server) as client:
+            for method in (
+                "/spoolrack.v9.QueueService/Send",
+                "/other.Service/Method",
+                "/grpc.health.v1.Health/X",
+            ):
+                call = client.channel.unary_unary(method)(b"", metadata=headers)
+                assert (await call.code()).name == code, method
+
+
 async def test_health_needs_no_token_and_reflection_needs_one(server: Server, files: Files) -> None:
     async with as_caller(server) as stranger:
         health = health_pb2_grpc.HealthStub(stranger.channel)

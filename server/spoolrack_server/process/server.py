@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha.reflection import SERVICE_NAME
 from spoolrack_store.model.background_work import BackgroundWork
 from spoolrack_store.model.clock import Clock, SystemClock
 from spoolrack_store.model.disk_watermark import DiskWatermark
@@ -35,8 +34,9 @@ from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
 from ..metrics.worker_processes import WorkerProcess
 from ..rpc.calls import ServerCalls
-from ..rpc.health_service import HealthService
-from ..rpc.reflection import reflect
+from ..rpc.health_service import SERVICE, HealthService
+from ..rpc.public_calls import PublicCalls
+from ..rpc.reflection import reflection_of
 from ..rpc.services import Services
 from ..system.addresses import AddressUnusable, address_text, reserve
 from ..system.cgroup import memory_limit
@@ -311,11 +311,15 @@ class Server:
         # Two servers on one port share its calls: neither would notice, if that isn't what is wanted.
         port = ("grpc.so_reuseport", int(self._settings.shares_ports))
         self._grpc = server = grpc.aio.server(options=(*limits.grpc_options(), port))
-        server.add_generic_rpc_handlers(calls.handlers(self._services.methods()))
-        health_pb2_grpc.add_HealthServicer_to_server(HealthService(self._health), server)
-        names = [service.full_name for service in SERVED]
-        names += [health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME]
-        reflect(server, names, access_control)
+        names = [service.full_name for service in (*SERVED, SERVICE)]
+        server.add_generic_rpc_handlers(
+            (
+                *calls.handlers(self._services.methods()),
+                PublicCalls(limits).handlers(SERVICE, HealthService(self._health)),
+                reflection_of([*names, SERVICE_NAME], access_control),
+                calls.unknown_methods(),
+            )
+        )
         try:
             if access_files.tls is None:
                 self.grpc_port = server.add_insecure_port(self.grpc_address)

@@ -31,7 +31,7 @@ from ..system.logs import Log
 from ..wire.contract import SERVED
 from ..wire.contract_calls import ContractMethod
 from ..wire.status import INTERNAL, Failure, failure_of
-from .authorized_calls import AuthorizedCall, Context
+from .authorized_calls import AuthorizedCall, Context, caller_of
 
 Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
@@ -120,8 +120,11 @@ class ServerCalls:
 
     def handlers(self, methods: Mapping[str, ServedMethod]) -> tuple[grpc.GenericRpcHandler, ...]:
         """Return the services, with their methods by name."""
-        known = (self._service(service, methods) for service in SERVED)
-        return (*known, _UnknownMethods())
+        return tuple(self._service(service, methods) for service in SERVED)
+
+    def unknown_methods(self) -> grpc.GenericRpcHandler:
+        """Return what answers the calls that no other handler takes, once their callers are known."""
+        return _UnknownMethods(self._access_control)
 
     def _service(
         self, service: ServiceDescriptor, methods: Mapping[str, ServedMethod]
@@ -253,21 +256,32 @@ class ServerCalls:
 
 
 class _UnknownMethods(grpc.GenericRpcHandler):
-    """The methods that only another version's contract has: gRPC by itself doesn't say what to do."""
+    """The methods that this server doesn't have. gRPC by itself answers them before authentication, and
+    doesn't say what to do."""
+
+    def __init__(self, access_control: AccessControl | None) -> None:
+        self._access_control = access_control
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        if not details.method.startswith("/spoolrack."):
-            return None
-        text = (
-            f"This server has no method {details.method[:LONGEST_METHOD]}: client and server are of "
-            "different versions. Update the older one."
-        )
+        text = f"This server has no method {details.method[:LONGEST_METHOD]}"
+        if details.method.startswith("/spoolrack."):
+            text += ": client and server are of different versions. Update the older one"
 
         async def refuse(_: Any, context: Context) -> None:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, text)
+            if self._access_control is not None:
+                try:
+                    caller_of(context, self._access_control)
+                except StoreError as error:
+                    await abort(context, error)
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, f"{text}.")
 
         # Of a stream nothing is read.
         return grpc.stream_unary_rpc_method_handler(refuse)
+
+
+async def abort(context: Context, error: StoreError) -> None:
+    """End a call outside of the contract with an error."""
+    await _abort(context, failure_of(error) or INTERNAL)
 
 
 async def _abort(context: Context, failure: Failure) -> None:

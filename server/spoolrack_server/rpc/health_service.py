@@ -8,52 +8,58 @@ and a watcher would delay every graceful stop.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, cast
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2
 
 from ..app.health import Health
 from ..wire.contract import SERVED
+from .authorized_calls import Context
+from .calls import put
 
+SERVICE: Final[ServiceDescriptor] = cast(
+    ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"]
+)
 NAMES: Final = frozenset({"", *(service.full_name for service in SERVED)})
 """The names under which one may ask; the empty one means the whole server."""
 
 
-class HealthService(health_pb2_grpc.HealthServicer):
-    """The service `grpc.health.v1.Health` over a `Health`."""
+class HealthService:
+    """The service `grpc.health.v1.Health` over a `Health`, for `PublicCalls`."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
 
-    async def Check(
-        self,
-        request: health_pb2.HealthCheckRequest,
-        context: grpc.aio.ServicerContext[
-            health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse
-        ],
-    ) -> health_pb2.HealthCheckResponse:
+    async def Check(self, request: Any, context: Context) -> Message:
         if request.service not in NAMES:
             await context.abort(grpc.StatusCode.NOT_FOUND, "This server has no such service.")
-        return health_pb2.HealthCheckResponse(status=self._status(request.service))
+        return self._response(request.service)
 
-    async def Watch(
-        self,
-        request: health_pb2.HealthCheckRequest,
-        context: grpc.aio.ServicerContext[
-            health_pb2.HealthCheckRequest, health_pb2.HealthCheckResponse
-        ],
-    ) -> None:
+    async def List(self, request: Any, context: Context) -> Message:
+        # Any: the stubs of gRPC lack the call.
+        messages: Any = health_pb2
+        listed: Message = messages.HealthListResponse(
+            statuses={name: self._response(name) for name in sorted(NAMES)}
+        )
+        return listed
+
+    async def Watch(self, request: Any, context: Context) -> None:
         told: int | None = None
         while True:
             status = self._status(request.service)
             if status != told:
-                await context.write(health_pb2.HealthCheckResponse(status=status))
+                await put(context, self._response(request.service).SerializeToString())
                 told = status
             elif self._health.is_final:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "The server is shutting down.")
             else:
                 await self._health.change()
+
+    def _response(self, service: str) -> health_pb2.HealthCheckResponse:
+        return health_pb2.HealthCheckResponse(status=self._status(service))
 
     def _status(self, service: str) -> int:
         if service not in NAMES:

@@ -1,42 +1,36 @@
 """gRPC server reflection, for authenticated callers only."""
 
-# ruff: noqa: N802 - the contract names the methods
-
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any
 
 import grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 from spoolrack_store.model.errors import StoreError
 
 from ..access.access_control import AccessControl
-from ..wire.status import INTERNAL, failure_of
 from .authorized_calls import Context, caller_of
+from .calls import abort
 
 
-class _Reflection(reflection.aio.ReflectionServicer):
-    def __init__(self, names: Sequence[str], access_control: AccessControl) -> None:
-        super().__init__(names)
-        self._access_control = access_control
+def reflection_of(names: Sequence[str], access_control: AccessControl) -> grpc.GenericRpcHandler:
+    """Return the reflection of the services `names`, for authenticated callers."""
+    library: Any = reflection.aio.ReflectionServicer(names)
 
-    async def ServerReflectionInfo(  # type: ignore[override]  # its stub is not what it is
-        self,
-        request_iterator: AsyncIterable[reflection_pb2.ServerReflectionRequest],
-        context: Context,
-    ) -> AsyncIterator[Any]:
+    async def reflect(requests: AsyncIterable[Any], context: Context) -> AsyncIterator[Any]:
         try:
-            caller_of(context, self._access_control)
+            caller_of(context, access_control)
         except StoreError as error:
-            failure = failure_of(error) or INTERNAL
-            await context.abort(failure.code, failure.message, failure.trailing_metadata())
-        found: Any = super().ServerReflectionInfo(request_iterator, context)
-        async for response in found:
+            await abort(context, error)
+        async for response in library.ServerReflectionInfo(requests, context):
             yield response
 
-
-def reflect(server: grpc.aio.Server, names: Sequence[str], access_control: AccessControl) -> None:
-    """Add the reflection of the services `names`, for authenticated callers."""
-    add: Any = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
-    add(_Reflection(names, access_control), server)
+    handler = grpc.stream_stream_rpc_method_handler(
+        reflect,
+        request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+        response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(
+        reflection.SERVICE_NAME, {"ServerReflectionInfo": handler}
+    )

@@ -37,6 +37,15 @@ class Limits:
     idle: float = 600.0
     """Seconds after which a gRPC connection without a call is closed; clients make a new one."""
 
+    public: int = 16
+    """gRPC calls that need no credentials, of one connection at a time. One more is refused."""
+    all_public: int = 1_000
+    """The same, of all connections. One more ends the oldest one."""
+    public_request: float = 10.0
+    """Seconds in which such a call must send its request."""
+    public_lifetime: float = 600.0
+    """Seconds after which such a stream is ended; clients call again."""
+
     keepalive: float = 30.0
     """Seconds after which a silent gRPC connection is asked for a sign of life."""
     keepalive_timeout: float = 10.0
