@@ -85,7 +85,7 @@ async def test_so_many_connections_and_no_more_at_each_port(tmp_path: Path) -> N
         assert server.sqs_port is not None
         for port, words in (
             (server.grpc_port, PREFACE + frame(SETTINGS)),
-            (server.http_port, b"GET /-/health HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+            (server.http_port, b"GET /-/queues HTTP/1.1\r\nHost: localhost\r\n\r\n"),
             (server.sqs_port, b"GET /?Action=ListQueues HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         ):
             async with contextlib.AsyncExitStack() as stack:
@@ -109,6 +109,74 @@ async def test_so_many_connections_and_no_more_at_each_port(tmp_path: Path) -> N
                 raise AssertionError("no place was given back")
 
 
+PROBE = b"GET /-/health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def test_idle_connections_close_no_port_to_a_new_one(tmp_path: Path, files: Files) -> None:
+    """Whatever they have said so far: only a known caller keeps its place."""
+    security = Security(tokens=files.write_tokens("alice"))
+    token = files.tokens["alice"].encode()
+    known = b"GET /-/queues HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" % token
+    limits = Limits(connections=4)
+    async with (
+        serving(tmp_path / "root", security, limits=limits) as server,
+        connection(server.http_port) as alice,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        await alice.say(known)
+        assert b"200" in await alice.hears(1_000)
+        strangers = []
+        for words in (b"", b"GET", known.replace(token, b"another"), PROBE) * 5:
+            stranger = await stack.enter_async_context(connection(server.http_port))
+            await stranger.say(words)
+            if words.endswith(b"\r\n\r\n"):
+                assert await stranger.hears(1_000)
+            strangers.append(stranger)
+        for stranger in strangers[:-3]:
+            await stranger.until_closed()
+        await alice.say(known)
+        assert b"200" in await alice.hears(1_000), "it has kept its place"
+
+
+async def test_a_stranger_in_its_tls_handshake_makes_room(
+    tmp_path: Path, files: Files, ca: trustme.CA
+) -> None:
+    security = Security(tls=files.write_certificate(ca))
+    context = ssl.create_default_context(cafile=files.write_ca(ca))
+    limits = Limits(connections=2)
+    async with (
+        serving(tmp_path / "root", security, limits=limits) as server,
+        connection(server.http_port) as silent,
+        connection(server.http_port) as stopped,
+    ):
+        await stopped.say(b"\x16\x03\x01\x02\x00")
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port, ssl=context)
+            writer.write(PROBE)
+            assert b"200" in await reader.readline()
+            writer.close()
+        assert await silent.until_closed() == b""
+
+
+async def test_a_prober_of_another_address_is_answered_beside_any_number_of_connections(
+    tmp_path: Path,
+) -> None:
+    async with (
+        serving(tmp_path / "root", Security(), health=("127.0.0.1", 0)) as server,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        port = int((server.health_url or "").rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+        stack.callback(writer.close)
+        for _ in range(3 * PROBES):
+            idle = await stack.enter_async_context(connection(port))
+            await idle.say(b"GET")
+        for _ in range(3):
+            writer.write(PROBE)
+            assert b"200" in await reader.readline()
+            await reader.readuntil(b"}")
+
+
 async def test_a_connection_in_its_handshake_counts_against_the_limit(
     tmp_path: Path, files: Files, ca: trustme.CA
 ) -> None:
@@ -127,9 +195,17 @@ async def test_a_connection_in_its_handshake_counts_against_the_limit(
                 await writer.wait_closed()
             return True
 
+        async def occupies() -> asyncio.StreamWriter:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port, ssl=context)
+            writer.write(b"GET /-/queues HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"200" in await reader.readline()
+            return writer
+
         for _ in range(5):
-            async with connection(server.http_port), connection(server.http_port):
-                assert not await shakes_hands()
+            occupying = [await occupies() for _ in range(2)]
+            assert not await shakes_hands()
+            for writer in occupying:
+                writer.close()
             async with connection(server.http_port) as rude:
                 await rude.say(b"no TLS at all\r\n\r\n" * 20)
                 await rude.until_closed()

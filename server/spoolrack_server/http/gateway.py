@@ -134,6 +134,8 @@ class Gateway:
         try:
             route = self._route_of(request)
             check(request, route, self._access_control)
+            if route is None or not route.is_open:
+                self._listener.know(request)
             if self._listener.is_refusing and not (route is not None and route.is_page):
                 raise Draining
             require_own_shard(request, self._app.shard)

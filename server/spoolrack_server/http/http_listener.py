@@ -119,6 +119,11 @@ class HttpListener:
         task.add_done_callback(self._running.discard)
         return task
 
+    def know(self, request: web.BaseRequest) -> None:
+        """Note that a request is of a known caller."""
+        if self._acceptor is not None and request.transport is not None:
+            self._acceptor.know(request.transport)
+
     def track_current(self) -> None:
         """Make a stop wait for the current task."""
         task = asyncio.current_task()

@@ -1,9 +1,13 @@
 """Listening sockets, and the connections that come of them, within a bound.
 
 Connections are counted from accept to close, so that one in its TLS handshake counts, too. One above
-the bound is closed at once: a client learns more from that than from a backlog that never moves. TLS
-begins with the first byte of a client, in a buffer of one record. asyncio's own listener has no bound,
-allocates 256 KiB for each TLS connection before its first byte, and logs each failed accept.
+the bound takes the place of a stranger, a connection without a request of a known caller so far, as
+with sshd's MaxStartups: idle connections close a port to no caller. Of the address that has the most
+strangers the oldest one goes. Where there is none, the new one is closed at once: a client learns more
+from that than from a backlog that never moves.
+
+TLS begins with the first byte of a client, in a buffer of one record. asyncio's own listener has no
+bound, allocates 256 KiB for each TLS connection before its first byte, and logs each failed accept.
 """
 
 from __future__ import annotations
@@ -14,7 +18,9 @@ import errno
 import socket
 import ssl
 from asyncio import sslproto
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from ..system.logs import Log
@@ -38,21 +44,35 @@ class _ConnectionLimit:
     def __init__(self, size: int) -> None:
         self.size = size
         self.free = size
+        self.strangers: dict[int, _CountedSocket] = {}
+        """By their descriptors, in the order of their coming."""
+
+    def longest_stranger(self) -> _CountedSocket | None:
+        """Return the oldest stranger of the address that has the most of them."""
+        found = [each for each in self.strangers.values() if each.end is not None]
+        counts = Counter(each.address for each in found)
+        return max(found, key=lambda each: counts[each.address], default=None)
 
 
 class _CountedSocket(socket.socket):
     """One that gives its place back when it is closed."""
 
     _limit: _ConnectionLimit | None = None
+    address = ""
+    end: Callable[[], object] | None = None
+    """Closes the connection; None: it is between two states."""
 
-    def occupy(self, limit: _ConnectionLimit) -> None:
+    def occupy(self, limit: _ConnectionLimit, address: str) -> None:
         limit.free -= 1
         self._limit = limit
+        self.address = address
+        limit.strangers[self.fileno()] = self
 
     def close(self) -> None:
         limit, self._limit = self._limit, None
         if limit is not None:
             limit.free += 1
+            limit.strangers.pop(self.fileno(), None)
         super().close()
 
 
@@ -103,7 +123,7 @@ class Acceptor:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(BACKLOG):
             try:
-                accepted_socket, _ = listening.accept()
+                accepted_socket, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -112,10 +132,15 @@ class Acceptor:
                 self._rest(listening, error)
                 return
             self._is_rest_told = False
-            if self._limit.free <= 0:
-                accepted_socket.close()
+            is_full = self._limit.free <= 0
+            if is_full:
                 self._tell_full(listening)
-                continue
+                stranger = self._limit.longest_stranger()
+                if stranger is None or stranger.end is None:
+                    accepted_socket.close()
+                    continue
+                end, stranger.end = stranger.end, None
+                end()
             if self._limit.free > self._limit.size // 2:
                 self._is_full_told = False
             connection = _CountedSocket(
@@ -125,14 +150,21 @@ class Acceptor:
                 fileno=accepted_socket.detach(),
             )
             connection.setblocking(False)
-            connection.occupy(self._limit)
+            connection.occupy(self._limit, address[0] if address else "")
             if self._tls is None:
                 self._begin(connection, self._protocol)
             else:
+                connection.end = partial(self._drop, connection)
                 self._silent[connection] = self._loop.call_later(
                     self._handshake, self._drop, connection
                 )
                 self._loop.add_reader(connection, self._begin_tls, connection, self._tls)
+            if is_full:
+                return  # The next one when the place of this one's predecessor is free.
+
+    def know(self, transport: asyncio.BaseTransport) -> None:
+        """Note that a known caller has made a request: its connection gives its place to no other."""
+        self._limit.strangers.pop(transport.get_extra_info("socket").fileno(), None)
 
     def _begin_tls(self, connection: _CountedSocket, context: ssl.SSLContext) -> None:
         """Begin the handshake of a connection that has sent a byte, or has ended."""
@@ -156,6 +188,7 @@ class Acceptor:
         self._begin(connection, lambda: tls)
 
     def _begin(self, connection: _CountedSocket, protocol: Callable[[], asyncio.BaseProtocol]) -> None:
+        connection.end = None
         task = self._loop.create_task(self._connect(connection, protocol))
         self._beginning.add(task)
         task.add_done_callback(self._beginning.discard)
@@ -164,7 +197,8 @@ class Acceptor:
         self, connection: _CountedSocket, protocol: Callable[[], asyncio.BaseProtocol]
     ) -> None:
         try:
-            await self._loop.connect_accepted_socket(protocol, connection)
+            transport, _ = await self._loop.connect_accepted_socket(protocol, connection)
+            connection.end = transport.abort
         except OSError:
             connection.close()  # The client has gone.
 
@@ -194,7 +228,8 @@ class Acceptor:
         if not self._is_full_told:
             self._is_full_told = True
             self._log.warning(
-                "the port has as many connections as it may: new ones are closed",
+                "the port has as many connections as it may: those without a request of a known caller "
+                "make room for new ones, and where there are none, new ones are closed",
                 port=_port(listening),
                 connections=self._limit.size,
             )

@@ -204,6 +204,7 @@ class SqsEndpoint:
                 raise Draining
             require_own_shard(request, self._context.app.shard)
             caller = self._caller(request, call)
+            self._listener.know(request)
             if call.operation == RECEIVE:
                 self._recheck(call)
             result = await self._operations.find(call.operation)(caller, call.parameters)
