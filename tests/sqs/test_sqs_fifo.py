@@ -260,6 +260,8 @@ async def test_dead_letters_and_their_redrive_keep_the_order_of_their_group(sqs:
     (first,) = await sqs.receive(dead, MaxNumberOfMessages=1)
     assert first["Body"] == "1"
     assert first["Attributes"]["MessageGroupId"] == "g"
+    # The deduplication id of a dead letter is the message's own, as with SQS.
+    assert first["Attributes"]["MessageDeduplicationId"] == first["MessageId"]
     assert await sqs.receive(dead) == []
     await sqs.change(dead, first["ReceiptHandle"], 0)
     await sqs.start_message_move_task(SourceArn=arn)

@@ -436,3 +436,78 @@ async def test_labels_that_sqs_has_not_written_harm_no_call(sqs: Sqs, server: Se
     assert len(await sqs.receive(url)) == 1
     assert await sqs.receive(url) == []
     await sqs.create("source.fifo", FifoQueue="true", RedrivePolicy=await sqs.redrive_policy(url))
+
+
+async def test_permissions_are_statements_of_the_queues_policy(sqs: Sqs) -> None:
+    url = await sqs.create("q")
+    arn = (await sqs.attributes(url, "QueueArn"))["QueueArn"]
+
+    async def shown() -> Any:
+        return json.loads((await sqs.attributes(url, "Policy")).get("Policy", "null"))
+
+    def permission(label: str, accounts: list[str], actions: list[str]) -> Any:
+        return sqs.add_permission(QueueUrl=url, Label=label, AWSAccountIds=accounts, Actions=actions)
+
+    await permission("one", ["111111111111"], ["SendMessage"])
+    await permission("two", ["111111111111", "222222222222"], ["*", "ReceiveMessage"])
+    one = {
+        "Sid": "one",
+        "Effect": "Allow",
+        "Principal": {"AWS": "arn:aws:iam::111111111111:root"},
+        "Action": "SQS:SendMessage",
+        "Resource": arn,
+    }
+    roots = ["arn:aws:iam::111111111111:root", "arn:aws:iam::222222222222:root"]
+    two = {**one, "Sid": "two", "Principal": {"AWS": roots}, "Action": ["SQS:*", "SQS:ReceiveMessage"]}
+    policy = {"Version": "2012-10-17", "Id": f"{arn}/SQSDefaultPolicy", "Statement": [one, two]}
+    assert await shown() == policy
+    refusal = await refused(permission("one", ["111111111111"], ["SendMessage"]))
+    assert refusal.message == "Value one for parameter Label is invalid. Reason: Already exists."
+    await sqs.remove_permission(QueueUrl=url, Label="one")
+    assert await shown() == {**policy, "Statement": [two]}
+    refusal = await refused(sqs.remove_permission(QueueUrl=url, Label="one"))
+    assert refusal.message == (
+        "Value one for parameter Label is invalid. Reason: can't find label on existing policy."
+    )
+    # Statements that were set as a whole stay beside.
+    own = {"Version": "2008-10-17", "Statement": {"Sid": "own", "Effect": "Deny"}}
+    await sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(own)})
+    await permission("one", ["111111111111"], ["SendMessage"])
+    assert await shown() == {**own, "Statement": [own["Statement"], one]}
+    await sqs.remove_permission(QueueUrl=url, Label="one")
+    await sqs.remove_permission(QueueUrl=url, Label="own")
+    assert await shown() is None
+
+
+async def test_a_move_task_between_the_types_of_queues_is_refused(sqs: Sqs) -> None:
+    # A message would have no group and no deduplication id, or lose its order.
+    policy = {}
+    for suffix, more in (("", {}), (".fifo", {"FifoQueue": "true"})):
+        dead = await sqs.create(f"dead{suffix}", **more)
+        policy[suffix] = (await sqs.attributes(dead, "QueueArn"))["QueueArn"]
+        redrive = await sqs.redrive_policy(dead)
+        await sqs.create(f"q{suffix}", RedrivePolicy=redrive, **more)
+    for source, target in (("", "q.fifo"), (".fifo", "q")):
+        arn = policy[""].replace("dead", target)
+        call = sqs.start_message_move_task(SourceArn=policy[source], DestinationArn=arn)
+        refusal = await refused(call)
+        assert (refusal.code, "of the same type" in refusal.message) == ("InvalidParameterValue", True)
+
+
+async def test_a_task_whose_messages_tell_no_source_says_so_as_sqs_does(sqs: Sqs) -> None:
+    dead = await sqs.create("dead")
+    arn = (await sqs.attributes(dead, "QueueArn"))["QueueArn"]
+    await sqs.create("q", RedrivePolicy=await sqs.redrive_policy(dead))
+    await sqs.send(dead, "sent here")
+    await sqs.start_message_move_task(SourceArn=arn)
+    while (task := (await sqs.list_message_move_tasks(SourceArn=arn))["Results"][0])[
+        "Status"
+    ] == "RUNNING":
+        await asyncio.sleep(0)
+    assert (task["Status"], task["FailureReason"]) == ("FAILED", "CouldNotDetermineMessageSource")
+
+
+async def test_an_allow_policy_without_sources_may_say_so(sqs: Sqs) -> None:
+    policy = json.dumps({"redrivePermission": "denyAll", "sourceQueueArns": None})
+    url = await sqs.create("q", RedriveAllowPolicy=policy)
+    assert (await sqs.attributes(url))["RedriveAllowPolicy"] == policy

@@ -162,7 +162,8 @@ def _fields(prefix: str, value: Any, operation: str) -> Iterator[tuple[str, str]
             element = "ActionName" if name == "Actions" else name.removesuffix("s")
             element = f"{operation}RequestEntry" if name == "Entries" else element
             for number, each in enumerate(value, 1):
-                yield from _fields(f"{element}.{number}", each, operation)
+                path = prefix.removesuffix(name) + element
+                yield from _fields(f"{path}.{number}", each, operation)
         case dict() if name in _MAPS:
             element, key = (
                 name.removesuffix("s").replace("tag", "Tag"),

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.message_content import size_of
+from spoolrack_store.model.names import FIFO
 from spoolrack_store.model.operations import Send
 from spoolrack_store.model.settings import MAX_ATTRIBUTES_SIZE
 
@@ -20,7 +21,7 @@ from ..app.trace_context import inherit_context
 from . import messages, sqs_errors
 from .messages import SqsMessage
 from .parameters import Parameters
-from .queue_attributes import FIFO, QueueFacts
+from .queue_attributes import QueueFacts
 from .sqs_errors import SqsError
 
 MOST_ENTRIES: Final = 10

@@ -20,12 +20,12 @@ from typing import Any, Final
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord
 from spoolrack_store.model.message_content import Attributes
+from spoolrack_store.model.names import FIFO
 from spoolrack_store.model.operations import Message
 
 from ..app.trace_context import TRACEPARENT, is_traceparent
 from . import queue_attributes, sqs_errors
 from .parameters import Parameters
-from .queue_attributes import FIFO
 from .receipt_handles import handle_of
 
 MOST: Final = 10
@@ -59,7 +59,7 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,
 _NAME: Final = re.compile(r"(?!.*\.\.)[\w-][\w.-]{0,255}(?<!\.)")
 """With the letters and digits of all scripts."""
 _TYPE: Final = re.compile(r"(String|Number|Binary)(\.[^\ud800-\udfff]{1,249})?")
-_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CONTROLS: Final = bytes(set(range(0x20)) - set(b"\t\n\r"))
 """ASCII that `NOT_XML` matches."""
@@ -144,6 +144,10 @@ def _attribute_in(name: str, parameters: Parameters) -> tuple[str, str | bytes]:
             f"Message (user) attribute name '{name[:100]}' is invalid. It may have up to 256 "
             "characters: letters, digits, '_', '-' and '.', no '.' at an end or beside another, and "
             "must not begin with AWS. or Amazon."
+        )
+    if parameters.has("StringListValues") or parameters.has("BinaryListValues"):
+        raise sqs_errors.unsupported(
+            "Message attribute list values in SendMessage operation are not supported."
         )
     kind = parameters.text("DataType") or ""
     if not _TYPE.fullmatch(kind):
@@ -256,6 +260,8 @@ def _system_attributes(message: Message, region: str) -> dict[str, str]:
         value = attributes.get(stored)
         if isinstance(value, str):
             system[name] = value
+    if deaths and message.queue.endswith(FIFO):
+        system["MessageDeduplicationId"] = message.id
     if "AWSTraceHeader" not in system and TRACEPARENT in _inherited(attributes):
         parent = attributes.get(TRACEPARENT)
         if is_traceparent(parent):

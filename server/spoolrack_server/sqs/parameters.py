@@ -17,6 +17,10 @@ class Parameters:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
+    def has(self, name: str) -> bool:
+        """Return whether a value is given that isn't empty."""
+        return bool(self._values.get(name))
+
     def text(self, name: str) -> str | None:
         """Return a text; None if it isn't given."""
         value = self._values.get(name)

@@ -165,11 +165,15 @@ def _value(fields: Mapping[str, str]) -> Any:
     """Return the value of an entry of a map: a text, or the value of a message attribute."""
     if "Value" in fields:
         return fields["Value"]
-    structure = {
+    structure: dict[str, Any] = {
         name.removeprefix("Value."): value
         for name, value in fields.items()
         if name.startswith("Value.")
     }
+    for name in ("StringListValue", "BinaryListValue"):
+        # Flattened, as all lists.
+        if listed := [value for key, value in structure.items() if key.startswith(f"{name}.")]:
+            structure[f"{name}s"] = listed
     coded = structure.get("BinaryValue")
     if coded is not None:
         try:

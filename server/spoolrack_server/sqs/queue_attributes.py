@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spoolrack_store.model.clock import DAY, Millis
-from spoolrack_store.model.names import is_queue_name
+from spoolrack_store.model.names import FIFO, is_queue_name
 from spoolrack_store.model.operations import Queue
 from spoolrack_store.model.settings import MIB, QueueSettings
 
@@ -21,7 +21,6 @@ from . import sqs_errors
 from .json_protocol import value_in
 
 LABEL: Final = "aws:sqs:"
-FIFO: Final = ".fifo"
 ACCOUNT: Final = "000000000000"
 LONGEST_LABEL: Final = 1_024
 MOST_TAGS: Final = 50
@@ -32,12 +31,29 @@ MAX_RETENTION: Final = Millis(14 * DAY)
 MODIFIED: Final = "LastModifiedTimestamp"
 WAIT: Final = "ReceiveMessageWaitTimeSeconds"
 REDRIVE: Final = "RedrivePolicy"
+POLICY: Final = "Policy"
 REDRIVE_ALLOW: Final = "RedriveAllowPolicy"
 SSE: Final = "SqsManagedSseEnabled"
 KMS: Final = "KmsMasterKeyId"
 SCOPE: Final = "DeduplicationScope"
 THROUGHPUT: Final = "FifoThroughputLimit"
 MOST_SOURCES: Final = 10
+MOST_ACTIONS: Final = 7
+"""Of a permission."""
+_ACTIONS: Final = frozenset(
+    {
+        "*",
+        "ChangeMessageVisibility",
+        "DeleteMessage",
+        "GetQueueAttributes",
+        "GetQueueUrl",
+        "ListDeadLetterSourceQueues",
+        "PurgeQueue",
+        "ReceiveMessage",
+        "SendMessage",
+    }
+)
+"""The actions that a permission may name."""
 MAX_WAIT: Final = 20
 """Seconds of a receive without messages."""
 PURGES: Final = LABEL + "Purges"
@@ -148,7 +164,7 @@ def _any(name: str, value: str) -> str:
 def _allow_policy(name: str, value: str) -> str:
     """Check which queues may have this one as their dead-letter queue."""
     policy = object_in(value) or {}
-    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns", [])
+    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns") or []
     if (
         not policy.keys() <= {"redrivePermission", "sourceQueueArns"}
         or permission not in ("allowAll", "denyAll", "byQueue")
@@ -197,14 +213,14 @@ _LABELS: Final[Mapping[str, Callable[[str, str], str]]] = {
     "ContentBasedDeduplication": _boolean,
     SCOPE: _in("queue", "messageGroup"),
     THROUGHPUT: _in("perQueue", "perMessageGroupId"),
-    "Policy": _json,
+    POLICY: _json,
     REDRIVE_ALLOW: _allow_policy,
     KMS: _any,
     "KmsDataKeyReusePeriodSeconds": _within(60, 86_400),
     SSE: _boolean,
 }
 """The attributes that are kept in labels; an empty value removes one."""
-_PARTS: Final[Mapping[str, int]] = {"Policy": 8, REDRIVE_ALLOW: 2}
+_PARTS: Final[Mapping[str, int]] = {POLICY: 8, REDRIVE_ALLOW: 2}
 """The labels of an attribute that may be longer than one: `aws:sqs:Policy`, `aws:sqs:Policy.1` ..."""
 _NOT_SHOWN: Final = {"KmsDataKeyReusePeriodSeconds": "300"}
 """The defaults that SQS doesn't show."""
@@ -245,6 +261,8 @@ def changes_in(queue: str, attributes: Mapping[str, str]) -> AttributeChanges:
         else:
             if name == "FifoQueue":
                 _check_kind(value, is_fifo=is_fifo)
+            if name == "ContentBasedDeduplication" and not is_fifo:
+                raise sqs_errors.unknown_attribute(name)
             if name in _FIFO_ONLY and not is_fifo:
                 raise sqs_errors.invalid_attribute_name(
                     f"You can specify the {name} only when FifoQueue is set to true."
@@ -381,10 +399,7 @@ def _read_redrive(source: str, value: str, changes: AttributeChanges) -> None:
                 refusal + f"Only following attributes are supported: [deadLetterTargetArn, "
                 f"maxReceiveCount], not {str(name)[:100]}."
             )
-    try:
-        count = int(str(policy["maxReceiveCount"]))
-    except ValueError:
-        count = 0
+    count = _count_in(str(policy["maxReceiveCount"]), 10**15)
     if not 1 <= count <= 1_000:
         raise sqs_errors.invalid_value(
             refusal
@@ -400,8 +415,7 @@ def _read_redrive(source: str, value: str, changes: AttributeChanges) -> None:
         return
     if queue.endswith(FIFO) != source.endswith(FIFO):
         raise sqs_errors.invalid_value(
-            refusal + "Dead letter target must be same type of queue as the source: FIFO for a FIFO "
-            "queue, standard for a standard one."
+            refusal + "Dead-letter queue must be same type of queue as the source.."
         )
     changes.dead_letter_queue = queue
     changes.settings |= {"dead_letter_queue": queue, "max_receives": count}
@@ -445,6 +459,81 @@ def attributes_of(queue: Queue, region: str) -> dict[str, str]:
     return attributes | _kept_in(queue.labels)
 
 
+# Permissions, which are statements of the policy.
+
+
+def with_permission(
+    queue: Queue, region: str, label: str, accounts: Sequence[str], actions: Sequence[str]
+) -> dict[str, str | None]:
+    """Return the labels of the queue's policy with a permission more."""
+    if not accounts:
+        raise sqs_errors.invalid_value(
+            "Value [] for parameter PrincipalId is invalid. Reason: Unable to verify."
+        )
+    if not actions:
+        raise sqs_errors.missing_parameter("The request must contain the parameter Actions.")
+    if len(actions) > MOST_ACTIONS:
+        raise sqs_errors.over_limit(
+            f"{len(actions)} Actions were found, maximum allowed is {MOST_ACTIONS}."
+        )
+    if unknown := [action for action in actions if action not in _ACTIONS]:
+        raise sqs_errors.invalid_value(
+            f"Value SQS:{unknown[0][:100]} for parameter ActionName is invalid. Reason: Only the queue "
+            "owner is allowed to invoke this action."
+        )
+    policy, statements = _policy_of(queue, region)
+    if any(each.get("Sid") == label for each in statements):
+        raise _invalid_label(label, "Already exists.")
+    statement = {
+        "Sid": label,
+        "Effect": "Allow",
+        "Principal": {"AWS": _one_or_all([f"arn:aws:iam::{account}:root" for account in accounts])},
+        "Action": _one_or_all([f"SQS:{action}" for action in actions]),
+        "Resource": arn_of(queue.name, region),
+    }
+    return _policy_labels(policy, [*statements, statement])
+
+
+def without_permission(queue: Queue, region: str, label: str) -> dict[str, str | None]:
+    """Return the labels of the queue's policy without a permission."""
+    policy, statements = _policy_of(queue, region)
+    left = [each for each in statements if each.get("Sid") != label]
+    if len(left) == len(statements):
+        raise _invalid_label(label, "can't find label on existing policy.")
+    return _policy_labels(policy, left)
+
+
+def _policy_of(queue: Queue, region: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    policy = object_in(_kept_in(queue.labels).get(POLICY, "")) or {
+        "Version": "2012-10-17",
+        "Id": f"{arn_of(queue.name, region)}/SQSDefaultPolicy",
+    }
+    found = policy.get("Statement", [])
+    statements = found if isinstance(found, list) else [found]
+    return policy, [each for each in statements if isinstance(each, dict)]
+
+
+def _policy_labels(
+    policy: Mapping[str, Any], statements: Sequence[Mapping[str, Any]]
+) -> dict[str, str | None]:
+    content = {**policy, "Statement": statements}
+    text = json.dumps(content, separators=(",", ":")) if statements else ""
+    longest = LONGEST_LABEL * _PARTS[POLICY]
+    if len(text) > longest:
+        raise _invalid(POLICY, f"must be text of up to {longest} characters")
+    return {label: part or None for label, part in _labels_of(POLICY, text).items()}
+
+
+def _one_or_all(values: list[str]) -> str | list[str]:
+    return values[0] if len(values) == 1 else values
+
+
+def _invalid_label(label: str, why: str) -> sqs_errors.SqsError:
+    return sqs_errors.invalid_value(
+        f"Value {label[:100]} for parameter Label is invalid. Reason: {why}"
+    )
+
+
 def differing(queue: Queue, changes: AttributeChanges, region: str) -> str | None:
     """Return the first attribute whose value differs between `changes` and the queue, or None."""
     names = {setting: name for name, (setting, _) in _SETTINGS.items()}
@@ -476,10 +565,10 @@ def tags_of(labels: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in labels.items() if not name.startswith(LABEL)}
 
 
-def check_tags(tags: Mapping[str, Any]) -> None:
+def check_tags(queue: str, tags: Mapping[str, Any]) -> None:
     """Raise the error of invalid tags."""
     if len(tags) > MOST_TAGS:
-        raise sqs_errors.invalid_value(f"Too many tags: a queue has {MOST_TAGS} at most.")
+        raise sqs_errors.invalid_value(f"Too many tags added for queue {queue}.")
     for name, value in tags.items():
         if not 1 <= len(name) <= 128 or name.lower().startswith("aws:") or not _is_text(name):
             raise sqs_errors.invalid_value(

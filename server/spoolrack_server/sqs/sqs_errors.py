@@ -58,6 +58,7 @@ ids_not_distinct = _prefixed("BatchEntryIdsNotDistinct")
 batch_too_long = _prefixed("BatchRequestTooLong")
 invalid_batch_id = _prefixed("InvalidBatchEntryId")
 unsupported = _prefixed("UnsupportedOperation")
+over_limit = _same("OverLimit", status=403)
 invalid_address = _same("InvalidAddress", status=404)
 queue_deleted_recently = _prefixed("QueueDeletedRecently")
 queue_exists = _same("QueueNameExists", code="QueueAlreadyExists")
@@ -83,6 +84,7 @@ internal = _same("InternalFailure", status=500)
 
 
 NO_QUEUE: Final = PREFIX + "NonExistentQueue"
+NO_SOURCE: Final = "CouldNotDetermineMessageSource"
 
 
 def queue_not_found() -> SqsError:

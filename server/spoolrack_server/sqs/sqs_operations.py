@@ -30,7 +30,7 @@ from spoolrack_store.model.errors import (
     WrongShard,
 )
 from spoolrack_store.model.message_ids import is_id
-from spoolrack_store.model.names import is_queue_name
+from spoolrack_store.model.names import FIFO, is_queue_name
 from spoolrack_store.model.operations import (
     CreateQueue,
     Delete,
@@ -55,7 +55,7 @@ from ..app.sends import Sends
 from . import messages, queue_attributes, sqs_errors
 from .batches import BatchEntries, Refusal, SendBatch
 from .parameters import Parameters
-from .queue_attributes import FIFO, LABEL, QueueFacts, queue_of_url
+from .queue_attributes import LABEL, QueueFacts, queue_of_url
 from .receipt_handles import Handle, parse
 from .sqs_errors import SqsError
 
@@ -171,7 +171,7 @@ class SqsOperations:
 
     async def CreateQueue(self, caller: SqsCaller, parameters: Parameters) -> Result:
         name = parameters.required("QueueName")
-        if not is_queue_name(name):
+        if not is_queue_name(name) or "." in name.removesuffix(FIFO):
             told = (
                 "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
             )
@@ -189,7 +189,7 @@ class SqsOperations:
         queue_attributes.check_throughput({}, changes)
         await self._check_target(caller, name, attributes, changes.dead_letter_queue)
         tags = parameters.mapping("tags") or {}
-        queue_attributes.check_tags(tags)
+        queue_attributes.check_tags(name, tags)
         labels = {**tags, **{label: value for label, value in changes.labels.items() if value}}
         settings = queue_attributes.initial_settings(name, changes)
         try:
@@ -332,9 +332,9 @@ class SqsOperations:
         tags = parameters.mapping("Tags")
         if not tags:
             raise sqs_errors.missing_parameter("The request must contain the parameter Tags.")
-        queue_attributes.check_tags(tags)
+        queue_attributes.check_tags(queue, tags)
         there = await self._queues.find(queue)
-        queue_attributes.check_tags(queue_attributes.tags_of(there.labels) | tags)
+        queue_attributes.check_tags(queue, queue_attributes.tags_of(there.labels) | tags)
         await self._update(caller, queue, tags)
         return Result({})
 
@@ -352,14 +352,24 @@ class SqsOperations:
         return Result({"Tags": tags} if tags else {})
 
     async def AddPermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        await self._queues.find(self._queue(caller, parameters, Queues.update))
-        raise sqs_errors.unsupported(
-            "Permissions are not kept in the queue: the server reads them from its permissions file "
-            "(spoolrack serve --permissions)."
+        queue = self._queue(caller, parameters, Queues.update)
+        labels = queue_attributes.with_permission(
+            await self._queues.find(queue),
+            caller.region,
+            parameters.required("Label"),
+            parameters.texts("AWSAccountIds"),
+            parameters.texts("Actions"),
         )
+        await self._update(caller, queue, labels)
+        return Result({})
 
     async def RemovePermission(self, caller: SqsCaller, parameters: Parameters) -> Result:
-        return await self.AddPermission(caller, parameters)
+        queue = self._queue(caller, parameters, Queues.update)
+        found = await self._queues.find(queue)
+        label = parameters.required("Label")
+        labels = queue_attributes.without_permission(found, caller.region, label)
+        await self._update(caller, queue, labels)
+        return Result({})
 
     # Sends.
 
@@ -723,7 +733,13 @@ def _task(redrive: Redrive, region: str) -> dict[str, Any]:
         task["MaxNumberOfMessagesPerSecond"] = redrive.rate
     if redrive.failed and redrive.state is RedriveState.DONE:
         task["Status"] = "FAILED"
-        task["FailureReason"] = sqs_errors.NO_QUEUE if redrive.lacks_queue else redrive.last_failure
+        task["FailureReason"] = (
+            sqs_errors.NO_QUEUE
+            if redrive.lacks_queue
+            else sqs_errors.NO_SOURCE
+            if redrive.lacks_source
+            else redrive.last_failure
+        )
     return task
 
 

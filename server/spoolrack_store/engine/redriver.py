@@ -36,7 +36,7 @@ from ..model.errors import (
 from ..model.field_checks import check_number
 from ..model.members import first_of, indexes
 from ..model.message_ids import FileIds, is_id, sent_at
-from ..model.names import NotAName, is_queue_name
+from ..model.names import FIFO, NotAName, is_fifo, is_queue_name
 from ..model.redrive_names import (
     FailureReason,
     MoveFailure,
@@ -61,6 +61,8 @@ from .part import DUE_NOW, FILES, RETRY, Part, postponing
 from .reader import read_records
 
 log = logging.getLogger(__name__)
+
+_UNKNOWN_SOURCE: Final = (FailureReason.NO_HISTORY, FailureReason.DAMAGED_HISTORY)
 
 AT_ONCE: Final = FILES // 2
 """Messages that one commit looks at, of all redrives together: a part's share."""
@@ -327,6 +329,7 @@ class Redriver(Part):
             failed=failed,
             last_failure="" if failure is None else failure.text,
             lacks_queue=failure is not None and failure.why is FailureReason.NO_QUEUE,
+            lacks_source=failure is not None and failure.why in _UNKNOWN_SOURCE,
             remaining=remaining,
             started_at=order.started_at,
             ended_at=name.ended,
@@ -551,6 +554,13 @@ def _checked(request: StartRedrive) -> tuple[str, ...]:
     if request.destination and request.destination == request.queue:
         raise InvalidRequest(
             what="destination", value=request.destination, rule="must not be the queue itself"
+        )
+    if request.destination and is_fifo(request.destination) != is_fifo(request.queue):
+        # Messages of a queue that isn't FIFO have no group, and those of one that is lose their order.
+        raise InvalidRequest(
+            what="destination",
+            value=request.destination,
+            rule=f"must be of the same type as {request.queue}: the names of FIFO queues end in {FIFO}",
         )
     check_number("rate", request.rate, 0, MAX_RATE)
     check_number("the number of ids", len(request.ids), 0, MAX_SELECTED)

@@ -41,6 +41,8 @@ MAX_RECEIVES: Final = 999_999_999
 MAX_PRIORITY: Final = 9
 
 _MAX_QUEUE_NAME: Final = 80
+FIFO: Final = ".fifo"
+"""The end of the name of a queue whose groups are strict, and whose messages have one."""
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
 QUEUE_NAME: Final = rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{_MAX_QUEUE_NAME - 1}}}"
 """Names of queues: never a leading dot, a slash, or a separator of ours."""
@@ -389,6 +391,11 @@ def _is_complete(name: Name) -> bool:
 def is_word(text: str, most: int) -> bool:
     """Return whether a text of up to `most` characters can be a name in a file's name."""
     return len(text) <= most and _WORD.fullmatch(text) is not None
+
+
+def is_fifo(queue: str) -> bool:
+    """Return whether a queue is FIFO by its name, as with Amazon SQS."""
+    return queue.endswith(FIFO)
 
 
 def is_queue_name(text: str) -> bool:

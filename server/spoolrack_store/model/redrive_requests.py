@@ -46,6 +46,8 @@ class Redrive:
     last_failure: str
     lacks_queue: bool
     """Whether the last failure was for a destination that isn't there."""
+    lacks_source: bool
+    """Whether the last failure was for a message that doesn't tell where it came from."""
     remaining: int
     """Not looked at yet, at most."""
     started_at: Millis

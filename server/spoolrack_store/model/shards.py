@@ -13,6 +13,7 @@ from typing import Final
 from zlib import crc32
 
 from .errors import WrongShard
+from .names import FIFO
 
 MAX_SHARDS: Final = 1_024
 """The hash has 15 bits: more shards would get unequal parts of the names."""
@@ -76,7 +77,7 @@ def parse_shard(text: str) -> Shard:
 
 def tag_of(queue: str) -> str:
     """Return the part of a queue's name that decides its shard: queues with one tag lie together."""
-    return queue.partition("--")[0].removesuffix(".fifo")
+    return queue.partition("--")[0].removesuffix(FIFO)
 
 
 def shard_of(queue: str, count: int) -> int:
