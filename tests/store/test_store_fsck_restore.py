@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from pathlib import Path
 
 import pytest
 from spoolrack_store import fsck
+from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.fsck import NotRestorable, receipts_of
 from spoolrack_store.fsck.findings import QuarantinedFile
 from spoolrack_store.model.clock import HOUR, Millis
-from spoolrack_store.model.errors import RootUnusable
+from spoolrack_store.model.errors import DiskError, RootUnusable
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Receive
 from spoolrack_store.model.sealed import seal
 
@@ -159,6 +161,24 @@ def test_a_delayed_message_without_its_due_comes_back_to_its_queue(root: Path) -
     assert (root / restore(root, file.id)).is_file()
     assert list((root / "quarantine").iterdir()) == []
     assert not fsck.check(root, clock=Still()).problems
+    assert bodies(root) == [READY[0], b"delayed", *READY[1:]]
+
+
+def test_a_restore_whose_folder_the_disk_keeps_says_so_and_the_message_is_back(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = delayed(root)
+    path.rename(path.with_name(path.name.partition("@")[0]))
+    fsck.repair(root, clock=Still())
+    (file,) = in_quarantine(root)
+
+    def refused(disk: LocalDisk, at: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalDisk, "remove_folder", refused)
+        with pytest.raises(DiskError, match=f"quarantine/{file.id}"):
+            restore(root, file.id)
     assert bodies(root) == [READY[0], b"delayed", *READY[1:]]
 
 

@@ -3,14 +3,18 @@ it is given, with an error that names argument, value and rule."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import pytest
 import spoolrack
 from spoolrack import Backoff, ById, Outgoing, Retry, RetryPolicy, aio
+from spoolrack.aio._redrives import Redrives
+from spoolrack.aio._reservations import Reservations
+from spoolrack.aio._staging import Staging
 from spoolrack.errors import InvalidRequest
 
 pytestmark = pytest.mark.needs("a client")
@@ -40,6 +44,35 @@ NO_MESSAGES: Final = [5, None, b"receipt", object(), "\ud800"]
 
 Call = Callable[[Any, Any], Any]
 """Makes a call of a client with a value."""
+
+OTHERS: Final[dict[str, Any]] = {
+    "stage": "s",
+    "writer": "w",
+    "epoch": 0,
+    "stages": ["s"],
+    "stream": "r",
+    "sequence_number": 0,
+    "last_sequence_number": 0,
+    "id": "018bcfe5-6800-7000-8000-000000000000",
+    "chunk_number": 0,
+    "messages": ["a"],
+}
+"""A valid value for each argument that has no default."""
+
+
+def calls_with_a_queue() -> Iterator[Call]:
+    """Yield a call of each method that takes the name of a queue beside other arguments."""
+    handles = {"staging": Staging, "reservations": Reservations, "redrives": Redrives}
+    for handle, kind in handles.items():
+        for name, method in inspect.getmembers(kind, inspect.isfunction):
+            parameters = inspect.signature(method).parameters
+            if not name.startswith("_") and "queue" in parameters:
+                needed = [each.name for each in parameters.values() if each.default is each.empty]
+                others = {each: OTHERS[each] for each in needed if each not in ("self", "queue")}
+                yield lambda c, v, at=(handle, name), others=others: getattr(getattr(c, at[0]), at[1])(
+                    queue=v, **others
+                )
+
 
 TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     # A c.
@@ -80,6 +113,7 @@ TABLE: Final[list[tuple[str, Call, Iterable[object]]]] = [
     ("id", lambda c, v: c.redrives.cancel(v), NO_TEXT),
     ("if_version", lambda c, v: c.update_queue("jobs", if_version=v), FROM_1[:-1]),
     ("if_version", lambda c, v: c.delete_queue("jobs", if_version=v), FROM_1[:-1]),
+    *(("queue", call, NO_TEXT) for call in calls_with_a_queue()),
     # A queue's labels and settings.
     ("labels", lambda c, v: c.create_queue("new", labels=v), [5, "team=a", []]),
     ("the name of a label", lambda c, v: c.create_queue("new", labels={v: ""}), [5, b"a", "\ud800"]),

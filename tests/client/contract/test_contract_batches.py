@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 import spoolrack
-from spoolrack import Batch, MessageState, Outgoing, Queue, aio
+from spoolrack import Batch, MessageState, Outgoing, PublishResult, Queue, aio
 from spoolrack.errors import (
     ChunkDiffers,
     InvalidMessage,
@@ -174,8 +174,7 @@ def test_an_epoch_is_published_once(client: spoolrack.Client, jobs: Queue) -> No
 def test_an_empty_batch_is_no_fault(client: spoolrack.Client, jobs: Queue) -> None:
     with jobs.batch() as batch:
         pass
-    assert batch.published is not None
-    assert batch.published.message_count == 0
+    assert batch.published == PublishResult(message_count=0, last_epoch=0), "nothing was published"
     with jobs.batch(writer="job", epoch=3):
         pass
     assert client.staging.publish("job", 3, []).duplicate

@@ -4,6 +4,7 @@ beside other processes."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Final
 
 import pytest
@@ -17,6 +18,7 @@ from spoolrack_store.engine.reservation_index import (
 )
 from spoolrack_store.engine.reserver import Reserver
 from spoolrack_store.model.reservation_names import ReservationName
+from spoolrack_store.model.reservation_requests import CommitReservations, MarkRead
 from spoolrack_store.model.transitions import State
 
 from tests.proof.crash.set_story import SetStory
@@ -29,7 +31,11 @@ from tests.proof.crash.stories import (
     expect_broken,
     expect_relisted,
 )
+from tests.support.cuts import Cut, Keep
 from tests.support.engine_story import caching
+from tests.support.engines import applied
+from tests.support.power_disk import Model
+from tests.support.set_rig import HOLD, SetRig
 
 
 @ALONE
@@ -188,3 +194,33 @@ def test_each_condition_of_the_slices_is_needed(planted: str, monkeypatch: pytes
 
 def test_a_process_that_others_overtook_reads_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
     expect_relisted(monkeypatch, SetStory, 2_000)
+
+
+@pytest.mark.parametrize("is_batch", [False, True], ids=["two files", "one file"])
+def test_a_lost_set_that_is_committed_stays_committed_if_a_power_cut_keeps_its_marker_alone(
+    is_batch: bool,
+) -> None:
+    """The marker is the promise: it may be on the disk without the leases that came before it. Then the
+    messages, which a loss had made ready, must not come again."""
+    kept = 0
+    for number in count():
+        rig = SetRig(Model.ANY_SUBSET)
+        ids = rig.send(b"1", b"2") if is_batch else [*rig.send(b"1"), *rig.send(b"2")]
+        rig.reserve()
+        rig.ask(MarkRead(stream="s", sequence_number=0))
+        rig.advance(2 * HOLD)
+        (lost,) = rig.names("reserved")
+        assert lost.endswith("~lost")
+        rig.disk.sync_all()
+        applied(rig.engine, CommitReservations(stream="s", last_sequence_number=0, only_read=True))
+        if number >= rig.disk.pending:
+            break
+        found = SetRig(disk=rig.disk.cut(Cut(Keep.ONLY, (number,))))
+        found.clock.now = rig.clock.now
+        found.settle()
+        if "s.0" in found.names("reserved"):
+            kept += 1
+            assert found.receive() == []
+        else:
+            assert [id for id, _ in found.receive()] == ids
+    assert kept == 1
