@@ -247,6 +247,9 @@ class Player:
     def _told(self, line: str) -> str:
         for text, word in reversed(self.texts):
             line = line.replace(text, word)
+        line = re.sub(
+            r" (peer|identity)=\S+", "", line
+        )  # Of each refusal: tests of their own have them.
         line = re.sub(r"127\.0\.0\.1:\d+", "CALLER", _REQUEST.sub("REQUEST", line))
         for pattern, word in (_OF_THE_MOMENT | (_OF_NOW if self._is_now else {})).items():
             line = re.sub(pattern, word, line)

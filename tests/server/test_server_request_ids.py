@@ -7,7 +7,9 @@ import io
 import json
 import logging
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.metrics.error_log import BURST, ErrorLog
+from spoolrack_server.access.security import Security
+from spoolrack_server.metrics.error_log import ALL, BURST, MOST_CALLERS, ErrorLog
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
-from spoolrack_server.system.request_ids import HEADER, REQUEST_ID, RequestIds
+from spoolrack_server.system.request_ids import HEADER, IDENTITY, PEER, REQUEST_ID, RequestIds
 from spoolrack_store.manual_clock import ManualClock
 
+from tests.support.access_rig import Files, as_caller, bearer, serving
 from tests.support.server_rig import Client, connected
 
 INSANE = ["", " ", "a b", 'a"b', "a\nb", "é", "-flag", "x" * 129]
@@ -30,6 +34,11 @@ INSANE = ["", " ", "a b", 'a"b', "a\nb", "é", "-flag", "x" * 129]
 @pytest.fixture
 def stream() -> io.StringIO:
     return io.StringIO()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
 
 
 @pytest.fixture
@@ -154,3 +163,72 @@ def test_of_very_many_refusals_for_one_reason_only_some_are_told_and_the_rest_is
     assert len(lines) == BURST + 2
     assert lines[-1]["left_out"] == 5
     assert [line["level"] for line in lines[-2:]] == ["warning", "info"]
+
+
+def test_the_noise_of_one_caller_hides_no_refusal_of_another() -> None:
+    stream, now = io.StringIO(), [0.0]
+    refusals = ErrorLog(make_log(format="json", stream=stream), now=lambda: now[0])
+
+    def refuse(peer: str, identity: str = "", times: int = 1) -> None:
+        PEER.set(lambda: peer)
+        IDENTITY.set(identity)
+        for _ in range(times):
+            refusals.log("Send", "PERMISSION_DENIED", "no", is_fault=False)
+
+    def run() -> None:
+        refuse("ipv4:192.0.2.1:40000", "noisy", 10_000)
+        refuse("ipv4:192.0.2.1:40001", "noisy", 10_000)
+        refuse("ipv4:192.0.2.1:40002", "probing", 2)
+        refuse("ipv6:%5B2001:db8::1%5D:40000", times=10_000)
+        refuse("192.0.2.9")
+
+    copy_context().run(run)
+    told = Counter((line.get("peer"), line.get("identity")) for line in refused(stream))
+    assert told == {
+        ("192.0.2.1", "noisy"): BURST,
+        ("192.0.2.1", "probing"): 2,
+        ("2001:db8::1", None): BURST,
+        ("192.0.2.9", None): 1,
+    }
+
+
+def test_very_many_callers_that_are_refused_write_a_bounded_number_of_lines() -> None:
+    stream, now = io.StringIO(), [0.0]
+    refusals = ErrorLog(make_log(format="json", stream=stream), now=lambda: now[0])
+
+    def run() -> None:
+        for n in range(20 * MOST_CALLERS):
+            PEER.set(lambda n=n: f"ipv6:%5B2001:db8::{n:x}%5D:1")  # type: ignore[misc]
+            refusals.log("Send", "UNAUTHENTICATED", "no", is_fault=False)
+        now[0] = 1.0
+        refusals.log("Send", "UNAUTHENTICATED", "no", is_fault=False)
+
+    copy_context().run(run)
+    lines = refused(stream)
+    assert len(lines) == ALL * BURST + 1
+    assert lines[-1]["left_out_of_all"] == 20 * MOST_CALLERS - ALL * BURST
+    assert len(refusals._buckets) == MOST_CALLERS
+
+
+async def test_a_refusal_names_the_address_and_the_identity_of_its_caller(
+    tmp_path: Path, files: Files
+) -> None:
+    stream = io.StringIO()
+    security = Security(
+        tokens=files.write_tokens("alice"), permissions=files.write_permissions("alice monitor q")
+    )
+    log = make_log(format="json", stream=stream)
+    async with serving(tmp_path / "root", security, log=log) as server:
+        for header in ("", bearer(files.tokens["alice"])):
+            async with as_caller(server, *filter(None, [header])) as client:
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await client.send(b"x")
+            async with aiohttp.ClientSession(server.http_url) as http:
+                headers = {"Authorization": header} if header else {}
+                async with http.post("/q/messages", data=b"x", headers=headers) as answer:
+                    assert answer.status in (401, 403)
+    told = [(line["reason"], line["peer"], line.get("identity")) for line in refused(stream)]
+    assert told == [
+        *[("UNAUTHENTICATED", "127.0.0.1", None)] * 2,
+        *[("PERMISSION_DENIED", "127.0.0.1", "alice")] * 2,
+    ]

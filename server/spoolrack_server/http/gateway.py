@@ -100,14 +100,15 @@ class Gateway:
     # Each request.
 
     def _refuse_head(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
+        id = self._instrumentation.name(request)
         response = self._refusal(request, error)
-        response.headers[HEADER] = self._instrumentation.name(request.headers.get(HEADER))
+        response.headers[HEADER] = id
         return response
 
     @web.middleware
     async def _edge(self, request: web.Request, handler: Endpoint) -> web.StreamResponse:
         self._listener.track_current()
-        request[REQUEST] = self._instrumentation.name(request.headers.get(HEADER))
+        request[REQUEST] = self._instrumentation.name(request)
         route = request.match_info.route.resource
         response: web.StreamResponse = await self._instrumentation.http(
             request,

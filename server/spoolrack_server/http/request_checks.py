@@ -20,6 +20,7 @@ from ..access.certificate_names import name_in_der
 from ..app.bounds import SHARD_KEY, require_shard
 from ..app.caller import Caller, consumer_name
 from ..system.addresses import address_text
+from ..system.request_ids import IDENTITY
 from .http_errors import CrossOrigin, UnknownParameter, UnreadableBody, WrongHost
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def check(request: web.Request, route: Route | None, access_control: AccessContr
 
 def _authorize(request: web.Request, route: Route | None, access_control: AccessControl) -> None:
     request[CALLER] = caller = access_control.caller(_authorization(request), _name(request))
+    IDENTITY.set(caller.name)
     if route is not None:
         route.require(caller, request.match_info.get("queue"))
 

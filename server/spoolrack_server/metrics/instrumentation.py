@@ -16,7 +16,7 @@ import grpc
 from spoolrack_store.model.clock import stopwatch
 
 from ..system.logs import make_log
-from ..system.request_ids import HEADER, REQUEST_ID, RequestIds
+from ..system.request_ids import HEADER, IDENTITY, PEER, REQUEST_ID, RequestIds
 from .call_metrics import CallMetrics
 from .error_log import ErrorLog
 
@@ -85,6 +85,7 @@ class Instrumentation:
             metadata = context.invocation_metadata() or ()
             id = self._ids.choose(next((value for key, value in metadata if key == HEADER), None))
             REQUEST_ID.set(id)  # The task is this call's alone.
+            PEER.set(context.peer)
             context.set_trailing_metadata(((HEADER, id),))
             span: RpcSpan | None = None
 
@@ -127,10 +128,12 @@ class Instrumentation:
 
     # HTTP.
 
-    def name(self, given_id: str | None) -> str:
+    def name(self, request: BaseRequest) -> str:
         """Set the name of the request that begins in this task."""
-        id = self._ids.choose(given_id)
+        id = self._ids.choose(request.headers.get(HEADER))
         REQUEST_ID.set(id)
+        PEER.set(lambda: request.remote)
+        IDENTITY.set("")  # The task is the connection's.
         return id
 
     async def http(

@@ -16,6 +16,7 @@ from spoolrack_store.model.errors import StoreError, Unauthenticated
 from ..access.access_control import AccessControl
 from ..access.certificate_names import name_in_grpc
 from ..app.caller import Caller, consumer_name
+from ..system.request_ids import IDENTITY
 from ..wire.contract_calls import ContractMethod
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -90,4 +91,6 @@ def caller_of(context: Context, access_control: AccessControl) -> Caller:
             authorization = value if isinstance(value, str) else value.decode(errors="replace")
     asks = access_control.asks_for_certificates
     name = name_in_grpc(context.auth_context()) if asks else None
-    return access_control.caller(authorization, name)
+    caller = access_control.caller(authorization, name)
+    IDENTITY.set(caller.name)
+    return caller

@@ -39,7 +39,7 @@ from ..http.request_checks import (
 )
 from ..metrics.instrumentation import Instrumentation
 from ..system.logs import Log
-from ..system.request_ids import HEADER
+from ..system.request_ids import HEADER, IDENTITY
 from ..wire.status import LONGEST_MESSAGE
 from . import json_protocol, query_json, query_protocol, sqs_errors
 from .parameters import Parameters
@@ -137,13 +137,11 @@ class SqsEndpoint:
     # Each request.
 
     def _refuse_head(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
-        return self._refusal(
-            request, "", error, self._instrumentation.name(request.headers.get(HEADER))
-        )
+        return self._refusal(request, "", error, self._instrumentation.name(request))
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self._listener.track_current()
-        id = self._instrumentation.name(request.headers.get(HEADER))
+        id = self._instrumentation.name(request)
         # A body counts until its request is answered: it is held as long.
         with self._context.upload_memory.share() as share:
             return await self._respond(request, share, id)
@@ -257,6 +255,7 @@ class SqsEndpoint:
 
     def _caller(self, request: web.Request, call: _SqsCall) -> SqsCaller:
         caller = self._caller_of(call)
+        IDENTITY.set(caller.name)
         return SqsCaller(
             caller.identity,
             caller.access,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from contextvars import ContextVar
 from itertools import count
 from typing import Final
@@ -18,6 +19,11 @@ LONGEST: Final = 128
 
 REQUEST_ID: Final[ContextVar[str]] = ContextVar("spoolrack-request-id", default="")
 """Of the request that this task works on; empty outside of any."""
+
+PEER: Final[ContextVar[Callable[[], str | None]]] = ContextVar("spoolrack-peer", default=str)
+"""Returns where the request of this task comes from, for as long as it runs, for the log."""
+IDENTITY: Final[ContextVar[str]] = ContextVar("spoolrack-identity", default="")
+"""Of the request's caller; empty: it isn't known."""
 
 _SANE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@~-]{0,127}")
 
