@@ -80,6 +80,16 @@ def test_the_command_knows_its_message(spoolrack: Spoolrack, client: Client) -> 
     assert "SPOOLRACK_ATTRIBUTE_NUL" in result.err
 
 
+def test_the_command_does_not_get_the_token_of_its_client(
+    spoolrack: Spoolrack, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPOOLRACK_TOKEN", "srk_secret")
+    client.queue("jobs").send("x")
+    result = spoolrack("receive", "jobs", "--exec", "env -0")
+    assert result.code == 0
+    assert "srk_secret" not in result.out
+
+
 def test_attributes_that_are_too_long_for_a_variable_do_not_keep_the_command_from_running(
     spoolrack: Spoolrack, client: Client
 ) -> None:

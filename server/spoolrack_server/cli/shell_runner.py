@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from spoolrack import Message, QueueSettings, SpoolrackError
 
+from .connection_options import TOKEN
 from .exit_codes import Failed, line_of
 from .output import binary_attributes, print_status, text_attributes
 from .signals import Terminated
@@ -65,6 +66,7 @@ class Runner:
 
     def _start(self, message: Message, body: IO[bytes] | int) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **self._environment(message)}
+        environment.pop(TOKEN, None)  # What the command works for needn't be trusted with it.
         return subprocess.Popen([SHELL, "-c", self._shell], stdin=body, env=environment)
 
     def _waited(self, process: subprocess.Popen[bytes], message: Message) -> bool:
