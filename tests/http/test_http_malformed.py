@@ -29,6 +29,21 @@ async def refused(server: Server, *lines: str, body: bytes = b"") -> str:
 # Heads.
 
 
+@pytest.mark.parametrize(
+    "target",
+    ["/%2d/queues", "/%2D/queues", "/-%2fqueues", "/%2d%2fqueues", "http://localhost/%2d/queues"],
+)
+async def test_an_encoded_beginning_of_our_own_paths_is_refused(
+    http: Http, server: Server, target: str
+) -> None:
+    """A proxy's rule for /-/ doesn't match it."""
+    await http.create()
+    assert "INVALID_REQUEST" in await refused(server, f"GET {target} HTTP/1.1")
+    async with raw_to(server) as raw:
+        await raw.say("GET http://localhost/-/queues HTTP/1.1")
+        assert (await raw.answer())[0] == 200
+
+
 async def test_an_expectation_that_is_unknown_is_refused(http: Http, server: Server) -> None:
     await http.create()
     for path in ("/q/messages", "/no/such/path", "/-/health"):

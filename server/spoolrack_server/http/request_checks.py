@@ -132,6 +132,11 @@ def _require_known_parameters(request: web.Request, route: Route) -> None:
 def require_sane_head(request: web.BaseRequest) -> None:
     """Raise `InvalidRequest` or `UnreadableBody` for a head that aiohttp accepts and misreads."""
     version, headers = request.version, request.headers
+    if request.path.startswith("/-/") and not _is_written(request.raw_path):
+        # A proxy's rule for /-/ wouldn't match it.
+        raise InvalidRequest(
+            what="the path", value=request.raw_path[:200], rule='must begin with "/-/" as it is written'
+        )
     if version < HttpVersion10:
         raise InvalidRequest(
             what="the version of HTTP",
@@ -153,6 +158,13 @@ def require_sane_head(request: web.BaseRequest) -> None:
 
 
 @lru_cache(_ADDRESSES)
+def _is_written(target: str) -> bool:
+    """Return whether a request's target, which may be a whole URL, has a path that begins with /-/."""
+    if not target.startswith("/"):
+        target = "/" + target.partition("://")[2].partition("/")[2]
+    return target.startswith("/-/")
+
+
 def _is_address(text: str) -> bool:
     try:
         _address(text)
