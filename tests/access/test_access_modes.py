@@ -74,6 +74,17 @@ def test_all_that_is_made_is_its_groups_where_that_is_said(tmp_path: Path, umask
     check(root, folder=0o2770, file=0o660)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
+def test_a_root_of_another_user_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    with Store.open(root):
+        assert "belongs to user" not in caplog.text
+    os.chown(root, 12_345, 12_345)
+    with Store.open(root):
+        assert f"{root} belongs to user 12345, who can read and change all messages" in caplog.text
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o703, 0o2777])
 def test_a_world_writable_root_is_refused(tmp_path: Path, mode: int) -> None:
     root = tmp_path / "root"

@@ -143,6 +143,14 @@ def make_root(root: str | os.PathLike[str], *, group_access: bool = False) -> No
                 root=os.fspath(root),
                 why=f"every user of this machine may write into it: chmod o-w {path}",
             )
+        owner = path.stat().st_uid
+        if owner not in (0, os.geteuid()):
+            log.warning(
+                "%s belongs to user %d, who can read and change all messages: chown it, unless that "
+                "user is trusted",
+                path,
+                owner,
+            )
         if is_for_group(path.stat().st_mode):
             ignore_umask_in(os.fspath(root))
     except FileExistsError as error:
