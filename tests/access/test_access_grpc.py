@@ -14,8 +14,10 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import redrive_service_pb2 as redrive
 from spoolrack.v1 import reservation_service_pb2 as reservation
+from spoolrack.v1 import schedule_service_pb2 as schedules
 from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server.access.security import Security
+from spoolrack_server.access.tokens import line_of
 from spoolrack_server.process.server import Server
 from spoolrack_server.rpc.services import METHODS
 from spoolrack_server.wire import contract
@@ -374,6 +376,34 @@ async def test_a_token_that_is_added_is_known_within_moments(
             if (await outcome(dave, "GetQueue", rpc.GetQueueRequest(name="q")))[0] == "":
                 return
     raise AssertionError("never known")
+
+
+async def test_a_schedule_rests_once_its_owner_may_not_send_and_has_the_owner_that_changed_it(
+    server: Server, files: Files, owner: Client, alice: Client
+) -> None:
+    await alice.create("a")
+    schedule = schedules.Schedule(queue="a", name="s", cron="* * * * *")
+    created = schedules.CreateScheduleRequest(schedule=schedule)
+    assert (await alice.stub.CreateSchedule(created)).schedule.owner == "alice"
+
+    async def reasons() -> list[str]:
+        reads_again(server)
+        (found,) = (await owner.stub.ListSchedules(schedules.ListSchedulesRequest())).schedules
+        assert found.HasField("next_tick_time") is not bool(found.obstacles)
+        return [each.reason for each in found.obstacles]
+
+    assert await reasons() == []
+    rules = ("owner all *", "alice all a*")
+    files.write_permissions("owner all *", "alice manage,monitor a*")
+    assert await reasons() == ["OWNER_NOT_PERMITTED"]
+    files.write_permissions(*rules)
+    assert await reasons() == []
+    tokens = dict(files.tokens)
+    files.write("tokens", line_of("owner", tokens["owner"]))
+    assert await reasons() == ["OWNER_NOT_PERMITTED"], "its last token is revoked"
+    updated = schedules.UpdateScheduleRequest(schedule=schedules.Schedule(queue="a", name="s"))
+    assert (await owner.stub.UpdateSchedule(updated)).schedule.owner == "owner"
+    assert await reasons() == []
 
 
 async def test_an_unknown_method_is_answered_to_known_callers_only(

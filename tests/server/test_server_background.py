@@ -4,16 +4,23 @@ lasts in the health's details and in a metric."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
+import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 from spoolrack_server.app.background_tasks import BackgroundTasks
 from spoolrack_server.app.health import Health
+from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
+from spoolrack_server.process.supervisor import Supervisor
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.files.removed import ReaperThread, RemovedFiles
 from spoolrack_store.model.errors import DiskFull
 
+from tests.support import STUCK
 from tests.support.http_rig import http_to
 from tests.support.memory_disk import MemoryDisk
 from tests.support.waiting import until
@@ -101,3 +108,41 @@ def test_the_reaper_goes_on_after_a_fault(tmp_path: Path) -> None:
     removed.waits.set()
     until(lambda: len(unlinked) >= 2)
     reaper.stop()
+
+
+async def test_a_supervisor_that_can_start_no_worker_ends_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*program: str, **options: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    lines = io.StringIO()
+    supervisor = Supervisor(ServeSettings(root=str(tmp_path)), 2, make_log(stream=lines))
+    async with asyncio.timeout(STUCK):
+        await supervisor.run(lambda: None)
+    assert supervisor.code == os.EX_OSERR
+    assert "Too many open files" in lines.getvalue()
+
+
+async def test_a_worker_that_can_not_be_started_now_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, starts = asyncio.create_subprocess_exec, 0
+
+    async def start_a_shell(*program: str, **options: Any) -> asyncio.subprocess.Process:
+        nonlocal starts
+        starts += 1
+        if starts == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        if starts == 3:
+            supervisor.end()
+        return await start("/bin/sh", "-c", "echo ready", **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_a_shell)
+    lines = io.StringIO()
+    supervisor = Supervisor(ServeSettings(root=str(tmp_path)), 1, make_log(stream=lines))
+    async with asyncio.timeout(STUCK):
+        await supervisor.run(lambda: None)
+    assert starts == 3
+    assert "Too many open files" in lines.getvalue()
