@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -50,6 +50,8 @@ LISTEN_EVERY: Final = Millis(20)
 """Interval of the search for changes of other processes, while receives wait, where it can't listen."""
 LISTENING_EVERY: Final = Millis(1_000)
 """And so often if it can."""
+SHORT_SECONDS: Final = 0.005
+"""So long the disk may take for a commit that counts as short."""
 ENDED_WAITS: Final = 100
 """Waits that one commit ends, so that their callers are not all woken together: the next ends more."""
 NEWS_EVERY: Final = Millis(5)
@@ -276,11 +278,17 @@ class Committer:
         )
 
     def is_short(self) -> bool:
-        """Return whether the next commit takes only a few system calls."""
-        with self._guard:
+        """Return whether the next commit takes the disk and the processor for a moment only, by its
+        requests and by what a file took of late."""
+        with self.changing, self._guard:
             if self._draining or self._synced_commit or self._clock.monotonic() >= self._next_tick:
                 return False
-            return are_short(each.request for each in self._queued_requests)
+            requests = list(map(_REQUEST_OF, self._queued_requests))
+            if not are_short(requests):
+                return False
+            tried = self._parking.worth_a_try(self._engine.ready, requests)
+            together = chain(requests, map(_REQUEST_OF, tried))
+            return self._engine.seconds_of(together) <= SHORT_SECONDS
 
     def _next_own_work(self, now: Millis) -> tuple[bool, Millis | None]:
         """Return whether the engine or a parked receive has work now, and else when."""

@@ -113,6 +113,41 @@ async def test_long_work_is_done_by_another_thread(tmp_path: Path) -> None:
         assert threading.get_ident() not in disk.changing
 
 
+async def test_commits_on_a_slow_disk_are_done_by_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop does what is short by measurement: the files of a commit, times what a file took."""
+    async with opened(tmp_path) as (store, disk):
+        # A watch that stands still, but for the calls of the disk: each file takes so long.
+        now, seconds = 0.0, 0.004
+        monkeypatch.setattr(store._engine.moves.statistics, "watch", lambda: now)
+
+        def slow(name: str) -> None:
+            honest = getattr(disk, name)
+
+            def call(*of: Any, **named: Any) -> Any:
+                nonlocal now
+                now += seconds
+                return honest(*of, **named)
+
+            monkeypatch.setattr(disk, name, call)
+
+        for name in ("create", "rename_new", "link", "unlink"):
+            slow(name)
+        for _ in range(20):
+            await answer(store.submit(sending(b"one")))
+        disk.changing.clear()
+        await asyncio.gather(*(answer(store.submit(sending(b"two"))) for _ in range(3)))
+        assert disk.changing
+        assert threading.get_ident() not in disk.changing
+        seconds = 0.0001  # The disk is quick again.
+        for _ in range(60):
+            await answer(store.submit(sending(b"one")))
+        disk.changing.clear()
+        await answer(store.submit(sending(b"three")))
+        assert threading.get_ident() in disk.changing
+
+
 async def test_the_loop_goes_on_during_a_sync_and_what_gathers_shares_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
         reached, advance = disk.hold("sync_file")

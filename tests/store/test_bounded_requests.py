@@ -26,9 +26,12 @@ from spoolrack_store.model.operations import (
     Request,
     Send,
     SendResults,
+    UpdateQueue,
     messages_of,
 )
+from spoolrack_store.model.schedule_requests import CreateSchedule, Fire
 from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.transitions import State
 from spoolrack_store.store import Store
 
@@ -231,3 +234,58 @@ def test_what_is_sent_during_a_commit_stands_behind_the_requests_that_it_has_not
         driver.run()
         first, _, _, second, last = ([*answer.result(0).results] for answer in answers)
         assert [*first, *second, *last] == sorted([*first, *second, *last])
+
+
+def _kinds(count: int) -> dict[str, list[Request[Any]]]:
+    ticks = range(count)
+    return {
+        "queues": [CreateQueue(name=f"n{at}", settings=LONE) for at in ticks],
+        "updates": [UpdateQueue(name=f"made{at}", changes={"max_messages": 7}) for at in ticks],
+        "deletions": [DeleteQueue(name=f"made{at}") for at in ticks],
+        "stages": [Stage(stage=f"s{at}", chunk=0, queue="q", bodies=[b"x"]) for at in ticks],
+        "publications": [Publish(writer=f"w{at}", epoch=1, stages=[]) for at in ticks],
+    }
+
+
+@pytest.mark.parametrize("kind", _kinds(0))
+def test_requests_of_every_kind_are_done_in_slices(rig: Rig, kind: str) -> None:
+    """A commit's files are bounded by what each request writes, whether or not it names messages."""
+    count = 400
+    left = [CreateQueue(name=f"made{at}", settings=LONE) for at in range(count)]
+    for requests in (left, _kinds(count)[kind]):
+        answers, commits = 0, 0
+        while requests:
+            outcomes = commit(rig.engine, *requests)
+            assert part.FILES - rig.engine.moves.request_effort.left <= 2 * part.FILES
+            requests = [
+                request
+                for request, outcome in zip(requests, outcomes, strict=True)
+                if outcome is UNFINISHED
+            ]
+            answers += sum(outcome is not UNFINISHED for outcome in outcomes)
+            assert not any(isinstance(outcome, StoreError) for outcome in outcomes)
+            commits += 1
+            assert commits < MOST_COMMITS
+        assert (answers, commits > 2) == (count, True)
+
+
+def test_the_schedules_of_one_minute_are_sent_in_slices(rig: Rig) -> None:
+    """Schedules that are due together, 6,400 say, kept the lock for 1.7 s."""
+    made = [
+        rig.ask(CreateSchedule(queue=queue, name=f"t{at}", cron="* * * * *", time_zone="UTC"))
+        for queue in ("q", "other")
+        for at in range(60)
+    ]
+    tick = rig.clock.wall() // 1_000 + 60
+    fires: list[Request[Any]] = [
+        Fire(queue=each.queue, name=each.name, token=each.schedule.token, tick=tick) for each in made
+    ]
+    answers: list[Any] = []
+    most = 0
+    while fires:
+        outcomes = commit(rig.engine, *fires)
+        most = max(most, sum(outcome is not UNFINISHED for outcome in outcomes))
+        answers += [outcome for outcome in outcomes if outcome is not UNFINISHED]
+        fires = [fire for fire, outcome in zip(fires, outcomes, strict=True) if outcome is UNFINISHED]
+    assert answers == [True] * len(made)
+    assert most <= part.PORTION // part.FILES_OF_OTHERS * 2

@@ -9,9 +9,10 @@ clock, randomness and disk are arguments.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress, islice
+from itertools import chain, compress, islice
+from math import inf
 from random import Random
 from typing import Any, Final, TypeVar
 
@@ -21,7 +22,7 @@ from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.clock import Clock, CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
-from ..model.message_ids import FileIds, batch_of
+from ..model.message_ids import INDEX_DIGITS, FileIds, batch_of
 from ..model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -39,6 +40,7 @@ from ..model.operations import (
     Send,
     SendResults,
     UpdateQueue,
+    messages_named,
 )
 from ..model.redrive_requests import CancelRedrive, StartRedrive
 from ..model.reservation_requests import Reserve
@@ -60,7 +62,7 @@ from .entries import Entry
 from .expiry import Expiry
 from .leaser import Leaser
 from .moves import Moves
-from .part import DUE_NOW, RETRY, Part, Turn, postponing, run_in
+from .part import DUE_NOW, FILES, RETRY, Part, Turn, postponing, run_in
 from .queue_views import QueueViews
 from .reader import CACHE_BYTES, Reader
 from .reaper import Reaper
@@ -76,6 +78,8 @@ from .stages import Stages
 log = logging.getLogger(__name__)
 
 
+_MANY: Final = 20
+"""Messages of one request, beyond which their files are counted."""
 ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
 """Errors that a caller may rely on: the facts in them must be durable."""
 Found = TypeVar("Found")
@@ -446,6 +450,38 @@ class Engine:
         """Number of files whose messages are all deleted, and that wait to be unlinked. In any
         thread."""
         return len(self.index.deleted_files)
+
+    def seconds_of(self, requests: Iterable[Request[Any]]) -> float:
+        """Return how long the disk will take for a commit of these requests and of the engine's own
+        work, by its files and by what a file took of late; infinity if that isn't known."""
+        if not self.sharing.is_nearly_exact:
+            return inf  # It may have to list the root.
+        own = sum(map(len, chain.from_iterable(self._pending))) + len(self.index.deleted_files)
+        files = min(own, FILES)
+        for request in requests:
+            files += self._files_of(request)
+        return files * self.moves.file_seconds
+
+    def _files_of(self, request: Request[Any]) -> int:
+        """Return how many files a request touches at most, nearly."""
+        messages = messages_named(request)
+        if messages is None:
+            return FILES
+        if isinstance(request, Send):
+            record = self.catalog.records.get(request.queue)
+            most = 1 if record is None else record.settings.messages_per_file or messages
+            kinds = {*request.delays.values(), *request.priorities.values()}
+            return min(messages, -(-messages // most) + len(kinds))
+        if isinstance(request, Receive):
+            index = self.index.queues.get(request.queue)
+            return 0 if index is None else min(messages, index.files_ready)
+        if messages <= _MANY:
+            return messages
+        # Those of one file have its id, but for the last digits.
+        receipts, ids = getattr(request, "receipts", ()), getattr(request, "ids", ())
+        return len(
+            {*(each.partition("~")[0][:-INDEX_DIGITS] for each in receipts), *map(batch_of, ids)}
+        )
 
     def ready(self, queue: str) -> int | None:
         """Return the number of messages that a receive could lease; None if there is no such queue."""

@@ -611,6 +611,11 @@ class QueueIndex:
         }
 
     @property
+    def files_ready(self) -> int:
+        """How many files have messages that are ready."""
+        return len(self.orders[State.READY].names)
+
+    @property
     def total(self) -> int:
         return sum(self.counts.values())
 

@@ -64,6 +64,10 @@ leased it knows which messages were begun."""
 MARGIN: Final = 1_000
 """By so many milliseconds the clocks of hosts that share a root may differ: a host ends leases that
 another one made so much later."""
+FIRST_FILE_SECONDS: Final = 0.001
+"""Of a file, before any is measured: ten times what a local disk takes."""
+SAMPLES: Final = 16
+"""Over about so many files the mean moves."""
 NOTE: Final = ".why"
 """The end of the name of a note in quarantine."""
 _NOTE_NAME_BYTES: Final = 200
@@ -133,6 +137,8 @@ class Moves:
         """The monotonic time at which the disk refused something last."""
         self.unlinked = 0
         """Messages that were unlinked from `remove/`."""
+        self.file_seconds = FIRST_FILE_SECONDS
+        """Seconds that it took of late to make, rename or unlink a file: a moving mean."""
         self.unread_files: dict[str, None] = {}
         """Files of parts that the disk refused to show: each commit looks at them again."""
 
@@ -602,8 +608,11 @@ class Moves:
         if is_told:
             self._intend(kind, source, target, due)
         self.request_effort.left -= 1
+        watch = self.statistics.watch
+        began = watch()
         try:
             self._attempt(change, target, urgent=urgent)
+            self.file_seconds += (watch() - began - self.file_seconds) / SAMPLES
         except Exception as error:
             if is_told:
                 self._give_up()

@@ -144,14 +144,18 @@ def postponing(log: Logger, what: str, *arguments: object) -> Iterator[None]:
 PORTION: Final = 1_000
 """Messages of requests of one kind that a commit moves whatever that costs."""
 _FEW: Final = 10
+FILES_OF_OTHERS: Final = 4
+"""A request whose size doesn't tell how many messages it moves counts as so many: a tick of a schedule
+stages a file, writes a manifest and moves both."""
 
 
 def _portion(requests: Sequence[Any], places: list[int]) -> tuple[list[int], list[int]]:
-    """Divide the places of requests of one kind: the first ones, for up to `PORTION` messages, and the
-    rest."""
+    """Divide the places of requests of one kind: the first ones, for up to `PORTION` messages, or as
+    many files, and the rest."""
     messages = 0
     for at, place in enumerate(places):
-        messages += messages_named(requests[place]) or 0
+        named = messages_named(requests[place])
+        messages += FILES_OF_OTHERS if named is None else named
         if messages > PORTION and at:
             return places[:at], places[at:]
     return places, []
@@ -164,7 +168,10 @@ def _few(requests: Sequence[Any], places: list[int]) -> tuple[list[int], list[in
     queues: set[str] = set()
     for place in places:
         request = requests[place]
-        if request.queue in queues or (messages_named(request) or 0) > _FEW:
+        named = messages_named(request)
+        if named is None:
+            continue  # Of a kind of which none overtakes another.
+        if request.queue in queues or named > _FEW:
             queues.add(request.queue)
         else:
             few.append(place)

@@ -39,6 +39,8 @@ from .recovery import (
 log = logging.getLogger(__name__)
 
 
+NEAR: Final = 32 * 1024
+"""Bytes of the log that are replayed in a moment: some 200 moves."""
 LISTINGS: Final = 3
 """So often the root is listed beside other processes that overrun the log; then under the lock."""
 
@@ -381,6 +383,13 @@ class Sharing:
         lock."""
         with suppress(SyncFailed):  # The next commit, a second later at most, meets it, too.
             self._changes.listen(until)
+
+    @property
+    def is_nearly_exact(self) -> bool:
+        """Whether a commit takes in what others did in a moment, without a listing of the root."""
+        return not self.is_shared or (
+            self._index_state is IndexState.EXACT and self._changes.unread <= NEAR
+        )
 
     @property
     def has_news(self) -> bool:

@@ -184,6 +184,12 @@ class Changes:
         return int(until)
 
     @property
+    def unread(self) -> int:
+        """Bytes that other processes have appended since the last read. Needs no lock."""
+        _, head, _, _ = _HEADER.unpack(self._memory.read(0, _HEADER.size))
+        return int(head) - self._position
+
+    @property
     def has_news(self) -> bool:
         """Whether other processes have appended since the last read, joined, or failed. Needs no
         lock."""
