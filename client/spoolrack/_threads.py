@@ -28,6 +28,11 @@ END: Final = 1.0
 """Seconds at exit for threads to end. A handler that still runs then is cut off."""
 
 
+# Before gRPC connects. Each fork beside a connection, of a subprocess or of a shell in Jupyter as well,
+# else prints "skipping fork() handlers". No client survives a fork, so that none of them matters here.
+# Turning gRPC's support for forks off would let a child that connects hang.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
 no_fork: Final = threading.RLock()
 """Held while a fork would leave a child that hangs: it would wait forever for a lock of OpenSSL or gRPC
 that another thread held, or for a module that another thread was importing."""

@@ -64,6 +64,29 @@ def interrupt(server: RunningServer, script: str, number: signal.Signals) -> tup
     return out, err, child.returncode
 
 
+def test_a_fork_of_a_program_with_a_client_prints_nothing(server: RunningServer) -> None:
+    result = result_of(
+        server,
+        """
+        import subprocess
+        client = spoolrack.connect(URL)
+        client.create_queue("quiet").send("a")
+        with client.queue("quiet").messages() as messages:
+            next(messages).delete()
+            # As IPython runs `!ls`, and as a program that forks itself.
+            subprocess.run(["true"], preexec_fn=lambda: None)
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            os.waitpid(child, 0)
+        client.close()
+        """,
+    )
+    assert (result.returncode, result.stdout) == (0, "")
+    # GRPC_VERBOSITY in the environment would decide.
+    assert [line for line in result.stderr.splitlines() if "Warning" not in line] == []
+
+
 def test_a_client_that_came_through_a_fork_says_so(server: RunningServer) -> None:
     result = result_of(
         server,
