@@ -45,8 +45,9 @@ class Started(Protocol):
     async def join(self, timeout: float | None = None) -> bool:
         """Wait for the end of the work; False if that took longer than `timeout` seconds."""
 
-    def cancel(self) -> None:
-        """Cancel the work at its next wait, if that is possible: a thread can't be cancelled."""
+    def cancel(self) -> bool:
+        """Cancel the work at its next wait; return whether that is possible: a thread can't be
+        cancelled."""
 
 
 class Runtime(Protocol):
@@ -187,8 +188,8 @@ class StartedThread:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def cancel(self) -> None:
-        """Do nothing: a thread can't be cancelled."""
+    def cancel(self) -> bool:
+        return False
 
 
 class Threads:
@@ -244,8 +245,9 @@ class StartedTask:
         done, _ = await asyncio.wait([self._task], timeout=timeout)
         return bool(done)
 
-    def cancel(self) -> None:
+    def cancel(self) -> bool:
         self._task.cancel()
+        return True
 
 
 class Tasks:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from .. import _arguments as arguments
 from .. import tracing
-from .._acks import Ack
+from .._acks import CLOSE_TIMEOUT, Ack
 from .._retry import Backoff, Reject, Retry
 from .._runtime import Started
 from .._stop_signals import stopping_on_signals
@@ -127,9 +127,16 @@ class WorkerCore:
                 for lane in lanes
                 if not await lane.join(max(0.0, until - self._runtime.monotonic()))
             ]
-            for lane in running:
-                lane.cancel()
-            running = [lane for lane in running if not await lane.join(0.1)]
+            # A cancelled handler's message is released, which may take a call. All are cancelled before
+            # the first is awaited.
+            cancelled = {lane for lane in running if lane.cancel()}
+            until = self._runtime.monotonic() + CLOSE_TIMEOUT
+            running = [
+                lane
+                for lane in running
+                if lane not in cancelled
+                or not await lane.join(max(0.0, until - self._runtime.monotonic()))
+            ]
             if running:
                 log.warning(
                     "%d handlers of %s still run after %g s: their messages come back when their "
