@@ -5,6 +5,7 @@ Owns what the parts of one client share. Knows nothing of queues.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from random import Random
@@ -13,10 +14,10 @@ from weakref import WeakSet
 
 from . import _arguments as arguments
 from ._retry import RetryPolicy
-from ._runtime import Runtime
+from ._runtime import Runtime, Tasks
 from ._transports import ClientTransport
 from ._values import Seconds
-from .errors import ClientClosed, ForkedClient, SpoolrackError, Unreachable
+from .errors import ClientClosed, ForkedClient, SpoolrackError, Unreachable, WrongEventLoop
 
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -50,17 +51,24 @@ class ClientContext:
         self.open: WeakSet[Closable] = WeakSet()
         """Objects to close before the transport."""
         self._pid = os.getpid()
+        self._loop = runtime.loop if isinstance(runtime, Tasks) else None
+        """The event loop that the client belongs to."""
 
     def check(self) -> None:
         """Raise an error if no call may be made now."""
+        # As `check_process` does, without a further call of a function for each operation.
         if self._pid != os.getpid():
             raise ForkedClient()
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise WrongEventLoop()
         if self.closed:
             raise ClientClosed()
 
     def check_process(self) -> None:
         if self._pid != os.getpid():
             raise ForkedClient()
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise WrongEventLoop()
 
     def timeout_of(self, timeout: Seconds | None) -> float:
         """Return the seconds that a call may take."""

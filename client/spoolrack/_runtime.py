@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from ._threads import Ending, call_in_spare_thread, in_main_thread, start_thread
+from .errors import WrongEventLoop
 
 T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
@@ -254,11 +255,18 @@ class Tasks:
     """The runtime of tasks: it suspends. Belongs to the event loop that runs when it is made."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        """Raise `WrongEventLoop` without a running one."""
+        try:
+            self.loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise WrongEventLoop(
+                "A client of spoolrack.aio is made in a running event loop, and there is none: call "
+                "aio.connect() in a coroutine, or use spoolrack.connect() for threads."
+            ) from None
         self._running_tasks: set[asyncio.Task[Any]] = set()
 
     def monotonic(self) -> float:
-        return self._loop.time()
+        return self.loop.time()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -273,7 +281,7 @@ class Tasks:
         return StartedTask(work, name)
 
     async def finish(self, work: Work[T]) -> T:
-        task = self._loop.create_task(work)
+        task = self.loop.create_task(work)
         # The loop itself holds tasks weakly.
         self._running_tasks.add(task)
         task.add_done_callback(self._running_tasks.discard)
@@ -281,6 +289,6 @@ class Tasks:
 
     def soon(self, action: Callable[[], None]) -> None:
         try:
-            self._loop.call_soon_threadsafe(action)
+            self.loop.call_soon_threadsafe(action)
         except RuntimeError:
             log.debug("the event loop is closed: %r is not called", action)

@@ -422,6 +422,13 @@ class ForkedClient(SpoolrackError):
     reason = "FORKED_CLIENT"
 
 
+class WrongEventLoop(SpoolrackError, RuntimeError):
+    """A client of spoolrack.aio belongs to the event loop in which aio.connect() was called, and this
+    call comes from another one: connect in each loop (in each asyncio.run)."""
+
+    reason = "WRONG_EVENT_LOOP"
+
+
 # Of a root that is opened without a server.
 
 

@@ -252,6 +252,7 @@ def test_a_queue_is_paused_and_resumed_in_both_directions_or_in_one(
     refused = spoolrack("send", "jobs", "no")
     assert refused.code != 0
     assert "set the queue's sending to open" in refused.err
+    assert "spoolrack queues resume jobs --sending" in refused.err
     assert "sending paused, receiving paused" in spoolrack("queues", "list").out
     assert spoolrack("queues", "resume", "jobs", "--sending").code == 0
     assert spoolrack("send", "jobs", "kept").code == 0

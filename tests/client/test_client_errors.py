@@ -27,6 +27,7 @@ OURS = {
     "UNSUPPORTED",
     "CLIENT_CLOSED",
     "FORKED_CLIENT",
+    "WRONG_EVENT_LOOP",
     # For these a store doesn't open.
     "ROOT_UNUSABLE",
     "ROOT_IN_USE",

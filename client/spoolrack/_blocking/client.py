@@ -82,6 +82,7 @@ class Client(ClientState):
     }
 
     queue = returning(aio.Client.queue, Queue)
+    message = returning(aio.Client.message, Message)
     create_queue = blocking(aio.Client.create_queue, Queue)
     list_queues = blocking_items(aio.Client.list_queues)
     update_queue = blocking(aio.Client.update_queue)

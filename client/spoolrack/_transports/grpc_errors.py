@@ -136,6 +136,11 @@ def _why_unreachable(target: str, text: str) -> str:
         )
     if "WRONG_VERSION_NUMBER" in text:
         return f"TLS with {target} failed: no TLS is spoken there. Use grpc://, or another port."
+    if "missing selected ALPN" in text:
+        return (
+            f"{target} speaks TLS and not gRPC: it may be the server's port for HTTPS or SQS, or a "
+            "proxy without HTTP/2. Use the port for gRPC (50051 unless serve --grpc says another)."
+        )
     if "andshake failed" in text:
         return f"TLS with {target} failed: client or server refuses what the other one shows."
     if "http1.x server" in text or "Failed parsing HTTP/2" in text:
@@ -157,7 +162,12 @@ def _why_unreachable(target: str, text: str) -> str:
             "certificate, or refuse the one that it is shown (certificate=, --certificate). With "
             "grpc:// it may want TLS: use grpcs://."
         )
+    more = (
+        " localhost may have two addresses, and this is the error of one: try 127.0.0.1."
+        if target.startswith("localhost:")
+        else ""
+    )
     return (
         f"No answer from {target}: is a Spoolrack server there? Start one with spoolrack serve, or "
-        "check host and port."
+        f"check host and port.{more}"
     )

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 from .. import _arguments as arguments
 from .._client_context import ClientContext
 from .._credentials import CredentialOptions
+from .._message_base import MessageFacts
 from .._retry import RetryPolicy
 from .._runtime import Runtime, Tasks
 from .._settings import Settings
@@ -113,6 +114,18 @@ class Client(ClientState):
         for a missing queue."""
         queue: Queue = self._handle(name)
         return queue
+
+    def message(self, message: MessageFacts) -> Message:
+        """Return a message that another client received, with the operations of this one. Makes no
+        call.
+
+        A pickled message has its facts and its receipt, and no connection: so a process pool gets it,
+        and deletes or releases it by a client of its own.
+        """
+        if not isinstance(message, MessageFacts):
+            raise arguments.refusal("a message", message, "a message, such as one that was pickled")
+        bound: Message = self._handle(message.queue_name)._bind(message._envelope)
+        return bound
 
     async def create_queue(
         self,

@@ -106,6 +106,11 @@ class BoundMessage(MessageFacts):
         self._queue: Any = queue
         self._acks = acks
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the facts: another process has no connection of this client. There `client.message`
+        gives them the operations again."""
+        return MessageFacts, (self._envelope, self._queue_name)
+
     def ack(self) -> None:
         """Delete the message without waiting for it; acks are batched.
 

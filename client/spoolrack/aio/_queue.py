@@ -124,6 +124,9 @@ class QueueHandle:
             is_one_of_several=is_one_of_several,
         )
 
+    def _bind(self, envelope: Envelope) -> Any:
+        return self._message_type(envelope, self)
+
     async def _bound(self, envelopes: AsyncIterator[Envelope]) -> AsyncIterator[Any]:
         async for envelope in envelopes:
             yield self._message_type(envelope, self)

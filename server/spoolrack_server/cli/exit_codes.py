@@ -129,4 +129,6 @@ def line_of(error: Exception) -> str:
         told = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     else:
         told = " ".join(str(error).split())
+    if isinstance(error, errors.SendingPaused) and (queue := error.metadata.get("queue")):
+        told += f" That does: spoolrack queues resume {queue} --sending."
     return printable(told)
