@@ -10,7 +10,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 import spoolrack
@@ -18,6 +18,7 @@ import spoolrack.aio
 import spoolrack.spark
 import spoolrack.testing
 import spoolrack.vsqs
+from spoolrack._signatures import LEFT
 from spoolrack.errors import InvalidRequest
 from spoolrack.testing import open_root
 
@@ -300,7 +301,7 @@ def call_defaults(call: Callable[..., object]) -> str:
     return ", ".join(
         f"{each.name}={each.default.value if isinstance(each.default, Enum) else repr(each.default)}"
         for each in inspect.signature(call).parameters.values()
-        if each.default not in (each.empty, None)
+        if each.default not in (each.empty, None, LEFT)
     )
 
 
@@ -313,3 +314,55 @@ def test_the_package_knows_its_version() -> None:
     assert spoolrack.__version__ == project["version"]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = spoolrack.nothing
+
+
+BLOCKING = [
+    (f"{name}.{member}", getattr(getattr(spoolrack, name), member))
+    for name in spoolrack.aio.__all__
+    if inspect.isclass(getattr(spoolrack, name))
+    for member in sorted(members(getattr(spoolrack, name)))
+    if inspect.isfunction(getattr(getattr(spoolrack, name), member))
+]
+
+
+@pytest.mark.parametrize(("name", "method"), BLOCKING)
+def test_help_of_a_blocking_method_shows_no_asynchronous_type(name: str, method: Any) -> None:
+    shown = str(inspect.signature(method))
+    assert not [word for word in ("Async", "Awaitable", "Coroutine", "aio.") if word in shown], shown
+
+
+@pytest.mark.parametrize("package", [spoolrack, spoolrack.aio])
+def test_help_shows_each_option_by_its_name(package: Any) -> None:
+    send = inspect.signature(package.Queue.send)
+    assert {"delay", "deliver_at", "deduplication_id", "group", "priority"} < send.parameters.keys()
+    assert "delay: 'Seconds | None' = ..." in str(send)
+    for called in (
+        package.connect,
+        package.Client.create_queue,
+        package.Client.ensure_queue,
+        package.Client.messages,
+        package.Client.worker,
+        package.Queue.update,
+        package.Queue.messages,
+        package.Queue.work,
+        package.Queue.batch,
+        package.Batch.send,
+        package.Batch.send_to,
+    ):
+        kinds = {each.kind for each in inspect.signature(called).parameters.values()}
+        assert inspect.Parameter.VAR_KEYWORD not in kinds, called
+    assert inspect.iscoroutinefunction(spoolrack.aio.Queue.send)
+
+
+def test_handles_of_the_blocking_client_return_blocking_handles() -> None:
+    with open_root() as root, root.client() as client:
+        letters = client.create_queue("letters")
+        jobs = client.create_queue("jobs", dead_letter_queue="letters", max_receives=3)
+        redrive = letters.redrive()
+        assert_type(redrive.get(), spoolrack.RedriveHandle)
+        assert type(assert_type(redrive.cancel(), spoolrack.RedriveHandle)) is spoolrack.RedriveHandle
+        jobs.send("a")
+        reservation = jobs.reserve("stream", 1)
+        assert reservation is not None
+        extended = assert_type(reservation.extend(60), spoolrack.ReservationHandle)
+        assert type(extended) is spoolrack.ReservationHandle

@@ -49,6 +49,7 @@ import spoolrack.aio
 import spoolrack.vsqs
 from google.protobuf import descriptor_pool, message_factory, text_format
 from google.protobuf.message import Message
+from spoolrack._signatures import LEFT
 from spoolrack.testing import open_root, running_shards
 from spoolrack.v1 import (  # noqa: F401  # known to the pool by that
     queue_service_pb2,
@@ -476,7 +477,7 @@ def defaults(module: Any) -> Defaults:
         for each, call in sorted(calls.items()):
             if inspect.isfunction(call) and (each == "__init__" or each[:1] != "_"):
                 for parameter in inspect.signature(call).parameters.values():
-                    if parameter.default not in (parameter.empty, None):
+                    if parameter.default not in (parameter.empty, None, LEFT):
                         told.append(f"{name}.{each} {parameter.name}={show(parameter.default)}")
     return told
 

@@ -7,6 +7,7 @@ Clients, queues and streams may be shared by threads; concurrent sends to a queu
 not be taken through a fork: the first use in the child raises `ForkedClient`.
 """
 
+from .. import _signatures
 from .batch import Batch
 from .client import Client, connect
 from .message import Message, MessageStream, Worker
@@ -35,3 +36,6 @@ __all__ = [
     "Worker",
     "connect",
 ]
+
+_signatures.spell_out(connect)
+_signatures.spell_out_all(Client, Queue)

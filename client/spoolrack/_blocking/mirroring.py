@@ -11,6 +11,7 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from .._runtime import run
+from .._signatures import spell_out
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -66,6 +67,7 @@ def blocking_items(method: Callable[..., AsyncIterator[Any]], of: Any = None) ->
     def blocks(self: Any, /, *arguments: Any, **options: Any) -> Any:
         return _iterator(method(self, *arguments, **options))
 
+    spell_out(blocks, returns=lambda name: name.removeprefix("Async"))
     return blocks
 
 

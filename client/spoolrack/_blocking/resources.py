@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import aio
 from .._redrive_values import Redrive
 from .._reservation_values import Reservation
+from .._values import Seconds
 from ..aio._resource import Resource
 from .mirroring import blocking, blocking_items
 
@@ -27,7 +28,14 @@ class ReservationHandle(Reservation):
     __slots__ = ("_resource",)
     _resource: Any
 
-    extend = blocking(aio.ReservationHandle.extend)
+    if TYPE_CHECKING:
+
+        def extend(
+            self, visibility_timeout: Seconds | None = None, *, timeout: Seconds | None = None
+        ) -> ReservationHandle: ...
+
+    else:
+        extend = blocking(aio.ReservationHandle.extend)
     read = blocking_items(aio.ReservationHandle.read)
     commit = blocking(aio.ReservationHandle.commit)
     release = blocking(aio.ReservationHandle.release)
@@ -51,8 +59,15 @@ class RedriveHandle(Redrive):
     __slots__ = ("_resource",)
     _resource: Any
 
-    get = blocking(aio.RedriveHandle.get)
-    cancel = blocking(aio.RedriveHandle.cancel)
+    if TYPE_CHECKING:
+
+        def get(self, *, timeout: Seconds | None = None) -> RedriveHandle: ...
+
+        def cancel(self, *, timeout: Seconds | None = None) -> RedriveHandle: ...
+
+    else:
+        get = blocking(aio.RedriveHandle.get)
+        cancel = blocking(aio.RedriveHandle.cancel)
 
 
 class Redrives(Resource[Redrive]):

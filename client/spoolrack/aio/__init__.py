@@ -11,6 +11,7 @@ event loop in which it was made, and, like all of asyncio, to one thread.
                 print(message.text)
 """
 
+from .. import _signatures
 from ._batch import Batch
 from ._client import Client, connect
 from ._message import Message, MessageStream
@@ -36,3 +37,6 @@ __all__ = [
     "Worker",
     "connect",
 ]
+
+_signatures.spell_out(connect)
+_signatures.spell_out_all(Batch, Client, Queue)
