@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from ._values import (
     MAX_BODY_IN_MEMORY,
@@ -67,6 +69,10 @@ class MessageFacts:
     def text(self) -> str:
         """The body read as UTF-8; raises `UnicodeDecodeError` if it isn't."""
         return self.body.decode()
+
+    def json(self) -> Any:
+        """Return the body read as JSON; raises `ValueError` if it isn't."""
+        return json.loads(self.body)
 
     @property
     def size(self) -> int:

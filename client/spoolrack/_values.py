@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, Self, TypedDict, TypeVar
 
 from ._former_names import former_name
 from ._settings import QueueSettings
@@ -329,6 +329,27 @@ class LeaseResult:
     def ok(self) -> bool:
         """Whether the lease was changed."""
         return self.error is None
+
+
+class _MayFail(Protocol):
+    @property
+    def error(self) -> SpoolrackError | None: ...
+
+
+Result = TypeVar("Result", bound=_MayFail)
+
+
+class Results(list[Result]):
+    """The results of a call for many messages, one for each, in the order of the messages."""
+
+    def raise_for_errors(self) -> Self:
+        """Return the results if none is an error; raise the first error otherwise, with a note how many
+        messages failed."""
+        failed = [each.error for each in self if each.error is not None]
+        if failed:
+            failed[0].add_note(f"{len(failed)} of {len(self)} messages failed: this is the first.")
+            raise failed[0]
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,6 +84,7 @@ class Client(ClientState):
     queue = returning(aio.Client.queue, Queue)
     message = returning(aio.Client.message, Message)
     create_queue = blocking(aio.Client.create_queue, Queue)
+    ensure_queue = blocking(aio.Client.ensure_queue, Queue)
     list_queues = blocking_items(aio.Client.list_queues)
     update_queue = blocking(aio.Client.update_queue)
     delete_queue = blocking(aio.Client.delete_queue)

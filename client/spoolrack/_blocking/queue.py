@@ -29,6 +29,7 @@ class Queue(QueueHandle):
     delete_queue = blocking(aio.Queue.delete_queue)
     purge = blocking(aio.Queue.purge)
     send = blocking(aio.Queue.send)
+    send_json = blocking(aio.Queue.send_json)
     send_file = blocking(aio.Queue.send_file)
     send_many = blocking(aio.Queue.send_many)
     batch = returning(aio.Queue.batch, Batch)

@@ -23,7 +23,7 @@ from ._batch import Batch
 from ._message import Message, MessageStream
 from ._pagination import items
 from ._queue import Queue, QueueHandle
-from ._queue_changes import create_queue, delete_queue, update_queue
+from ._queue_changes import create_queue, delete_queue, ensure_queue, update_queue
 from ._redrives import Redrives
 from ._reservations import Reservations
 from ._schedules import Schedules
@@ -140,6 +140,24 @@ class Client(ClientState):
         info = await create_queue(self._context, name, labels, timeout, settings)
         queue: Queue = self._handle(name)
         queue._created = info
+        return queue
+
+    async def ensure_queue(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        timeout: Seconds | None = None,
+        **settings: Unpack[Settings],
+    ) -> Queue:
+        """Create a queue, or change the one that there is; return a handle on it.
+
+        The settings that are named have these values then; others stay as they are, or have their
+        defaults in a new queue. `labels` are all labels of the queue; None: it keeps those that it has.
+        May be repeated, by any number of callers. `timeout` is for each of up to three calls.
+        """
+        await ensure_queue(self._context, name, labels, timeout, settings)
+        queue: Queue = self._handle(name)
         return queue
 
     def list_queues(

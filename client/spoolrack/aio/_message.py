@@ -26,6 +26,7 @@ from .._values import (
     LeaseResult,
     MessageRejection,
     MessageRelease,
+    Results,
     Seconds,
 )
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
@@ -87,12 +88,12 @@ def release_of(
 Ended = TypeVar("Ended", DeleteResult, LeaseResult)
 
 
-def note_ended(messages: Sequence[object], results: Sequence[Ended] = ()) -> list[Ended]:
+def note_ended(messages: Sequence[object], results: Sequence[Ended] = ()) -> Results[Ended]:
     """Note that the leases of messages have ended, those without an error; return the results."""
     for message, result in zip_longest(messages, results):
         if isinstance(message, MessageFacts) and (result is None or result.error is None):
             message._finished = True
-    return list(results)
+    return Results(results)
 
 
 class BoundMessage(MessageFacts):
@@ -122,7 +123,11 @@ class BoundMessage(MessageFacts):
 
     def nack(self, *, delay: Seconds | None = 0.0, reason: str = "", count: bool = True) -> None:
         """End the lease without waiting for it: as `ack`, but the message is ready again, at once or
-        after `delay`. `release` waits, and raises; the arguments are the same."""
+        after `delay`. `release` waits, and raises; the arguments are the same.
+
+        A message that failed is better given a `delay`, or None, which is the queue's back-off: that is
+        what an exception in a handler, or in the block of the message, does.
+        """
         self._end_soon(Ack(receipt_of(self), release_of(self, delay, reason, count)))
 
     def _end_soon(self, ack: Ack) -> None:

@@ -6,6 +6,7 @@ nothing of `self` but what `QueueHandle` has.
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
@@ -36,6 +37,7 @@ from .._values import (
     MessageState,
     Outgoing,
     QueueInfo,
+    Results,
     Seconds,
     SendOptions,
     SendResult,
@@ -220,6 +222,14 @@ class Queue(QueueHandle):
             observed.note(1, id=result.id)  # type: ignore[arg-type]  # one without an error
         return result.id  # type: ignore[return-value]  # one without an error
 
+    async def send_json(
+        self, value: object, *, timeout: Seconds | None = None, **options: Unpack[SendOptions]
+    ) -> str:
+        """Send a value as JSON, which `message.json()` reads: see `send`. Raises `TypeError` or
+        `ValueError` for a value that JSON doesn't have."""
+        body = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return await Queue.send(self, body, timeout=timeout, **options)
+
     async def send_file(
         self,
         path: str | os.PathLike[str],
@@ -251,14 +261,15 @@ class Queue(QueueHandle):
 
     async def send_many(
         self, messages: Iterable[bytes | str | Outgoing], *, timeout: Seconds | None = None
-    ) -> list[SendResult]:
+    ) -> Results[SendResult]:
         """Send messages in order, in calls of up to 1,000 or 4 MiB; returns a result for each, with its
         id or its error.
 
         The valid messages of one call are stored together. A message that was refused is not sent
         again (that would change the order), a call that failed is. If the first call fails for good,
         its error is raised; if a later one does, its messages have that error, and so have those after
-        it, which are not sent. `timeout` is for each call.
+        it, which are not sent. `send_many(...).raise_for_errors()` raises if any message failed.
+        `timeout` is for each call.
         """
         arguments.timeout(timeout)
         context = self._context
@@ -270,7 +281,7 @@ class Queue(QueueHandle):
                 timeout,
             )
             observed.note(len(results))
-        return results
+        return Results(results)
 
     def batch(self, **options: Unpack[BatchOptions]) -> Batch:
         """Open a batch: messages for this queue that appear together, or not at all: see
@@ -404,7 +415,7 @@ class Queue(QueueHandle):
         *,
         allow_expired: bool = False,
         timeout: Seconds | None = None,
-    ) -> list[DeleteResult]:
+    ) -> Results[DeleteResult]:
         """Delete messages by themselves, their receipts, or `ById(id)`; a result for each.
         `allow_expired` as in `delete`."""
         listed = list(arguments.some("messages", messages, "messages, receipts or ById"))
@@ -459,13 +470,13 @@ class Queue(QueueHandle):
         *,
         allow_expired: bool = False,
         timeout: Seconds | None = None,
-    ) -> list[LeaseResult]:
+    ) -> Results[LeaseResult]:
         """Extend many leases, as `extend` does one; a result for each."""
         changes = [
             extension_of(message, seconds, allow_expired)
             for message in arguments.some("messages", messages, "messages or receipts")
         ]
-        return await self._lease_batches.extensions.many(changes, timeout)
+        return Results(await self._lease_batches.extensions.many(changes, timeout))
 
     async def release_many(
         self,
@@ -475,7 +486,7 @@ class Queue(QueueHandle):
         reason: str = "",
         count: bool = True,
         timeout: Seconds | None = None,
-    ) -> list[LeaseResult]:
+    ) -> Results[LeaseResult]:
         """Release many leases, as `release` does one; a result for each."""
         given = list(arguments.some("messages", messages, "messages or receipts"))
         releases = [release_of(message, delay, reason, count) for message in given]
@@ -487,7 +498,7 @@ class Queue(QueueHandle):
         reason: str = "",
         *,
         timeout: Seconds | None = None,
-    ) -> list[LeaseResult]:
+    ) -> Results[LeaseResult]:
         """Reject many messages, as `reject` does one; a result for each."""
         given = list(arguments.some("messages", messages, "messages or receipts"))
         rejections = [

@@ -12,7 +12,7 @@ from .. import _arguments as arguments
 from .._client_context import ClientContext
 from .._settings import CHOICES, MOST, QueueSettings
 from .._values import QueueInfo, Seconds
-from ..errors import InvalidRequest, InvalidSetting, QueueNotFound
+from ..errors import InvalidRequest, InvalidSetting, QueueExists, QueueNotFound
 
 _KNOWN: Final = {setting.name: setting.default for setting in fields(QueueSettings)}
 
@@ -30,6 +30,44 @@ async def create_queue(
     arguments.labels(given)
     named = {name: value for name, value in _checked(settings).items() if value is not None}
     return await context.call(context.transport.create_queue, timeout, name, named, given)
+
+
+async def ensure_queue(
+    context: ClientContext,
+    name: str,
+    labels: Mapping[str, str] | None,
+    timeout: Seconds | None,
+    settings: Mapping[str, Any],
+) -> QueueInfo:
+    """See `Client.ensure_queue`."""
+    arguments.text("name", name)
+    arguments.labels({} if labels is None else labels)
+    wanted = {
+        setting: _KNOWN[setting] if value is None else value
+        for setting, value in _checked(settings).items()
+    }
+    while True:
+        try:
+            found = await context.call(context.transport.get_queue, timeout, name)
+        except QueueNotFound:
+            try:
+                return await create_queue(context, name, labels, timeout, settings)
+            except QueueExists:
+                continue  # Another caller was faster, with other settings.
+        changes = {
+            setting: value
+            for setting, value in wanted.items()
+            if value != getattr(found.settings, setting)
+        }
+        given: dict[str, str | None] = {}
+        if labels is not None and found.labels != labels:
+            given = {**dict.fromkeys(found.labels), **labels}
+        if not changes and not given:
+            return found
+        try:
+            return await update_queue(context, name, given, None, timeout, changes)
+        except QueueNotFound:
+            continue  # It was deleted meanwhile.
 
 
 async def update_queue(

@@ -7,10 +7,12 @@ for as long as a handler runs. What can fail: a handler (its message is released
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypedDict
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from .. import _arguments as arguments
 from .. import tracing
@@ -247,8 +249,24 @@ class WorkerCore:
         return f"of {self._queue.name}, {self._concurrency} at once, {state}"
 
 
+class BackgroundWorker:
+    """A worker that runs beside the program: the client's close stops it, and waits for it."""
+
+    def __init__(self, core: WorkerCore, wait: Callable[[float], Awaitable[object]]) -> None:
+        """`wait(seconds)` returns at the worker's end, and after so many seconds."""
+        self._core = core
+        self._wait = wait
+        core._queue._context.open.add(self)
+
+    async def close(self) -> None:
+        self._core.stop()
+        await self._wait(self._core._grace + 2 * CLOSE_TIMEOUT)
+
+
 class WorkerState:
     """A worker, for threads or tasks."""
+
+    _background: BackgroundWorker | None = None
 
     def __init__(self, core: WorkerCore) -> None:
         self._core = core
@@ -264,6 +282,8 @@ class WorkerState:
 class Worker(WorkerState):
     """A loop that calls a handler with each message of a queue; `queue.worker(handler)` makes one."""
 
+    _running: asyncio.Task[None] | None = None
+
     async def run(self, *, stop_on_signals: bool | None = None) -> None:
         """Work until `stop` is called, or until SIGTERM or SIGINT (Ctrl-C); then drain and return.
 
@@ -277,3 +297,29 @@ class Worker(WorkerState):
         all signals alone.
         """
         await self._core.run(stop_on_signals=stop_on_signals)
+
+    def start(self) -> asyncio.Task[None]:
+        """Run in the background, until `stop` or a failure; return the task of `run`, which leaves
+        signals alone. `async with worker:` starts it, and stops it at the end of the block; the
+        client's close stops it, too."""
+        running = asyncio.get_running_loop().create_task(
+            self.run(stop_on_signals=False), name="spoolrack-worker"
+        )
+        self._running = running
+        self._background = BackgroundWorker(
+            self._core, lambda seconds: asyncio.wait([running], timeout=seconds)
+        )
+        return running
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        assert self._running is not None
+        await asyncio.wait([self._running])
+        if error is None:
+            self._running.result()

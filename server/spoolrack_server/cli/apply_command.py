@@ -175,12 +175,8 @@ def _apply(client: Client, name: str, declared: Declared) -> str:
     try:
         info = client.queue(name).info()
     except errors.QueueNotFound:
-        try:
-            client.create_queue(name, labels=declared.labels, **declared_settings)
-        except errors.QueueExists:  # Another caller was faster, with other settings.
-            info = client.queue(name).info()
-        else:
-            return "created"
+        client.ensure_queue(name, labels=declared.labels, **declared_settings)
+        return "created"
     current = asdict(info.settings)
     changes = {
         setting: value for setting, value in declared_settings.items() if value != current[setting]
@@ -188,7 +184,7 @@ def _apply(client: Client, name: str, declared: Declared) -> str:
     labels = _label_changes(info.labels, declared.labels)
     if not changes and not labels:
         return "is as declared"
-    client.update_queue(name, labels=labels, **changes)
+    client.ensure_queue(name, labels=declared.labels, **declared_settings)
     changes_said = [
         f"{setting} from {_setting_text(setting, current[setting])} to {_setting_text(setting, new)}"
         for setting, new in changes.items()
