@@ -254,7 +254,7 @@ class ThreadCalls(_ChannelOwner):
     async def unary(
         self, method: Any, request: Any, timeout: float, late: Late[Any] | None = None
     ) -> Any:
-        generation = self.generation
+        generation = self._renewable.generation
         given: dict[str, Any] = {"timeout": timeout, "metadata": tracing.metadata()}
         try:
             if not in_main_thread():
@@ -412,7 +412,7 @@ class TaskCalls(_ChannelOwner):
     async def unary(
         self, method: Any, request: Any, timeout: float, late: Late[Any] | None = None
     ) -> Any:
-        generation = self.generation
+        generation = self._renewable.generation
         try:
             call = method(request, timeout=timeout, metadata=tracing.metadata())
             return await (call if late is None else self._shielded(call, late))
