@@ -18,7 +18,7 @@ import spoolrack.aio
 import spoolrack.spark
 import spoolrack.testing
 import spoolrack.vsqs
-from spoolrack._signatures import LEFT
+from spoolrack._help import LEFT
 from spoolrack.errors import InvalidRequest
 from spoolrack.testing import open_root
 

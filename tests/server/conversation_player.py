@@ -49,7 +49,7 @@ import spoolrack.aio
 import spoolrack.vsqs
 from google.protobuf import descriptor_pool, message_factory, text_format
 from google.protobuf.message import Message
-from spoolrack._signatures import LEFT
+from spoolrack._help import LEFT
 from spoolrack.testing import open_root, running_shards
 from spoolrack.v1 import (  # noqa: F401  # known to the pool by that
     queue_service_pb2,

@@ -7,7 +7,7 @@ Clients, queues and streams may be shared by threads; concurrent sends to a queu
 not be taken through a fork: the first use in the child raises `ForkedClient`.
 """
 
-from .. import _signatures
+from .. import _help
 from .batch import Batch
 from .client import Client, connect
 from .message import Message, MessageStream, Worker
@@ -37,5 +37,5 @@ __all__ = [
     "connect",
 ]
 
-_signatures.spell_out(connect)
-_signatures.spell_out_all(Client, Queue)
+_help.spell_out(connect)
+_help.spell_out_all(Client, Queue)

@@ -10,8 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
+from .._help import spell_out
 from .._runtime import run
-from .._signatures import spell_out
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -11,7 +11,7 @@ event loop in which it was made, and, like all of asyncio, to one thread.
                 print(message.text)
 """
 
-from .. import _signatures
+from .. import _help
 from ._batch import Batch
 from ._client import Client, connect
 from ._message import Message, MessageStream
@@ -38,5 +38,5 @@ __all__ = [
     "connect",
 ]
 
-_signatures.spell_out(connect)
-_signatures.spell_out_all(Batch, Client, Queue)
+_help.spell_out(connect)
+_help.spell_out_all(Batch, Client, Queue)
