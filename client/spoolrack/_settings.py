@@ -83,7 +83,8 @@ class QueueSettings:
     """When a message moves to the dead-letter queue: at the end of its last lease, or at the next
     receive."""
     retention: float = 0.0
-    """Age, counted from the send, at which a message is removed undelivered. Seconds. 0: no limit."""
+    """Age, counted from the send or the last redrive, at which a message is removed undelivered.
+    Seconds. 0: no limit."""
     max_messages: int = 0
     """Bound on messages in the queue, in all states. A send above it is refused. 0: no limit."""
     max_bytes: int = 0

@@ -23,7 +23,7 @@ from spoolrack_store.thread_driver import run_whole
 
 from tests.store.front_rig import CallersDriver
 
-CEILINGS = {"send": 167, "receive": 151, "delete": 158}
+CEILINGS = {"send": 166, "receive": 149, "delete": 157}
 """Calls of functions, properties and generators of the store, without its clocks, up to where it rests.
 A ceiling may only fall: lower it when a change has made the count smaller."""
 CLOCKS = {"manual_clock.py", "model/clock.py"}

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from spoolrack_store.engine.leaser import LOOKS
 from spoolrack_store.engine.redriver import AT_ONCE, STAND_BY
 from spoolrack_store.files.changes import Poisoned
-from spoolrack_store.model.clock import Millis
+from spoolrack_store.model.clock import MINUTE, Millis
 from spoolrack_store.model.errors import (
     MessageNotFound,
     RedriveNotFound,
@@ -29,7 +30,7 @@ from spoolrack_store.model.redrive_requests import REDRIVE_MEMORY, RedriveState
 from spoolrack_store.model.sealed import seal
 from spoolrack_store.model.settings import QueueSettings
 
-from tests.support.dead_letter_rig import DYING, QUEUES, Rig, is_done
+from tests.support.dead_letter_rig import DYING, LEASE, QUEUES, Rig, is_done
 from tests.support.engines import applied
 from tests.support.linked_disk import reap
 
@@ -217,14 +218,96 @@ def test_a_destination_that_goes_while_the_redrive_runs_costs_no_message(rig: Ri
     assert rig.ids("dead") == ids[1:]
 
 
-def test_a_message_that_its_queue_would_delete_at_once_stays(rig: Rig) -> None:
-    ids = rig.bury(b"a")
-    rig.after(60_000)
-    rig.set("third", QueueSettings(retention=Millis(60_000)))
+# Ages. At Amazon a redriven message is a new one, and its retention begins anew.
+
+
+@pytest.mark.parametrize("has_died", [True, False])
+def test_a_message_that_is_older_than_its_queue_keeps_them_goes_back_and_lives_there_as_a_new_one(
+    rig: Rig, has_died: bool
+) -> None:
+    ids = rig.bury(b"a", b"b") if has_died else rig.send(b"a", b"b", queue="dead")
+    rig.after(MINUTE)
+    rig.set("third", QueueSettings(retention=MINUTE))
     redrive = rig.redrive(destination="third")
-    assert (redrive.moved, redrive.failed) == (0, 1)
-    assert redrive.last_failure.startswith("it is older than the retention of third")
+    assert (redrive.moved, redrive.failed) == (2, 0)
+    rig.after(MINUTE - 1_000)
+    rig.ask(tick=True)
+    assert rig.ids("third") == ids
+    rig = rig.restart()  # The name tells it.
+    rig.set("third", QueueSettings(retention=MINUTE))
+    rig.ask(tick=True)
+    assert rig.ids("third") == ids
+    rig.after(1_000)
+    rig.ask(tick=True)
+    rig.settle()
+    assert rig.ids("third") == []
+
+
+def test_a_message_that_dies_again_is_as_old_as_its_redrive(rig: Rig) -> None:
+    """At Amazon a death keeps a message's time, which is that of its last redrive."""
+    ids = rig.bury(b"a")
+    rig.after(MINUTE)
+    rig.redrive()
+    rig.set("dead", QueueSettings(retention=Millis(LEASE + MINUTE)))
+    rig.fail_all()
+    assert len(rig.deaths(ids[0])) == 2
+    rig.after(MINUTE - 1_000)
+    rig.ask(tick=True)
     assert rig.ids("dead") == ids
+    rig.after(1_000)
+    rig.ask(tick=True)
+    assert rig.ids("dead") == []
+
+
+@pytest.mark.parametrize("order", ["strict", "fair"])
+@pytest.mark.parametrize("explanation", ["", "no such customer"])
+def test_the_age_of_a_dead_letter_begins_with_its_death_if_its_queue_had_a_strict_order(
+    rig: Rig, order: str, explanation: str
+) -> None:
+    rig.set("q", replace(DYING, group_order=order))
+    rig.set("dead", QueueSettings(retention=MINUTE))
+    ids = rig.send(b"a")
+    rig.after(MINUTE)
+    (lease,) = rig.receive()
+    rig.ask(RejectMessages(queue="q", receipts=lease.receipts, explanation=explanation))
+    rig.ask(tick=True)
+    assert rig.ids("dead") == (ids if order == "strict" else [])
+    if order == "strict":
+        assert [each.redriven_at for each in rig.deaths(ids[0])] == [None]
+        rig.after(MINUTE)
+        rig.ask(tick=True)
+        assert rig.ids("dead") == []
+
+
+def test_messages_past_their_retention_leave_from_behind_those_that_came_back(rig: Rig) -> None:
+    rig.set("dead", QueueSettings(messages_per_file=1))
+    old = rig.send(*[b"old"] * (LOOKS + 50), queue="dead")
+    rig.after(MINUTE)
+    rig.set("third", QueueSettings(retention=MINUTE))
+    later = rig.send(b"later", queue="third")
+    rig.redrive(destination="third")
+    rig.after(MINUTE // 2)
+    rig.redrive("third", destination="dead", ids=old)  # They begin anew once more.
+    rig.redrive("dead", destination="third", ids=old)
+    rig.after(MINUTE // 2)
+    rig.ask(tick=True)
+    assert rig.ids("third") == sorted([*old, *later])  # It has looked at a part of them.
+    rig.ask(tick=True)
+    assert rig.ids("third") == old
+
+
+def test_a_message_past_its_retention_is_received_by_no_consumer_though_it_stands_behind_others(
+    rig: Rig,
+) -> None:
+    rig.set("dead", QueueSettings(messages_per_file=1))
+    ids = rig.send(*[b"old"] * (LOOKS + 50), queue="dead")
+    rig.set("third", QueueSettings(retention=MINUTE, messages_per_file=1))
+    late = rig.send(b"late", queue="third")
+    rig.after(MINUTE)
+    rig.redrive(destination="third")
+    received = [id for each in rig.receive("third", most=1_000) for id in each.ids]
+    assert received == ids
+    assert late[0] not in rig.ids("third")
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,13 @@ def test_members_are_ranges_or_a_bitmap_whichever_is_shorter(mask: int, text: st
 def deaths(draw: st.DrawFn) -> Death | None:
     moments = st.sampled_from([None, Millis(1_700_000_000_000)])
     if draw(st.booleans()):
-        return draw(st.sampled_from([None, Death(file="0123uv"), Death(file="aaaaaa", redriven=NOW)]))
+        return draw(st.sampled_from([None, Death(file="0123uv")]))
     return Death(
         at=NOW,
         is_rejected=draw(st.booleans()),
         receives=draw(st.integers(0, 5)),
         first=draw(moments),
         source=draw(st.sampled_from(["q", "a.b-c_d"])),
-        redriven=draw(moments),
     )
 
 
@@ -100,9 +99,9 @@ def names(draw: st.DrawFn) -> Name:
     )
     if state is State.SENT:
         return name
-    dead = replace(name, death=draw(deaths()))
+    dead = replace(name, death=draw(deaths()), renewed=draw(st.sampled_from([None, NOW])))
     # Where a death has no room, a file says it.
-    return dead if dead.bytes <= MAX_BYTES else replace(name, death=Death(file="0123uv", redriven=NOW))
+    return dead if dead.bytes <= MAX_BYTES else replace(dead, death=Death(file="0123uv"))
 
 
 @given(names())

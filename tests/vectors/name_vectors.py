@@ -57,6 +57,7 @@ def said_of(name: Name) -> dict[str, Any]:
         "receives": name.receives,
         "first": name.first,
         "death": None if name.death is None else _death(name.death),
+        "renewed": name.renewed,
         "owner": name.owner or None,
         "due": name.due,
         "token": name.token or None,
@@ -65,14 +66,13 @@ def said_of(name: Name) -> dict[str, Any]:
 
 def _death(death: Death) -> dict[str, Any]:
     if death.file:
-        return {"file": death.file, "redriven": death.redriven}
+        return {"file": death.file}
     return {
         "at": death.at,
         "reason": "rejected" if death.is_rejected else "max_receives",
         "receives": death.receives,
         "first": death.first,
         "source": death.source,
-        "redriven": death.redriven,
     }
 
 

@@ -376,7 +376,9 @@ class QueueSettings(_message.Message):
 
     @_builtins.property
     def retention(self) -> _duration_pb2.Duration:
-        """Age, counted from the send, at which a message is removed undelivered. Absent or 0: no limit."""
+        """Age, counted from the send or the last redrive, at which a message is removed undelivered. A death
+        in a queue with the group_order "strict" counts as a redrive. Absent or 0: no limit.
+        """
 
     @_builtins.property
     def deduplication_window(self) -> _duration_pb2.Duration:

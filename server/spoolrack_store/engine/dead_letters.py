@@ -99,9 +99,16 @@ class DeadLetters:
                 results.append(death if isinstance(death, StoreError) else refused)
                 continue
             source = entry.name.queue
-            queue = self._catalog.require(source).settings.dead_letter_queue
+            settings = self._catalog.require(source).settings
+            queue, renewed = settings.dead_letter_queue, entry.name.renewed
+            if settings.group_order == "strict":
+                renewed = self._clock.wall()
+            elif renewed is not None:
+                renewed = min(renewed, self._clock.wall())  # A later one would tell of a redrive since.
             try:
-                self._moves.move(entry, members, State.READY, queue=queue, receives=0, death=death)
+                self._moves.move(
+                    entry, members, State.READY, queue=queue, receives=0, death=death, renewed=renewed
+                )
             except StoreError as error:
                 results.append(error)
             else:
@@ -115,21 +122,26 @@ class DeadLetters:
         if error is not None:
             raise error
 
-    def redriven(self, wanted: Sequence[tuple[Entry, str]], at: Millis) -> list[Death | None]:
-        """Return the deaths of messages that a redrive moves, each to a queue; None: they never died.
+    def redriven(
+        self, wanted: Sequence[tuple[Entry, str]], at: Millis
+    ) -> list[tuple[Death | None, Millis | None]]:
+        """Return the deaths of messages that a redrive moves, each to a queue, and when their age
+        begins anew; None: they never died, or their names have no room for it.
 
         Raise `SyncFailed`, or `StoreError`.
         """
-        deaths: list[Death | None] = []
+        deaths: list[tuple[Death | None, Millis | None]] = []
         files: dict[str, bytes] = {}
         for entry, queue in wanted:
             name, death = entry.name, entry.name.death
-            if death is not None:
-                death = replace(death, redriven=None)  # The name will say the last redrive only.
-                if not death.file and not _fits(name.stem, death, queue):
-                    death = self._in_file(name.stem, records_of(replace(name, death=death)), files)
-                death = replace(death, redriven=at)
-            deaths.append(death)
+            if death is None:
+                deaths.append((None, at if _has_room(name.stem, 0, queue) else None))
+                continue
+            renewed = max(at, Millis(death.at + 1))
+            if not death.file and not _fits(name.stem, death, queue):
+                # The name will say the last redrive only.
+                death = self._in_file(name.stem, records_of(replace(name, renewed=None)), files)
+            deaths.append((death, renewed))
         if files and (refused := self._moves.write_ahead(files)) is not None:
             raise refused
         return deaths
@@ -174,5 +186,11 @@ class DeadLetters:
 def _fits(stem: Stem, death: Death, queue: str) -> bool:
     """Return whether a death has room in all names that its messages will have, in `queue` and in the
     queue that they came from."""
-    longest = len(stem.text) + len(death.text) + max(len(queue), len(death.source)) + len(_OTHER_TAGS)
+    return _has_room(stem, len(death.text), max(queue, death.source, key=len))
+
+
+def _has_room(stem: Stem, death: int, queue: str) -> bool:
+    """Return whether a death of so many bytes, and the time at which an age begins, have room in all
+    later names in `queue`."""
+    longest = len(stem.text) + death + len(queue) + len(_OTHER_TAGS)
     return longest + (len(_MEMBERS) if stem.count else 0) <= MAX_BYTES

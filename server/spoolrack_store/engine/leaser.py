@@ -27,7 +27,7 @@ from ..model.errors import NoDeadLetterQueue, StaleReceipt, StoreError
 from ..model.field_checks import check_number, check_span
 from ..model.members import effort, indexes, lowest
 from ..model.message_content import Attributes, size_of
-from ..model.message_ids import sent_at
+from ..model.message_ids import first_id_of, sent_at
 from ..model.names import Name
 from ..model.operations import (
     LARGE_BODY,
@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 
 QUEUES_OF_A_TICK: Final = 1_000
 """Queues that one tick looks at for their retention. A receive looks at its own, too."""
+LOOKS: Final = 100
+"""Messages whose age began anew that one look for messages past the retention passes over."""
 WHOLE_LEASES: Final = 2
 """After so many receives a message is leased under a name of its own: one of its neighbours may kill
 consumers."""
@@ -136,6 +138,8 @@ class Leaser(Part):
         self._new_entries: Mapping[str, Sequence[Entry]] = {}
         self._queues_to_expire: dict[str, None] = {}
         """Queues that have messages older than their retention."""
+        self._expired_up_to: dict[str, str] = {}
+        """Of queues with messages whose age began anew, the id from which on `expire` looks next."""
         self._last_queue = ""
         """The next tick looks for those above this name."""
         self.pending = (
@@ -242,14 +246,17 @@ class Leaser(Part):
             return []
         picked: list[tuple[Entry, int]] = []
         dead: list[tuple[Entry, int]] = []
+        old: list[tuple[Entry, int]] = []
         dead_room = self._moves.effort.share()
+        has_retention = record.settings.retention > 0
         index = self._index.queue(record.name)
         # Closed before the index changes: a group's turn is over with its last run.
         with closing(index.runs(room, chosen, record.settings, self._moves.commit)) as ready:
             for entry, members in chain(ready, written):
                 if room <= 0 or (max_effort is not None and max_effort <= 0):
                     break
-                if self._dead_letters.is_dead(entry):
+                is_old = has_retention and self._is_too_old(record, entry)
+                if is_old or self._dead_letters.is_dead(entry):
                     if dead_room <= 0:
                         # The messages behind them wait until they have moved: a look past all of them
                         # would take the longer the more there are.
@@ -257,7 +264,7 @@ class Leaser(Part):
                         break
                     dead_room -= 1
                     chosen[entry] = chosen.get(entry, 0) | members
-                    dead.append((entry, members))
+                    (old if is_old else dead).append((entry, members))
                     continue
                 try:
                     if not self._reader.is_readable(entry):
@@ -280,6 +287,9 @@ class Leaser(Part):
         if dead:
             self._moves.effort.spend(len(dead))
             self._bury(dead)
+        for entry, members in old:
+            self._moves.effort.spend()
+            self._expire(record.name, entry, members)
         return picked
 
     def _bury(self, dead: Sequence[tuple[Entry, int]]) -> None:
@@ -314,44 +324,66 @@ class Leaser(Part):
     def tick(self) -> None:
         if not self._background.brings_back:
             return
+        for name in self._expired_up_to.keys() - self._catalog.records.keys():
+            del self._expired_up_to[name]
         records = self._catalog.listing()
         first = bisect_right(records, self._last_queue, key=_NAME_OF)
         part = records[first : first + QUEUES_OF_A_TICK]
         for record in part:
-            if self._too_old(record) is not None:
+            ready = self._index.queue(record.name).ready if record.settings.retention else None
+            oldest = None if ready is None else ready.first()
+            if oldest is not None and oldest < self._sent_before(record):
                 self._queues_to_expire[record.name] = None
         self._last_queue = part[-1].name if len(part) == QUEUES_OF_A_TICK else ""
         self._continue_expiry()
 
     def expire(self, record: QueueRecord) -> bool:
         """Delete ready messages that are older than the queue's retention, the oldest first, as many
-        as the commit may; return whether there are more."""
+        as the commit may; return whether there are more.
+
+        Those whose age began anew stand among them by their ids. It passes over a few, and the next
+        call begins behind them: `pick` finds what is too old in front."""
         self._queues_to_expire.pop(record.name, None)
-        left = self._moves.effort.share()
-        while (entry := self._too_old(record)) is not None:
+        if not record.settings.retention:
+            return False
+        end = self._sent_before(record)
+        ready, after = self._index.queue(record.name).ready, self._expired_up_to.pop(record.name, "")
+        left, looks = self._moves.effort.share(), LOOKS
+        while (found := next(ready.since(after), None)) is not None and found[0] < end:
             if left <= 0:
                 self._queues_to_expire[record.name] = None  # Behind the other queues.
                 return True
-            count = entry.members.bit_count()
-            try:
-                self._moves.delete(entry, entry.members)
-            except StoreError as error:
-                log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
+            if looks <= 0:
+                self._expired_up_to[record.name] = after
+                return False
+            first, entry = found
+            if not self._is_too_old(record, entry):
+                after, looks = f"{first}~", looks - 1
+                continue
+            if not self._expire(record.name, entry, entry.members):
                 return False
             left -= 1
             self._moves.effort.spend()
-            self._moves.statistics.count(record.name, "expire", count)
         return False
 
-    def _too_old(self, record: QueueRecord) -> Entry | None:
-        """Return the queue's oldest ready entry, if it is older than the retention."""
-        retention = record.settings.retention
-        if not retention:
-            return None
-        entry = next(iter(self._index.queue(record.name).ready), None)
-        if entry is None or sent_at(entry.batch.stem.id) + retention > self._clock.wall():
-            return None
-        return entry
+    def _expire(self, queue: str, entry: Entry, members: int) -> bool:
+        """Delete messages that are too old; return False if the disk refuses it."""
+        count = members.bit_count()
+        try:
+            self._moves.delete(entry, members)
+        except StoreError as error:
+            log.warning("%s is too old, and has to wait: %s", entry.name.path, error)
+            return False
+        self._moves.statistics.count(queue, "expire", count)
+        return True
+
+    def _sent_before(self, record: QueueRecord) -> str:
+        """Return the id below which messages are older than the queue's retention, unless their age
+        began anew."""
+        return first_id_of(Millis(self._clock.wall() - record.settings.retention + 1))
+
+    def _is_too_old(self, record: QueueRecord, entry: Entry) -> bool:
+        return entry.name.age_began + record.settings.retention <= self._clock.wall()
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool

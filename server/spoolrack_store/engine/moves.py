@@ -211,6 +211,7 @@ class Moves:
         until: tuple[Millis, int] | None = None,
         token: str = "",
         death: Death | None = None,
+        renewed: Millis | None = None,
         is_prefetch: bool = False,
     ) -> list[Entry]:
         """Move `members` of what an entry holds; return their new entries, one unless the list is too
@@ -240,6 +241,7 @@ class Moves:
             receives=count,
             first=(old.first if first is None else first) if count else None,
             death=death,
+            renewed=old.renewed if renewed is None else renewed,
             owner=old.owner if state is State.SENT else "",
             due=None if until is None else until[0],
             token=token,

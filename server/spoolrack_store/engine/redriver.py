@@ -399,9 +399,16 @@ class Redriver(Part):
         at = max(self._clock.wall(), drive.order.started_at)
         try:
             deaths = self._dead_letters.redriven(list(picks), Millis(at))
-            for ((entry, destination), members), death in zip(picks.items(), deaths, strict=True):
+            for ((entry, destination), members), told in zip(picks.items(), deaths, strict=True):
+                death, renewed = told
                 self._moves.move(
-                    entry, members, State.READY, queue=destination, receives=0, death=death
+                    entry,
+                    members,
+                    State.READY,
+                    queue=destination,
+                    receives=0,
+                    death=death,
+                    renewed=renewed,
                 )
                 moved += members.bit_count()
                 self._moves.statistics.count(destination, "redrive", members.bit_count())
@@ -515,8 +522,6 @@ class Redriver(Part):
         record = self._catalog.records.get(destination)
         if record is None or destination == order.queue:
             return MoveFailure(FailureReason.NO_QUEUE, destination)
-        if record.settings.retention and sent_at(stem.id) + record.settings.retention <= wall:
-            return MoveFailure(FailureReason.TOO_OLD, destination)
         return record
 
 

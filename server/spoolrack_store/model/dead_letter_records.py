@@ -89,9 +89,10 @@ def records_of(name: Name, content: bytes | None = None) -> tuple[DeadLetterReco
                 dead_lettered_at=death.at,
             ),
         )
-    if death.redriven is None:
+    last, renewed = records[-1], name.renewed
+    if renewed is None or renewed <= last.dead_lettered_at:
         return records
-    return *records[:-1], replace(records[-1], redriven_to=name.queue, redriven_at=death.redriven)
+    return *records[:-1], replace(last, redriven_to=name.queue, redriven_at=renewed)
 
 
 def decode_records(content: bytes) -> tuple[DeadLetterRecord, ...]:

@@ -2,8 +2,8 @@
 
     stem  = id [",n" count] ",s" size [",a" attributes] ",c" crc [",m" line]
             [",k" [key]] [",g"] [",p" priority] [",x"]
-    name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [death [",t" redriven]]
-            [",o" owner]
+    name  = stem [",v" version] ["," members] [",r" receives] [",f" first] [death]
+            [",t" renewed] [",o" owner]
     death = ",d" died "." why receives "." [first] "." queue
           / ",h" file
     path  = "new/" queue ":" name ["@" due ["~" token]]
@@ -17,7 +17,8 @@ it lists, and their state. A file without `,n` holds one message, whose id it be
 low 12 bits are 0, and the message with index i has the id plus i. Every value has one spelling, because
 a name is the source of a rename. With `,x` the body of the only message is in a file of its own, at
 `bodies/<id>`, and the file has the line alone. A death says how the messages became dead letters, and
-follows them back to their queue; with `,h` the file `dead_letters/<id>.<file>` says it. Pure.
+follows them back to their queue; with `,h` the file `dead_letters/<id>.<file>` says it. The age of
+messages begins with their send, or anew at the time in `,t`. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Final
 
 from .clock import Millis
 from .members import MOST, NotMembers, from_text, to_text
-from .message_ids import INDEX_DIGITS, UUID, batch_of, index_of
+from .message_ids import INDEX_DIGITS, UUID, batch_of, index_of, sent_at
 from .transitions import State
 
 MAX_BYTES: Final = 255
@@ -56,24 +57,24 @@ _NAME: Final = re.compile(
     r"(?:,p(?P<priority>[1-9]))?(?P<external>,x)?)"
     r"(?:,v(?P<version>[1-9][0-9]{0,8}))?(?:,(?P<members>[ib][0-9a-v.-]+))?"
     r"(?:,r(?P<receives>[1-9][0-9]{0,8}))?(?:,f(?P<first>0|[1-9][0-9]{0,12}))?"
-    r"(?P<death>,[dh][^,@]+(?:,t[0-9]{13})?)?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
+    r"(?P<death>,[dh][^,@]+)?(?:,t(?P<renewed>[0-9]{13}))?(?:,o(?P<owner>[a-z0-9]{1,16}))?"
     r"(?:@(?P<due>[0-9]{13})(?:~(?P<token>[0-9a-v]{13}))?)?"
 )
 _DEATH: Final = re.compile(
     r",d(?P<at>[0-9]{13})\.(?P<why>[mr])(?P<receives>0|[1-9][0-9]{0,8})"
-    rf"\.(?P<first>0|[1-9][0-9]{{0,12}})?\.(?P<source>{QUEUE_NAME})(?:,t(?P<redriven>[0-9]{{13}}))?"
+    rf"\.(?P<first>0|[1-9][0-9]{{0,12}})?\.(?P<source>{QUEUE_NAME})"
 )
 PACKABLE: Final = re.compile(
     rf"(?:queues/({QUEUE_NAME})/(?=[^@]+\Z)|delay/({QUEUE_NAME}):(?=[^@]+@))({UUID.pattern}),s(0|[1-9][0-9]{{0,14}})"
     r"(?:,a([1-9][0-9]{0,14}))?,c[0-9a-f]{8}(?:,m[1-9][0-9]{0,14}(?:,x)?)?"
     r"(?:,v(?:[2-9]|[1-9][0-9]{1,8}))?(?:,r[1-9][0-9]{0,8})?(?:,f(?:0|[1-9][0-9]{0,12}))?"
-    rf"(?:{re.sub('[?]P<[a-z]+>', '?:', _DEATH.pattern)})?"
+    rf"(?:{re.sub('[?]P<[a-z]+>', '?:', _DEATH.pattern)})?(?:,t[0-9]{{13}})?"
     r"(?:@([0-9]{13})(?:~([0-9a-v]{13}))?)?"
 )
 """The path of a lone message that waits, without a key, a group, a priority, and a death that a file
 says: the queue in which it is ready, or that to which it comes back, its id, the sizes of body and
 attributes, when a lease or delay ends, and the token of a lease."""
-_DEATH_IN_FILE: Final = re.compile(r",h(?P<file>[0-9a-v]{6})(?:,t(?P<redriven>[0-9]{13}))?")
+_DEATH_IN_FILE: Final = re.compile(r",h(?P<file>[0-9a-v]{6})")
 _DEAD_LETTER_PATH: Final = re.compile(rf"dead_letters/{UUID.pattern}\.[0-9a-v]{{6}}")
 _PATH: Final = re.compile(
     rf"(?P<folder>new|delay|remove|quarantine)/(?P<queue>{QUEUE_NAME}):(?P<name>.+)"
@@ -184,7 +185,7 @@ class Death:
     """How the messages of a name became dead letters, as far as the name says it."""
 
     file: str = ""
-    """The dead-letter file that says it, each time; the rest is unknown then, but for `redriven`."""
+    """The dead-letter file that says it, each time; the rest is unknown then."""
     at: Millis = Millis(0)
     """Unix time, as all times here."""
     is_rejected: bool = False
@@ -194,18 +195,14 @@ class Death:
     first: Millis | None = None
     source: str = ""
     """The queue that it was moved from."""
-    redriven: Millis | None = None
-    """When a redrive brought it to its queue."""
 
     @property
     def text(self) -> str:
         if self.file:
-            text = f",h{self.file}"
-        else:
-            first = "" if self.first is None else self.first
-            why = "r" if self.is_rejected else "m"
-            text = f",d{self.at:013d}.{why}{self.receives}.{first}.{self.source}"
-        return text if self.redriven is None else f"{text},t{self.redriven:013d}"
+            return f",h{self.file}"
+        first = "" if self.first is None else self.first
+        why = "r" if self.is_rejected else "m"
+        return f",d{self.at:013d}.{why}{self.receives}.{first}.{self.source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +219,9 @@ class Name:
     """Unix time of the first receive."""
     death: Death | None = None
     """Of messages that are dead letters, or were."""
+    renewed: Millis | None = None
+    """Unix time at which the age of its messages began anew: a redrive brought them to their queue, or
+    they died in a queue with strict order. None: they are as old as their send."""
     owner: str = ""
     """In `new/` only: the process that writes the file."""
     due: Millis | None = None
@@ -242,6 +242,8 @@ class Name:
             text += f",f{self.first}"
         if self.death is not None:
             text += self.death.text
+        if self.renewed is not None:
+            text += f",t{self.renewed:013d}"
         if self.owner:
             text += f",o{self.owner}"
         if self.due is not None:
@@ -249,6 +251,12 @@ class Name:
         if self.state is State.READY:
             return f"queues/{self.queue}/{text}"
         return f"{_FOLDERS[self.state]}/{self.queue}:{text}"
+
+    @property
+    def age_began(self) -> Millis:
+        """Unix time from which on its messages grow older, for the retention of their queue."""
+        sent = sent_at(self.stem.id)
+        return sent if self.renewed is None else max(sent, self.renewed)
 
     @property
     def dead_letter_path(self) -> str:
@@ -334,6 +342,7 @@ def parse(path: str) -> Name:
         receives=int(group["receives"] or 0),
         first=None if group["first"] is None else Millis(int(group["first"])),
         death=None if group["death"] is None else _death(group["death"]),
+        renewed=None if group["renewed"] is None else Millis(int(group["renewed"])),
         owner=group["owner"] or "",
         due=None if group["due"] is None else Millis(int(group["due"])),
         token=group["token"] or "",
@@ -358,16 +367,14 @@ def _death(text: str) -> Death:
     if match is None:
         raise NotAName(text)
     group = match.groupdict()
-    redriven = None if group["redriven"] is None else Millis(int(group["redriven"]))
     if "file" in group:
-        return Death(file=group["file"], redriven=redriven)
+        return Death(file=group["file"])
     return Death(
         at=Millis(int(group["at"])),
         is_rejected=group["why"] == "r",
         receives=int(group["receives"]),
         first=None if group["first"] is None else Millis(int(group["first"])),
         source=intern(group["source"]),
-        redriven=redriven,
     )
 
 
@@ -381,7 +388,7 @@ def _is_complete(name: Name) -> bool:
         return False
     match name.state:
         case State.SENT:
-            return bool(name.owner) and name.death is None
+            return bool(name.owner) and name.death is None and name.renewed is None
         case State.LEASED | State.DELAYED:
             return name.due is not None and not name.owner
         case _:

@@ -31,6 +31,7 @@ class FailureReason(Enum):
     DAMAGED_HISTORY = "damaged"
     NO_QUEUE = "missing"
     TOO_OLD = "old"
+    """In records of earlier versions: a message that is moved is as old as its move."""
     THERE_ALREADY = "twice"
 
 

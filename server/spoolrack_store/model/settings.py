@@ -172,7 +172,7 @@ class QueueSettings:
     )
     retention: Millis = _span(
         0,
-        "Age, counted from the send, at which a message is removed undelivered.",
+        "Age, counted from the send or the last redrive, at which a message is removed undelivered.",
         most=MAX_RETENTION,
         zero="no limit",
     )

@@ -116,7 +116,8 @@ class Name:
     receives: int
     first: int | None
     death: Mapping[str, Any] | None
-    """How the messages died, with `file` in place of all that a file says; and `redriven`."""
+    """How the messages died, with `file` in place of all that a file says."""
+    renewed: int | None
     owner: str | None
     due: int | None
     token: str | None
@@ -145,8 +146,8 @@ def parse(path: str) -> Name | None:
     due, token = place["due"], place["token"]
     death = _death_of(said)
     if (
-        ("d" in said or "h" in said or "t" in said) != (death is not None)
-        or (death is not None and folder == "new")
+        ("d" in said or "h" in said) != (death is not None)
+        or ((death is not None or "t" in said) and folder == "new")
         or count > MOST
         or (count and not id.endswith("000"))
         or members is None
@@ -179,6 +180,7 @@ def parse(path: str) -> Name | None:
         receives=int(said.get("r", 0)),
         first=int(said["f"]) if "f" in said else None,
         death=death,
+        renewed=int(said["t"]) if "t" in said else None,
         owner=said.get("o"),
         due=int(due) if due else None,
         token=token,
@@ -191,16 +193,14 @@ def _death_of(said: Mapping[str, str]) -> dict[str, Any] | None:
     match = _DEATH.fullmatch(tag)
     if match is None:
         return None
-    redriven = int(said["t"]) if "t" in said else None
     if match["file"]:
-        return {"file": match["file"], "redriven": redriven}
+        return {"file": match["file"]}
     return {
         "at": int(match["died"]),
         "reason": {"m": "max_receives", "r": "rejected"}[match["why"]],
         "receives": int(match["receives"]),
         "first": int(match["first"]) if match["first"] else None,
         "source": match["source"],
-        "redriven": redriven,
     }
 
 
@@ -500,8 +500,8 @@ def deaths_of(root: Path, name: Name) -> list[Mapping[str, Any]]:
                 "died_at_ms": death["at"],
             }
         ]
-    if death["redriven"] is not None and deaths:
-        redriven = {"redriven_to": name.queue, "redriven_at_ms": death["redriven"]}
+    if name.renewed is not None and deaths and name.renewed > deaths[-1]["died_at_ms"]:
+        redriven = {"redriven_to": name.queue, "redriven_at_ms": name.renewed}
         deaths[-1] = {**deaths[-1], **redriven}
     return deaths
 
