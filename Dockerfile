@@ -2,7 +2,7 @@
 #
 # It runs as 10001 and needs one writable folder, the volume; the root file system may be read-only. There is
 # no pip, no compiler and no shell script in the way: the program is process 1, and drains on SIGTERM.
-# docs/how-to/container.md says how to run it. The base is Debian's own Python, which Debian keeps patched; name
+# docs/how-to/container.md says how to run it, and how it serves Amazon SQS (SPOOLRACK_SQS). The base is Debian's own Python, which Debian keeps patched; name
 # another one by its digest to build the same image twice: --build-arg BASE=debian@sha256:...
 ARG BASE=docker.io/library/debian:12-slim
 

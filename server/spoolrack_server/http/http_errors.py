@@ -43,7 +43,7 @@ class NoSuchPage(GatewayError):
 
 class WrongHost(GatewayError):
     """This server serves this machine only, and the request's host is {host!r}: use localhost or an
-    address, or start the server with --tokens."""
+    address, or start the server with {options}."""
 
     http_code = 421
 

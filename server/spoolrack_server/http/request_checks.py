@@ -7,6 +7,7 @@ can't, and must change nothing here. Only authenticated callers learn that a pat
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
@@ -70,20 +71,27 @@ def peer_of(request: web.BaseRequest) -> str:
     return "" if transport is None else str(transport.get_extra_info("peername"))
 
 
-def require_own_name(request: web.Request) -> None:
-    """Refuse DNS rebinding: without authentication, `Host` must be a loopback name or an address.
+def require_own_name(
+    request: web.Request, others: Collection[str] = (), options: str = "--tokens"
+) -> None:
+    """Refuse DNS rebinding: without authentication, `Host` must be a loopback name, an address or one
+    of `others`; of these, a name that begins with a dot stands for all names below it, too.
 
     A page of another site may let its own name stand for 127.0.0.1, and is then of one origin with
-    this server: its requests carry that name, and never an address.
+    this server: its requests carry that name, and never an address. No header tells such a request, not
+    even a signature or X-Amz-Target: a page may send any to its own origin. `options` are those that
+    the refusal recommends.
     """
     host = _host(request)
-    name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
-    if name.lower() in ("", "localhost") or name.lower().endswith(".localhost") or _is_address(name):
+    name = (host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host).lower()
+    if name in ("", "localhost") or name.endswith(".localhost") or _is_address(name):
+        return
+    if any(name == each or (each[0] == "." and f".{name}".endswith(each)) for each in others):
         return
     transport = request.transport
     own = None if transport is None else transport.get_extra_info("sockname")
     if own and _is_address(own[0]) and _address(own[0]).is_loopback:
-        raise WrongHost(host=name)
+        raise WrongHost(host=name, options=options)
 
 
 def _host(request: web.Request) -> str:

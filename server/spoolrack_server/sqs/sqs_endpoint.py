@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from aiohttp import web
@@ -55,6 +56,14 @@ ARRIVING: Final = 4 * LARGEST
 """Bytes of all bodies together that are arriving from callers that aren't known yet."""
 INLINE: Final = 64 * 1024
 """Bytes of a body that is verified and parsed in the event loop; a larger one in a thread."""
+EMULATORS: Final = (
+    "elasticmq",
+    "host.docker.internal",
+    "localstack",
+    ".localhost.localstack.cloud",
+)
+"""Hosts by which programs know an emulator of SQS on the same machine: none of them can be the name of
+another site's page, since the public DNS either hasn't them, or has them for the loopback alone."""
 RECEIVE: Final = "ReceiveMessage"
 READS: Final = frozenset(
     {
@@ -112,6 +121,7 @@ class SqsEndpoint:
         self._authenticator = authenticator
         self._access_control = access_control
         self._url = url
+        self._hosts = (*EMULATORS, *(() if url is None else (urlsplit(url).hostname or "localhost",)))
         self._operations = SqsOperations(app, memory, clock)
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
         """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
@@ -270,7 +280,7 @@ class SqsEndpoint:
     def _check_origin(self, request: web.Request) -> None:
         require_own_origin(request)
         if self._authenticator.is_open:
-            require_own_name(request)
+            require_own_name(request, self._hosts, "--sqs-keys, or with --sqs-url http://HOST:PORT")
 
     def _check_method(self, request: web.Request, call: _SqsCall) -> None:
         """Refuse a change by GET that nothing signs: a browser sends one for a page of another site."""
