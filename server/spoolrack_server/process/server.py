@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import grpc
 from grpc_reflection.v1alpha.reflection import SERVICE_NAME
@@ -38,6 +39,7 @@ from ..rpc.health_service import SERVICE, HealthService
 from ..rpc.public_calls import PublicCalls
 from ..rpc.reflection import reflection_of
 from ..rpc.services import Services
+from ..rpc.strangers import DESCRIPTORS, Strangers
 from ..system.addresses import AddressUnusable, address_text, reserve
 from ..system.cgroup import memory_limit
 from ..system.limits import Limits
@@ -54,6 +56,10 @@ if TYPE_CHECKING:
     from ..http.request_bodies import HttpLimits
     from ..metrics.otel import OtelTraces
     from ..sqs.sqs_endpoint import SqsEndpoint
+
+
+STRANGERS_EVERY: Final = 1.0
+"""Seconds between two looks at the connections of the gRPC port."""
 
 
 class Server:
@@ -328,6 +334,9 @@ class Server:
         except RuntimeError as error:
             raise AddressUnusable(self.grpc_address, "another process was faster") from error
         await server.start()
+        if os.path.isdir(DESCRIPTORS):
+            calls.strangers = Strangers(self.grpc_port, limits.connections)
+            self.background.start("connections", partial(self._look_for_strangers, calls.strangers))
         self.background.start("memory", self._memory.watch)
         may_send = access_files.access_control.may_send
         scheduler = Scheduler(store, self._clock, self._log, may_send)
@@ -337,6 +346,17 @@ class Server:
         self.observer.observe_access(lambda: access_files.ages)
         if access_files.is_watching:
             self.background.start("access files", access_files.look)
+
+    async def _look_for_strangers(self, strangers: Strangers) -> None:
+        await asyncio.sleep(STRANGERS_EVERY)
+        before = strangers.shut_down
+        await asyncio.to_thread(strangers.look)
+        if strangers.shut_down and not before:
+            self._log.warning(
+                "the gRPC port has nearly as many connections as it may: those without a call of a "
+                "known caller are closed",
+                port=self.grpc_port,
+            )
 
     async def _start_http(self, store: Store, access_files: AccessFiles) -> None:
         if self.http_port is None:

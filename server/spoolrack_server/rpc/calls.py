@@ -32,6 +32,7 @@ from ..wire.contract import SERVED
 from ..wire.contract_calls import ContractMethod
 from ..wire.status import INTERNAL, Failure, failure_of
 from .authorized_calls import AuthorizedCall, Context, caller_of
+from .strangers import Strangers
 
 Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
 Handler = Callable[[Any, Context], Awaitable[bytes | None]]
@@ -90,6 +91,8 @@ class ServerCalls:
         self._refusals = self._instrumentation.refusals
         is_open = access_control is None or access_control.is_open
         self._access_control = None if is_open else access_control
+        self.strangers: Strangers | None = None
+        """Of the connections of known callers it is told."""
         self._running: set[asyncio.Task[Any]] = set()
         self._refusing = False
         self._last_begin = -QUIET
@@ -163,6 +166,8 @@ class ServerCalls:
                             require_shard(self._shard, str(value))
                         elif key == ROOT_KEY and is_of_one_root and value != self._root_id:
                             raise RootDiffers(named=value, found=self._root_id)
+                    if self.strangers is not None:
+                        self.strangers.know(requests.peer)
                     requests.authorized = authorized
                     requests.on_request = on_request
                     if described.client_streaming:
@@ -348,7 +353,7 @@ class Requests:
         self._calls = calls
         self._memory = memory
         self._context = context
-        self._peer = context.peer()
+        self.peer = context.peer()
         """OnRequest once: gRPC has forgotten it when the call is over."""
         self._kind = GetMessageClass(method.input_type)
         self._name = method.name
@@ -405,7 +410,7 @@ class Requests:
         answered. Raise `MemoryLimit` if there is no room."""
         if self.size <= SMALL:
             return 0
-        taken = self._memory.requests.reserve(self._peer, self.size)
+        taken = self._memory.requests.reserve(self.peer, self.size)
         self._reserved_bytes += taken
         return taken
 
@@ -413,7 +418,7 @@ class Requests:
         """Note that a request is answered."""
         if size:
             self._reserved_bytes -= size
-            self._memory.requests.free(self._peer, size)
+            self._memory.requests.free(self.peer, size)
 
     def close(self) -> None:
         """Note that the call is over."""
