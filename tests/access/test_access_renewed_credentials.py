@@ -25,6 +25,7 @@ from spoolrack_store.manual_clock import ManualClock
 
 from tests.support import STUCK
 from tests.support.access_rig import Files, reads_again, serving
+from tests.support.serving import PROGRAM
 
 
 async def in_thread(call: Any, *arguments: Any, **options: Any) -> Any:
@@ -160,3 +161,29 @@ def test_damaged_files_leave_the_former_certificates_in_use(
     assert "stay as they are" in caplog.text
     with pytest.raises(InvalidCredentials):
         credentials_for("a:1", "a", is_secure=True, ca=trusted)
+
+
+async def test_a_long_command_goes_on_with_the_new_token_of_its_file(
+    tmp_path: Path, files: Files
+) -> None:
+    security = Security(tokens=files.write_tokens("alice"))
+    async with serving(tmp_path / "root", security) as server:
+        path = files.write("alice.token", files.tokens["alice"])
+        async with aio.connect(server.grpc_address, token=lambda: files.tokens["alice"]) as client:
+            jobs = await client.create_queue("jobs")
+            await jobs.send("one\n")
+            command = await asyncio.create_subprocess_exec(
+                *(*PROGRAM, "receive", "jobs", "--follow", "--max", "2", "--exec", "cat"),
+                *("--url", server.grpc_address, "--token-file", path),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            assert command.stdout is not None
+            assert await command.stdout.readline() == b"one\n"
+            del files.tokens["alice"]
+            files.write_tokens("alice")
+            files.write("alice.token", files.tokens["alice"])
+            assert reads_again(server)
+            await jobs.send("two\n")
+            out, err = await command.communicate()
+            assert (out, command.returncode) == (b"two\n", 0), err
