@@ -9,8 +9,10 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import kombu
 import pytest
 import spoolrack
+import spoolrack.kombu
 import trustme
 from spoolrack import aio
 from spoolrack._credentials import credentials_for
@@ -187,3 +189,20 @@ async def test_a_long_command_goes_on_with_the_new_token_of_its_file(
             await jobs.send("two\n")
             out, err = await command.communicate()
             assert (out, command.returncode) == (b"two\n", 0), err
+
+
+async def test_a_connection_of_kombu_goes_on_with_the_new_token(tmp_path: Path, files: Files) -> None:
+    security = Security(tokens=files.write_tokens("alice"))
+    async with serving(tmp_path / "root", security) as server:
+        options = {"token": lambda: files.tokens["alice"]}
+        url = f"spoolrack://{server.grpc_address}"
+        connection = kombu.Connection(url, transport_options=options)
+        queue = await in_thread(connection.SimpleQueue, "jobs")
+        await in_thread(queue.put, "one")
+        assert (await in_thread(queue.get, timeout=STUCK)).payload == "one"
+        del files.tokens["alice"]
+        files.write_tokens("alice")
+        assert reads_again(server)
+        await in_thread(queue.put, "two")
+        assert (await in_thread(queue.get, timeout=STUCK)).payload == "two"
+        await in_thread(connection.close)
