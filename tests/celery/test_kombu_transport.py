@@ -839,3 +839,18 @@ def test_content_of_760_kib_is_the_most_of_a_queue_with_defaults_unless_it_is_co
     with connection.Consumer([TASKS], callbacks=[lambda body, _: sizes.append(len(body))]):
         drained(connection, 2)
     assert sizes == [760 * 1024, 770 * 1024]
+
+
+def test_a_declaration_tells_the_size_of_a_queue_with_its_own_answer(
+    connection: Any, server: RunningServer
+) -> None:
+    channel = connection.default_channel
+    assert channel.queue_declare("sized").message_count == 0
+    with server.client() as client:
+        client.queue("sized").send_many(["one", "two"])
+        assert channel.queue_declare("sized").message_count == 2
+        assert channel.queue_declare("sized", passive=True).message_count == 2
+        client.queue("sized").update(
+            visibility_timeout=77
+        )  # By its operator: the declaration has others.
+        assert channel.queue_declare("sized").message_count == 2

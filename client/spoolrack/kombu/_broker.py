@@ -175,7 +175,7 @@ class Broker:
         self._owned_queues: set[str] = set()
         """Those that are deleted at the end of this connection."""
         self._pid = os.getpid()
-        self._deferred_steps: dict[tuple[str, object], Callable[[], None]] = {}
+        self._deferred_steps: dict[tuple[str, object], Callable[[], QueueInfo | None]] = {}
         """Refused steps of declarations: by queue and binding, None: its creation."""
         self._dropped = 0
         self._warned = -WARN_EVERY
@@ -251,8 +251,9 @@ class Broker:
         message_ttl: float | None = None,
         is_exclusive: bool = False,
         is_auto_delete: bool = False,
-    ) -> None:
-        """Create a queue if it is missing; spans are in seconds."""
+    ) -> QueueInfo | None:
+        """Create a queue if it is missing; spans are in seconds. Return what it has, if the answer says
+        it."""
         settings: Settings = {}
         if message_ttl:
             settings["retention"] = message_ttl
@@ -264,21 +265,25 @@ class Broker:
                 self._declared_queues.add(name)
             if is_exclusive:
                 self._owned_queues.add(name)
-        self._take_or_defer((name, None), partial(self._create, name, settings, _declare_timeout()))
+        create = partial(self._create, name, settings, _declare_timeout())
+        return self._take_or_defer((name, None), create)
 
-    def _take_or_defer(self, key: tuple[str, object], step: Callable[[], None]) -> None:
-        """Take a step of a declaration. In an event loop one that the server refuses is taken later:
-        the worker consumes meanwhile from the queues that exist."""
+    def _take_or_defer(
+        self, key: tuple[str, object], step: Callable[[], QueueInfo | None]
+    ) -> QueueInfo | None:
+        """Take a step of a declaration; return its answer, None if it is taken later. In an event loop
+        one that the server refuses is: the worker consumes meanwhile from the queues that exist."""
         if not self.is_missing(key[0]):
             try:
-                step()
+                found = step()
                 self._deferred_steps.pop(key, None)
-                return
+                return found
             except REFUSALS as error:
                 if not in_event_loop():
                     raise
                 log.warning("the queue %s is declared once the server allows it: %s", key[0], error)
         self._deferred_steps[key] = step
+        return None
 
     def declare_deferred(self) -> None:
         """Take the steps that were deferred, up to the first that is refused again."""
@@ -293,9 +298,13 @@ class Broker:
         """Return whether the creation of a queue was deferred."""
         return (name, None) in self._deferred_steps
 
-    def _create(self, name: str, settings: Settings, timeout: float | None = None) -> None:
-        with contextlib.suppress(QueueExists):  # The settings of a queue are its operator's.
-            self._client.create_queue(spoolrack_name(self._prefix + name), timeout=timeout, **settings)
+    def _create(self, name: str, settings: Settings, timeout: float | None = None) -> QueueInfo | None:
+        """Create a queue or find it; return what it has, None if its settings differ."""
+        name = spoolrack_name(self._prefix + name)
+        try:
+            return self._client.create_queue(name, timeout=timeout, **settings)._created
+        except QueueExists:  # The settings of a queue are its operator's.
+            return None
 
     def info(self, name: str, timeout: float | None = None) -> QueueInfo | None:
         """Return a queue's settings and counts; None if there is no such queue."""
