@@ -20,6 +20,7 @@ from typing import Final
 
 from .committer import Committer
 from .files import layout
+from .files.changes import PATH, SIZE, Changes, describe_holder
 from .files.disk import Lock
 from .files.hosts_disk import disk_of
 from .files.local_disk import LocalDisk
@@ -27,6 +28,7 @@ from .files.overlay import OverlayDisk
 from .files.root import is_living, is_root, not_a_root, owners_of
 from .model.background_work import BackgroundWork
 from .model.clock import Clock
+from .model.errors import StoreError
 from .store import Store
 from .thread_driver import ThreadDriver, run_whole
 
@@ -81,6 +83,25 @@ def owners_changed_ns(root: str | os.PathLike[str]) -> int:
     """Return when a process has last opened or closed the root, in Unix nanoseconds. Raise
     `OSError`."""
     return disk_of(root).facts(layout.OWNERS).changed_ns
+
+
+def lock_holder(root: str | os.PathLike[str]) -> str:
+    """Describe the process that holds the root's lock at this moment; "" if none does, or if that can't
+    be found out."""
+    try:
+        disk = disk_of(root)
+    except (OSError, StoreError):
+        return ""
+    try:
+        lock = disk.share_lock()
+        if lock is not None:
+            lock.release()
+            return ""
+        return describe_holder(*Changes(disk.map(PATH, SIZE), "").holder())
+    except OSError:
+        return ""
+    finally:
+        disk.close()
 
 
 class _Finished(ThreadDriver):

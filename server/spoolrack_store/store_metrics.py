@@ -17,7 +17,7 @@ from .engine.questions import Questions
 from .files import layout
 from .files.disk import Disk, Space
 from .files.root import owners_of
-from .model.clock import Millis
+from .model.clock import MINUTE, Millis
 from .model.errors import DiskError
 from .model.shards import Shard
 from .model.statistics import Ages, Owner, QueueMetrics, RootMetrics, Statistics
@@ -68,8 +68,12 @@ class StoreMetrics:
             return None
 
     def refuses_sends(self, space: Space) -> bool:
-        """Return whether this process refuses sends with this free space."""
-        return space.is_below(self._engine.moves.watermark)
+        """Return whether this process refuses sends with this free space, or a quota has refused one
+        within the last minute."""
+        moves = self._engine.moves
+        full_at = moves.full_at
+        is_refused = full_at is not None and moves.clock.monotonic() - full_at < MINUTE
+        return is_refused or space.is_below(moves.watermark)
 
     def root(self) -> RootMetrics:
         """Return all metrics but the queues'."""

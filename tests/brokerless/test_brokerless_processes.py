@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import spoolrack
 from spoolrack import Queue
 from spoolrack.testing import running_server
@@ -20,6 +21,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.store import Store
 
 from tests.brokerless.actor import Actor
+from tests.store.front_rig import taken_lock
 from tests.support import STUCK
 
 
@@ -171,3 +173,14 @@ def test_a_forked_child_connects_anew(
         assert parent.does(anew) == "'a'"
     finally:
         os.kill(child, signal.SIGKILL)
+
+
+def test_an_error_names_the_process_that_holds_the_lock(root: Path, jobs: Queue) -> None:
+    """A process that was stopped while it held the lock stops all others: an error says which one."""
+    named = rf"process {os.getpid()} \(\w+\) since \S+ holds its lock: if it is stopped, let it go on"
+    lock = taken_lock(root)
+    try:
+        with pytest.raises(spoolrack.errors.Timeout, match=named):
+            jobs.send("x", timeout=0.2)
+    finally:
+        lock.release()

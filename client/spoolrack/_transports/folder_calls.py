@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from spoolrack_store.model.errors import Draining, StoreError
 from spoolrack_store.model.operations import Request
 from spoolrack_store.model.reservation_requests import undo_of
+from spoolrack_store.read_only_root import lock_holder
 from spoolrack_store.store import Store
 
 from .._runtime import Runtime, Signal, Tasks
@@ -62,7 +63,8 @@ class FolderCalls:
             raise
         if not landed:
             done = "it was not done" if future.cancel() else "it may take place all the same"
-            raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}.")
+            holder = await self._lock_holder()
+            raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}{holder}.")
         return self._result(future)
 
     async def page(
@@ -149,7 +151,8 @@ class FolderCalls:
         try:
             opening = self.share.store(make=make)
             if not await self._landed(opening, timeout):
-                raise Timeout(f"{self.target} was not open within {timeout:.3g} s.")
+                holder = await self._lock_holder()
+                raise Timeout(f"{self.target} was not open within {timeout:.3g} s{holder}.")
             return opening.result()
         except StoreError as error:
             raise self._ours(error) from error
@@ -157,6 +160,11 @@ class FolderCalls:
             raise  # Some are OSErrors, too.
         except OSError as error:
             raise RootUnusable(f"{self.target} can't be opened: {error}") from error
+
+    async def _lock_holder(self) -> str:
+        """Return, for an error, which process holds the root's lock; "" if none does."""
+        holder = await self._threads.run(lambda: lock_holder(self.root))
+        return f"; {holder} holds its lock: if it is stopped, let it go on, or end it" if holder else ""
 
     async def _landed(self, future: Future[Any], timeout: float | None) -> bool:
         """Wait until `future` is done; False if that took longer than `timeout` seconds."""

@@ -33,7 +33,7 @@ from ..files.removed import RemovedFiles
 from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import Clock, Millis
 from ..model.disk_watermark import DiskWatermark
-from ..model.errors import DiskError, StoreError
+from ..model.errors import DiskError, DiskFull, StoreError
 from ..model.members import MOST, pieces
 from ..model.message_ids import FileIds
 from ..model.names import (
@@ -133,6 +133,9 @@ class Moves:
         self.queues: Container[str] | None = None
         """The names of all queues; None: they aren't known."""
         self.is_living = is_living
+        self.full_at: Millis | None = None
+        """When the disk had no room for a file that was sent, though its free space says otherwise: a
+        quota. None: there was room for the last one."""
         self.refused_at: Millis | None = None
         """The monotonic time at which the disk refused something last."""
         self.unlinked = 0
@@ -184,7 +187,10 @@ class Moves:
             create = partial(self.disk.create, path, parts, sync=False)
             # Other processes must know its keys before it is published.
             self._change(ChangeKind.FILE, "", path, create, is_told=stem.key is not None)
-        except BaseException:
+            self.full_at = None
+        except BaseException as error:
+            if isinstance(error, DiskFull):
+                self.full_at = self.clock.monotonic()
             if written is not None:
                 self._place_body(body_path(stem.id), written.path)
             raise
