@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 from spoolrack_store.engine import deduplication
+from spoolrack_store.engine.deduplication import MERGED
+from spoolrack_store.engine.part import FILES
 from spoolrack_store.files.body_file import BodyFile
 from spoolrack_store.files.layout import new_body_path
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.disk_watermark import DiskWatermark
 from spoolrack_store.model.errors import QueueFull, TooManyDeduplicationIds
 from spoolrack_store.model.operations import (
+    UNFINISHED,
     Delete,
     Purge,
     Receive,
@@ -27,7 +30,7 @@ from tests.support.engine_rig import EngineRig
 from tests.support.engines import applied, commit
 from tests.support.linked_disk import RefusingDisk, reap
 from tests.support.memory_disk import fails
-from tests.support.steps import steps_of
+from tests.support.steps import slices_of, steps_of
 
 WINDOW = Millis(20_000)
 SETTINGS = QueueSettings(deduplication_window=WINDOW)
@@ -299,3 +302,154 @@ def _steps_of_unlinking(queues: int) -> int:
 
 def test_a_message_with_an_id_is_unlinked_at_the_same_cost_however_many_queues_there_are() -> None:
     assert _steps_of_unlinking(200) == _steps_of_unlinking(20)
+
+
+# Many segments.
+
+
+def lives(rig: Rig, count: int, begin: int = 0) -> dict[str, Any]:
+    """Send, delete and unlink messages one after the other, each with an id of its own."""
+    ids: dict[str, Any] = {}
+    for number in range(begin, begin + count):
+        (ids[f"id{number}"],) = rig.send(f"id{number}").results
+        rig.commit(Purge(queue="q"))
+        for _ in range(3):
+            rig.commit()
+    assert rig.names("remove") == []
+    return ids
+
+
+def test_many_lives_leave_few_segments_and_each_id_stays_taken() -> None:
+    rig = Rig()
+    ids = lives(rig, 600)
+    for _ in range(20):
+        rig.commit()
+    # Up to 15 of each of three sizes; it was one for each life.
+    assert len(rig.names("keys")) < 3 * MERGED
+    rig.restart()
+    for deduplication_id, id in ids.items():
+        assert rig.send(deduplication_id).results == [id]
+    rig.clock.now += WINDOW
+    for _ in range(20):
+        rig.tick()
+    assert rig.names("keys") == []
+    assert rig.engine.deduplication.count == 0
+
+
+def test_a_merge_leaves_out_what_is_free_and_makes_no_large_segment_larger() -> None:
+    rig = Rig()
+    lives(rig, MERGED - 1)
+    rig.clock.now += WINDOW
+    lives(rig, 1, begin=MERGED)
+    rig.commit()
+    rig.commit()
+    merged = [rig.disk.read(f"keys/{name}") for name in rig.names("keys")]
+    assert sum(content.count(b":") for content in merged) == 1
+
+
+@pytest.mark.parametrize("keep", list(Keep)[:2])
+def test_a_power_cut_beside_a_merge_frees_no_id(keep: Keep) -> None:
+    rig = Rig()
+    ids = lives(rig, MERGED)
+    for _ in range(4):
+        work = applied(rig.engine)  # Nothing is synced.
+        found = rig.disk.copy().cut(Cut(keep, bytes=(Bytes.EMPTY,)))
+        after = EngineRig({"q": SETTINGS}, disk=found, clock=rig.clock)
+        for deduplication_id, id in ids.items():
+            (answer,) = after.commit(sending(deduplication_id))
+            assert answer.results == [id]
+        assert work.commit is None or work.commit.sync() is None
+        rig.engine.finish(work)
+
+
+def test_a_merge_that_the_disk_refuses_is_made_later() -> None:
+    rig = Rig()
+    ids = lives(rig, MERGED - 1)
+    rig.disk.refused = ["read keys/"]
+    ids |= lives(rig, 1, begin=MERGED)
+    rig.commit()
+    assert len(rig.names("keys")) == MERGED
+    rig.disk.refused = []
+    ids |= lives(rig, 1, begin=MERGED + 1)
+    rig.settle()
+    assert len(rig.names("keys")) <= 2
+    rig.restart()
+    assert all(rig.send(key).results == [id] for key, id in ids.items())
+
+
+def test_a_start_reads_segments_in_slices_and_keyed_sends_alone_wait() -> None:
+    rig = Rig(q=SETTINGS, other=SETTINGS)
+    first = rig.send("a").results
+    rig.commit(Purge(queue="q"))
+    rig.settle()
+    content = rig.disk.read(f"keys/{rig.names('keys')[0]}")
+    for number in range(3 * FILES):
+        rig.disk.create(f"keys/018bcfe5-6800-7000-8000-{number:012x}", [content], sync=True)
+    rig.living.clear()
+    rig.disk.free_locks()
+    rig.engine = rig.join()
+    reads = _Reads(rig.disk)
+    rig.disk.read, per_commit, waited = reads, [], 0
+    while True:
+        keyed, plain, behind = rig.commit(
+            sending("a"), Send(queue="other", bodies=[b"x"]), Send(queue="q", bodies=[b"y"])
+        )
+        per_commit.append(reads.take())
+        assert isinstance(plain, SendResults)
+        # In their queue the order of two sends is that of the calls.
+        assert (keyed is UNFINISHED) == (behind is UNFINISHED)
+        if keyed is not UNFINISHED:
+            break
+        waited += 1
+    assert keyed.results == first
+    assert waited
+    assert max(per_commit) <= FILES
+
+
+class _Reads:
+    """Counts reads of segments."""
+
+    def __init__(self, disk: RefusingDisk) -> None:
+        self._read = disk.read
+        self._count = 0
+
+    def __call__(self, path: str, *rest: Any, **named: Any) -> bytes:
+        self._count += path.startswith("keys/")
+        return self._read(path, *rest, **named)
+
+    def take(self) -> int:
+        count, self._count = self._count, 0
+        return count
+
+
+def test_segments_whose_window_is_over_are_unlinked_in_slices() -> None:
+    rig = Rig()
+    rig.send("a")
+    rig.commit(Purge(queue="q"))
+    rig.settle()
+    content = rig.disk.read(f"keys/{rig.names('keys')[0]}")
+    for number in range(3 * FILES):
+        rig.disk.create(f"keys/018bcfe5-6800-7000-8000-{number:012x}", [content], sync=True)
+    rig.clock.now += WINDOW
+    rig.restart()
+    unlinked = slices_of(lambda: len(rig.names("keys")), rig.tick)
+    assert max(unlinked) <= FILES
+
+
+def test_another_processes_segment_costs_the_same_however_many_queues_there_are() -> None:
+    def steps(queues: int) -> int:
+        rig = Rig(**{f"q{number}": SETTINGS for number in range(queues)})
+        for number in range(queues):
+            rig.send(f"id{number}", queue=f"q{number}")
+        other = rig.join()
+        for _ in range(4):
+            commit(other)
+        rig.settle()
+        rig.send(*(f"new{number}" for number in range(20)), queue="q0")
+        rig.commit(Purge(queue="q0"))
+        for _ in range(3):
+            rig.commit()
+        assert len(rig.names("keys")) == 1
+        return steps_of(lambda: commit(other))
+
+    assert steps(200) <= steps(2) + 100

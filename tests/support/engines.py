@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -79,6 +80,8 @@ def declare(engine: Engine, name: str, settings: QueueSettings, salt: str = "") 
     disk, clock = engine.moves.disk, engine.moves.clock
     if any(each.name.startswith(f"{name}.") for each in disk.scan(CONFIG)):
         return
+    # No two queues of a root have one salt.
+    salt = salt or re.sub("[^0-9a-z]", "", name.lower())[:16]
     record = Record(settings=settings, created_at=clock.wall(), salt=salt)
     disk.create(settings_path(name, 1), [encode(record)], sync=True)
     disk.sync_folder(CONFIG)

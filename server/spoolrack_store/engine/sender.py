@@ -108,6 +108,8 @@ class Sender(Part):
         """By queue and kind the file to which this commit has added last."""
         self._unfinished_sends: dict[str, tuple[Send, SendResults, _Together]] = {}
         """By queue the request that needs many files, the answer so far, and what isn't written yet."""
+        self._waits_for_keys: dict[str, None] = {}
+        """Queues with a send that waits until all keys are read, and so do those behind it."""
         self._repetitions: list[tuple[SendResults, int, SendResults, int]] = []
         """Messages with such a key: the answer, the position, and those of the first one."""
         self.in_new: dict[Entry, int] = {}
@@ -127,6 +129,8 @@ class Sender(Part):
         outcomes: list[SendResults | StoreError | Unfinished] = []
         for request in requests:
             outcomes.append(outcome_of(self._admit, request, files))
+        if self._waits_for_keys:
+            self._waits_for_keys.clear()
         self._room.refresh()
         is_lone = len(files) == 1 and len(files[0].bodies) == 1
         self._latest_files.clear()
@@ -198,6 +202,11 @@ class Sender(Part):
         unfinished_send = self._unfinished_sends.get(request.queue)
         if unfinished_send is not None and unfinished_send[0] is not request:
             return UNFINISHED  # Behind an earlier one of its queue.
+        if request.queue in self._waits_for_keys or (
+            request.deduplication_ids and not self._deduplication.knows_all
+        ):
+            self._waits_for_keys[request.queue] = None
+            return UNFINISHED
         keys: dict[int, str] = {}
         if unfinished_send is not None:
             _, answer, together = unfinished_send

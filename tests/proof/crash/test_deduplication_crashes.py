@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import pytest
+from spoolrack_store.engine import deduplication
 from spoolrack_store.engine.deduplication import Deduplication
 from spoolrack_store.model.batch_file import Line
 from spoolrack_store.model.clock import Millis
@@ -102,6 +103,11 @@ class KeyedStory(Story):
             self.keys[id] = key
 
 
+@pytest.fixture(autouse=True)
+def early_merges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deduplication, "MERGED", 2)
+
+
 @ALONE
 def test_an_id_has_one_message_in_its_window(run: Run) -> None:
     told = run.tell(KeyedStory, 5)
@@ -125,14 +131,35 @@ def _unlinked_at_once(self: Deduplication, entries: object) -> object:
 
 _may_unlink = Deduplication.may_unlink
 
+
+def _superseded_at_once(self: Deduplication) -> None:
+    self._superseded = dict.fromkeys(self._superseded, 0)
+    _unlink_superseded(self)
+
+
+_unlink_superseded = Deduplication._unlink_superseded
+
+
+def _merged_without_the_last(self: Deduplication, ids: dict[str, str]) -> None:
+    _write_segment(self, dict(list(ids.items())[: max(1, len(ids) - 1)]))
+
+
+_write_segment = Deduplication._write_segment
+
 PLANTED: Final[dict[str, Bug]] = {
     "names unlinked without a segment": Bug(Deduplication, "may_unlink", lambda self, entries: entries),
     "names unlinked before their segment is durable": Bug(
         Deduplication, "may_unlink", _unlinked_at_once, first=66
     ),
-    "segments not read": Bug(Deduplication, "_load_segment", lambda self, path: None),
+    "segments unlinked before the merged one is durable": Bug(
+        Deduplication, "_unlink_superseded", _superseded_at_once
+    ),
+    "segments merged without all of their keys": Bug(
+        Deduplication, "_write_segment", _merged_without_the_last
+    ),
+    "segments not read": Bug(Deduplication, "_load_segment", lambda self, path: 0),
     "files of other processes in new/ not read": Bug(
-        Deduplication, "_load_new", lambda self, path: None, first=29
+        Deduplication, "_load_new", lambda self, path: 0, first=29
     ),
     "names not read": Bug(Deduplication, "_load_batch", lambda self, batch: None),
     "keys forgotten too early": Bug(Deduplication, "_oldest", lambda self: 1 << 128),
