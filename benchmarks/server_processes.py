@@ -5,6 +5,7 @@ Also what the kernel says of them: processor time and memory. Knows no system.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
@@ -12,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from glob import glob
@@ -23,6 +25,8 @@ _PLACES: Final = ("/usr/sbin", "/usr/lib/postgresql/*/bin")
 """Where Debian puts servers, if they are not on the PATH."""
 PATIENCE: Final = 90.0
 """Seconds after which a server that neither starts nor ends is stuck."""
+_RUNNING: Final[set[Server]] = set()
+"""The servers of this process: what ends it ends them, too."""
 
 
 def find(program: str) -> str | None:
@@ -70,6 +74,7 @@ class Server:
                 extra_groups=[] if user is not None else None,
                 cwd=folder,
             )
+        _end_with_this_process(self)
 
     def wait_for_port(self, port: int) -> None:
         """Return when there is a listener."""
@@ -118,6 +123,7 @@ class Server:
         """SIGKILL to all of them; return when all are dead."""
         self._signal(signal.SIGKILL, {*self.pids(), *self._left()})
         self._process.wait(PATIENCE)
+        _RUNNING.discard(self)
         end = time.monotonic() + PATIENCE
         while self._left():
             if time.monotonic() > end:
@@ -140,6 +146,22 @@ class Server:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+
+def _end_with_this_process(server: Server) -> None:
+    """A session of its own hears of no signal of this process, and SIGTERM runs no `finally`."""
+    if not _RUNNING:
+        atexit.unregister(_end_all)
+        atexit.register(_end_all)
+    _RUNNING.add(server)
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
+def _end_all() -> None:
+    for server in list(_RUNNING):
+        server.end()
 
 
 def serve(root: Path, log: Path, *options: str) -> Server:
