@@ -302,3 +302,30 @@ async def test_a_slow_reader_holds_up_no_other_client(tmp_path: Path, clock: Man
                 total += len(await raw.reader.read(MIB))
             assert total == 32 * MIB
         assert (await client.counts()).leased_count == 2
+
+
+async def test_a_page_counts_until_its_client_has_it_and_a_client_that_does_not_read_is_cut_off(
+    http: Http, server: Server
+) -> None:
+    await http.create()
+    # More than the kernel takes for a client that doesn't read: controls are six bytes of JSON each.
+    for _ in range(50):
+        await http.send(b"\1" * 60_000)
+    page = "/-/queues/q/messages?page_size=1000&max_body_bytes=65536"
+    budget = server._memory.responses
+    async with raw_to(server) as raw:
+        await raw.say(f"GET {page} HTTP/1.1")
+        status, headers = await raw.head()
+        assert status == 200
+        assert budget.used == int(headers["content-length"]) > 5 * MIB
+        for _ in range(MANY):
+            if not budget.used:
+                break
+            await asyncio.sleep(0.01)
+        assert budget.used == 0
+    held = budget.count("another", budget.total)
+    refusal = await http.ask("GET", page)
+    assert (refusal.status, refusal.reason) == (503, "MEMORY_LIMIT")
+    budget.free("another", held)
+    assert len((await http.ask("GET", page)).json["messages"]) > 1
+    assert budget.used == 0

@@ -20,13 +20,14 @@ from spoolrack_store.model.errors import Draining, StoreError
 from ..access.access_control import AccessControl
 from ..app.application import Application
 from ..app.health import Health
-from ..app.memory import MemoryLimiter
+from ..app.memory import SMALL, MemoryLimiter
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
 from ..system.logs import Log
 from ..system.request_ids import HEADER
 from ..wire.status import LONGEST_MESSAGE
+from . import request_bodies
 from .context import HttpContext
 from .http_errors import (
     MethodNotAllowed,
@@ -36,7 +37,7 @@ from .http_errors import (
 )
 from .http_listener import HttpListener, expect_nothing
 from .request_bodies import HttpLimits
-from .request_checks import check, require_own_shard
+from .request_checks import check, peer_of, require_own_shard
 from .route import Endpoint, Route, pattern, with_heads
 from .routes import routes
 
@@ -151,7 +152,27 @@ class Gateway:
         if self._listener.is_refusing or not request.content.is_eof():
             # The rest of a body that isn't needed is not worth waiting for.
             response.force_close()
-        return response
+        return await self._handed_over(request, response)
+
+    async def _handed_over(
+        self, request: web.Request, response: web.StreamResponse
+    ) -> web.StreamResponse:
+        """Write a large response, which counts until its client has taken it; refuse that of a read
+        without memory for it. aiohttp itself waits for a client that doesn't read without an end."""
+        body = response.body if isinstance(response, web.Response) else None
+        if not isinstance(body, bytes) or len(body) <= SMALL or request.method == "HEAD":
+            return response
+        assert isinstance(response, web.Response)
+        if response.prepared:
+            return response
+        peer, responses = peer_of(request), self._app.responses
+        if request.method == "GET" and not responses.fits(peer, len(body)):
+            return self._refusal(request, responses.full())
+        taken = responses.count(peer, len(body))
+        try:
+            return await request_bodies.write(request, response, self._context.http_limits)
+        finally:
+            responses.free(peer, taken)
 
     def _refusal(self, request: web.BaseRequest, error: Exception) -> web.StreamResponse:
         known: StoreError | None = None

@@ -184,6 +184,8 @@ async def write(
     # The transport copies what the kernel doesn't take at once.
     in_blocks = web.StreamResponse(status=response.status, headers=response.headers)
     in_blocks.content_length = len(body)
+    if response.keep_alive is False:
+        in_blocks.force_close()
     async with _cut_off_after(request, http_limits):
         await in_blocks.prepare(request)
     with memoryview(body) as view:
