@@ -88,6 +88,7 @@ class StoreMetrics:
             unlinked=engine.moves.unlinked,
             to_be_unlinked=engine.to_be_unlinked,
             overdue=self._questions.overdue(),
+            clock_jump=engine.moves.clock.jump,
             deduplication_keys=engine.deduplication.count,
             reservations_held=reserved,
             reservations_lost=lost,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.operations import Receive, Send
+from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.settings import MAX_DELAY, MAX_VISIBILITY
+from spoolrack_store.model.stage_requests import Publish, Stage
+from spoolrack_store.model.transitions import State
 
 from tests.store.trouble_rig import Rig
 from tests.support.engine_story import Clock, StillClock
@@ -164,3 +169,90 @@ def test_a_commit_shares_one_reading_of_each_clock() -> None:
         2,
         1,
     )  # The lock's file tells people since when it is held.
+
+
+MONTH = Millis(31 * DAY)
+KEPT = {"retention": Millis(DAY), "deduplication_window": Millis(DAY)}
+
+
+def _old_things(rig: Rig) -> Callable[[], list[bool]]:
+    """Make what is removed for its age; return what tells whether each is still there."""
+    rig.add("kept", **KEPT)
+    rig.ask(Send(queue="kept", bodies=[b"a"], deduplication_ids={0: "a"}))
+    rig.ask(Stage(stage="s", chunk=0, queue="q", bodies=[b"b"]))
+    rig.ask(Publish(writer="w", epoch=5, stages=["s"]))
+    rig.ask(Stage(stage="later", chunk=0, queue="q", bodies=[b"c"]))
+    rig.ask(Send(queue="q", bodies=[b"d"]))
+    rig.ask(
+        Reserve(
+            queue="q",
+            stream="lost",
+            sequence_number=0,
+            visibility_timeout=Millis(1_000),
+            max_messages=1,
+        )
+    )
+    rig.advance(2_000)
+    rig.settle()
+
+    def are_there() -> list[bool]:
+        return [
+            rig.engine.index.queue("kept").counts[State.READY] == 1,
+            rig.engine.deduplication.count == 1,
+            rig.paths("published") == ["published/w.5"],
+            any("later" in path for path in rig.paths("staged")),
+            any("lost" in path for path in rig.paths("reserved")),
+        ]
+
+    assert are_there() == [True] * 5
+    return are_there
+
+
+def test_a_wall_clock_that_jumps_ahead_removes_nothing_for_its_age_before_it_has_stood_for_a_day(
+    rig: Rig, clock: SteppedClock
+) -> None:
+    are_there = _old_things(rig)
+    clock.step = MONTH
+    rig.settle()
+    assert are_there() == [True] * 5
+    assert rig.engine.moves.clock.jump == MONTH
+    assert rig.ask(Send(queue="kept", bodies=[b"a"], deduplication_ids={0: "a"})).duplicates == {0}
+    clock.step = 0
+    rig.settle()
+    assert are_there() == [True] * 5
+    assert rig.engine.moves.clock.jump == 0
+    assert rig.ask(Publish(writer="w", epoch=5, stages=["s"])).is_already
+
+
+def test_a_wall_clock_that_has_stood_for_a_day_is_believed(rig: Rig, clock: SteppedClock) -> None:
+    are_there = _old_things(rig)
+    clock.step = MONTH
+    rig.settle()
+    rig.advance(DAY // 2)
+    rig.settle()
+    clock.step += DAY  # Another jump: the day begins anew.
+    rig.settle()
+    rig.advance(DAY // 2)
+    rig.settle()
+    assert rig.paths("published") == ["published/w.5"]
+    rig.advance(DAY // 2)
+    rig.settle()
+    assert rig.engine.moves.clock.jump == 0
+    for _ in range(3):
+        rig.advance(2_000)
+        rig.settle()
+    assert are_there() == [False] * 5
+
+
+def test_a_wall_clock_that_gains_little_or_is_set_back_is_believed(
+    rig: Rig, clock: SteppedClock
+) -> None:
+    rig.add("kept", retention=Millis(DAY))
+    rig.send(b"a", queue="kept")
+    for step in (HOUR, 2 * HOUR, HOUR // 2):
+        clock.step = step
+        rig.settle()
+        assert rig.engine.moves.clock.proven_wall() == clock.wall()
+    rig.advance(DAY - HOUR // 2)
+    rig.settle()
+    assert rig.paths("queues/kept") == []

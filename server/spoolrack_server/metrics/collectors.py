@@ -45,6 +45,7 @@ def collect_root(
     yield "spoolrack_reservations", ["held"], root.reservations_held
     yield "spoolrack_reservations", ["lost"], root.reservations_lost
     yield "spoolrack_overdue_seconds", [], root.overdue / 1_000
+    yield "spoolrack_clock_jump_seconds", [], root.clock_jump / 1_000
     if root.stages is not None:
         yield "spoolrack_stages", [], root.stages
     if quarantined is not None:

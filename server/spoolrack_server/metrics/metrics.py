@@ -80,6 +80,10 @@ _OF_ROOT: Final = (
         "spoolrack_overdue_seconds",
         "Time since the end of the oldest lease or delay whose message isn't ready yet; 0: none.",
     ),
+    _gauge(
+        "spoolrack_clock_jump_seconds",
+        "How far the wall clock is ahead of the time that has passed, if it jumped in the last day.",
+    ),
     _gauge("spoolrack_quarantine_items", "Files in quarantine/, counted every half minute."),
     _gauge("spoolrack_disk_size_bytes", "Size of the root's file system."),
     _gauge("spoolrack_disk_free_bytes", "Free bytes of the root's file system for the server's user."),

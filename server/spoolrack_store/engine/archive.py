@@ -123,7 +123,7 @@ class Archive(Part):
 
     def _days_over(self) -> Iterator[str]:
         """Yield the folders of days that are kept no longer."""
-        disk, wall = self._moves.disk, self._moves.clock.wall()
+        disk, wall = self._moves.disk, self._moves.clock.proven_wall()
         for queue in disk.scan(ARCHIVE):
             if queue.kind is not FileKind.FOLDER:
                 continue

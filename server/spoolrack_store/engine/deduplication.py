@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Final
 
 from ..model.batch_file import Damaged, Line
-from ..model.clock import Clock, Millis
+from ..model.clock import CommitClock, Millis
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
 from ..model.keys import MAX_KEYS, first_number_of, id_number, id_text
 from ..model.message_ids import FileIds, is_id
@@ -67,7 +67,7 @@ class Deduplication(Part):
     folders = (FOLDER, "new")
 
     def __init__(
-        self, moves: Moves, catalog: Catalog, reader: Reader, ids: FileIds, clock: Clock
+        self, moves: Moves, catalog: Catalog, reader: Reader, ids: FileIds, clock: CommitClock
     ) -> None:
         self._moves = moves
         self._catalog = catalog
@@ -447,7 +447,7 @@ class Deduplication(Part):
         return self._first_within(record.settings.deduplication_window)
 
     def _first_within(self, window: Millis) -> int:
-        return first_number_of(self._clock.wall() - window + 1)
+        return first_number_of(self._clock.proven_wall() - window + 1)
 
     def _oldest(self) -> int:
         """Return the number of the first id whose key counts in any queue."""

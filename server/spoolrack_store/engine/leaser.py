@@ -380,10 +380,10 @@ class Leaser(Part):
     def _sent_before(self, record: QueueRecord) -> str:
         """Return the id below which messages are older than the queue's retention, unless their age
         began anew."""
-        return first_id_of(Millis(self._clock.wall() - record.settings.retention + 1))
+        return first_id_of(Millis(self._clock.proven_wall() - record.settings.retention + 1))
 
     def _is_too_old(self, record: QueueRecord, entry: Entry) -> bool:
-        return entry.name.age_began + record.settings.retention <= self._clock.wall()
+        return entry.name.age_began + record.settings.retention <= self._clock.proven_wall()
 
     def _fitting(
         self, entry: Entry, members: int, room: int, bytes_left: int, *, is_first: bool

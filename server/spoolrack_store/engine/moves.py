@@ -31,7 +31,7 @@ from ..files.disk import (
 from ..files.layout import BODIES, COPY, FORMAT, NEW, QUARANTINE
 from ..files.removed import RemovedFiles
 from ..model.batch_file import Damaged, Line, decode_whole
-from ..model.clock import Clock, Millis
+from ..model.clock import CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, DiskFull, StoreError
 from ..model.members import MOST, pieces
@@ -89,7 +89,7 @@ class Moves:
     def __init__(
         self,
         disk: Disk,
-        clock: Clock,
+        clock: CommitClock,
         owner: str,
         ids: FileIds,
         *,

@@ -372,7 +372,7 @@ class Redriver(Part):
         """Unlink redrives that ended long ago."""
         for id, drive in list(self._redrives.items()):
             ended = drive.name.ended
-            if ended is not None and ended + REDRIVE_MEMORY <= self._clock.wall():
+            if ended is not None and ended + REDRIVE_MEMORY <= self._clock.proven_wall():
                 with postponing(log, "the unlinking of the old redrive %s", id):
                     self._moves.unlink_file(drive.path)
                     self._drop(id)

@@ -336,7 +336,10 @@ class Reserver(Part):
             for a_set in told:
                 self.index.change(a_set, SetState.DISCARDED)
                 a_set.changed = self._moves.commit  # The marker must be durable before.
-        elif not mine and self.index.markers[stream].marker.made_at < self._clock.wall() - MEMORY // 2:
+        elif (
+            not mine
+            and self.index.markers[stream].marker.made_at < self._clock.proven_wall() - MEMORY // 2
+        ):
             # An idle reader that asks now and then is remembered for as long as it does. All sets of
             # the old marker are done with.
             with postponing(log, "the memory of the stream %s", stream):
@@ -631,7 +634,7 @@ class Reserver(Part):
     def tick(self) -> None:
         """Find what dead processes have leased for no set; forget what is long over."""
         self._find_unnamed()
-        before = self._clock.wall() - MEMORY
+        before = self._clock.proven_wall() - MEMORY
         index = self.index
         for state in (SetState.ENDING, SetState.LOST):
             for a_set in [a_set for a_set in index.in_state[state] if a_set.due < before]:

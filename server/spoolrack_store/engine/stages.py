@@ -457,7 +457,7 @@ class Stages(Part):
         if name not in self._open_stages:
             self._names.add(name)
         self._open_stages[name] = stage
-        left = max(0, min(due - self._clock.wall(), MAX_TIME_TO_LIVE))
+        left = max(0, min(due - self._clock.proven_wall(), MAX_TIME_TO_LIVE))
         self._deadlines.set(name, Millis(self._clock.monotonic() + left))
 
     def _close(self, stage: _OpenStage) -> None:
@@ -703,13 +703,13 @@ class Stages(Part):
     def _is_to_be_forgotten(self, end: _End) -> bool:
         """Return whether the time of a manifest is over. A schedule's manifest has none: it stays as
         long as the schedule is there, or until a later one is durable."""
-        if end.manifest is None or end.manifest.expires_at > self._clock.wall():
+        if end.manifest is None or end.manifest.expires_at > self._clock.proven_wall():
             return False
         return not self._catalog.has_writer(end.writer)
 
     def tick(self) -> None:
         """Forget old epochs, as many as the commit may."""
-        wall = self._clock.wall()
+        wall = self._clock.proven_wall()
         for _ in range(self._moves.effort.share()):
             path = self._memories.pop(wall)
             if path is None:

@@ -18,7 +18,7 @@ from ..files.body_file import body_pieces, open_body
 from ..files.disk import Disk, FileKind, Syncer, explained
 from ..files.layout import PUBLISHED, QUARANTINE, QUEUES
 from ..model.batch_file import Damaged, body, decode
-from ..model.clock import Clock
+from ..model.clock import Clock, CommitClock
 from ..model.errors import NotRestorable, StoreError
 from ..model.members import indexes
 from ..model.message_ids import FileIds, batch_of, is_id
@@ -50,7 +50,7 @@ class Mender:
         self._clock = clock
         self._random = random
         self._findings = Findings(disk)
-        self._moves = Moves(disk, clock, "", FileIds(clock, random))
+        self._moves = Moves(disk, CommitClock(clock), "", FileIds(clock, random))
         self._syncer: Syncer = self._moves.syncer
         lister = Lister(self._findings)
         for paths in lister.list().values():

@@ -8,10 +8,13 @@ reads a clock.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from calendar import timegm
 from typing import Final, NewType, Protocol
+
+log = logging.getLogger(__name__)
 
 Millis = NewType("Millis", int)
 """A span of time, or a Unix time, in milliseconds."""
@@ -23,6 +26,9 @@ DAY = Millis(86_400_000)
 
 _UNITS = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
 """The units of a span in texts, the largest first."""
+
+JUMP: Final = HOUR
+"""A wall clock that gains more on the monotonic one between two commits has jumped ahead."""
 
 LAST_MOMENT = Millis(10**13 - 1)
 """The last Unix time that a name has room for, in the year 2286."""
@@ -88,16 +94,48 @@ class CommitClock:
     Two readings for one event may differ, and then what they lead to contradicts itself: a lease that
     begins after the record that says when it was made looks like another reader's. Outside a commit it
     is the clock below. Other threads may read it: what they learn is as old as the commit under way.
+
+    What is removed for its age is removed by time that has been seen to pass, `proven_wall`: a wall
+    clock that jumps ahead makes everything old at once, and what is removed then is missed when it is
+    right again. The first reading is believed.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._held: tuple[Millis, Millis] | None = None
+        self._proven, self._read_at = clock.wall(), clock.monotonic()
+        self._jumped_at = Millis(0)
+        """Monotonic."""
+        self.jump = Millis(0)
+        """How far the wall clock is ahead of the time that has passed, if it has jumped."""
 
     def hold(self) -> None:
         """Stand still until `release`."""
         # In this order: a lease may end later than its consumer knows, and never earlier.
-        self._held = self._clock.wall(), self._clock.monotonic()
+        self._held = wall, now = self._clock.wall(), self._clock.monotonic()
+        self._proven, self._read_at = Millis(self._proven + now - self._read_at), now
+        jump = Millis(wall - self._proven)
+        if jump > JUMP:
+            if abs(jump - self.jump) > JUMP:
+                self._jumped_at = now
+                log.warning(
+                    "the wall clock has jumped ahead by %s: set it right, or nothing is removed for "
+                    "its age before the clock has stood for a day",
+                    span_text(jump - jump % SECOND),
+                )
+            if now - self._jumped_at < DAY:
+                self.jump = jump
+                return
+        if self.jump:
+            log.warning("the wall clock is believed again: what is too old by it is removed")
+        self._proven, self.jump = wall, Millis(0)
+
+    def proven_wall(self) -> Millis:
+        """Return the Unix time by which what is too old is removed: without a jump ahead of the last
+        day."""
+        if self._held is not None:
+            return self._proven
+        return Millis(self._proven + self._clock.monotonic() - self._read_at)
 
     def release(self) -> None:
         self._held = None

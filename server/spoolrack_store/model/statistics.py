@@ -160,6 +160,8 @@ class RootMetrics:
     """Files whose messages are all deleted, and that wait here for the reaper."""
     overdue: Millis
     """How long ago the first one should have been brought back of what is hidden; 0: nothing should."""
+    clock_jump: Millis
+    """How far the wall clock is ahead of the time that has passed, if it has jumped in the last day."""
     deduplication_keys: int
     reservations_held: int
     reservations_lost: int
