@@ -5,7 +5,8 @@ a store that has it open. Then all is delivered that can be, and compared with w
 delivers: nothing comes that wasn't sent, nothing twice, and what is missing was in that file. `fsck`,
 the log or an error tells it.
 
-Names aren't flipped: their check is the file system's. Neither are files that a start makes anew.
+Names aren't flipped: their check is the file system's. Neither are files that a start makes anew, nor
+those of deleted messages, which a thread unlinks.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from spoolrack_store.files import changes, layout
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.overlay import OverlayDisk
 from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import (
@@ -46,7 +48,9 @@ from tests.store.front_rig import CallersDriver
 PARTS: Final = 40
 """Of each file's bytes; a case flips a bit in those of one part, and in the first and the last."""
 QUEUES: Final = ("q", "dead", "kept", "sets")
-MADE_ANEW: Final = (changes.LOCK, changes.PATH, layout.RESERVE, layout.OWNERS)
+LEFT_OUT: Final = (changes.LOCK, changes.PATH, layout.RESERVE, layout.OWNERS, layout.REMOVE)
+LOOKS: Final = BackgroundWork(unlinks=False)
+"""The work of a store that changes nothing: no thread of it is at work beside the test."""
 NOW: Final = Millis(1_700_000_000_000)
 OLDER: Final = Millis(NOW - HOUR)
 
@@ -67,6 +71,7 @@ class Run:
             clock=self.clock,
             random=Random(wall),
             disk=disk if saved else OverlayDisk(disk),
+            background=ALL_WORK if saved else LOOKS,
             driver=self.driver,
             shard=Shard(0, 1),
         )
@@ -79,6 +84,13 @@ class Run:
     def rest(self, span: Millis) -> None:
         self.clock.advance(span)
         self.driver.run()
+
+    def delivered(self) -> Delivered:
+        """Deliver all that comes, and end."""
+        try:
+            return delivered(self)
+        finally:
+            self.store.close()
 
     def receive(self, queue: str, most: int = 100) -> list[Any]:
         return list(self.ask(Receive(queue=queue, max_messages=most, visibility=Millis(HOUR))))
@@ -168,7 +180,7 @@ def bodies(run: Run, delivery: Any) -> Iterator[bytes]:
 
 def files(root: Path) -> list[Path]:
     found = (path.relative_to(root) for path in sorted(root.rglob("*")) if path.is_file())
-    return [path for path in found if path.parts[0] not in MADE_ANEW]
+    return [path for path in found if path.parts[0] not in LEFT_OUT]
 
 
 def places(path: Path, size: int, part: int) -> list[int]:
@@ -233,7 +245,7 @@ def test_a_flipped_bit_is_told_and_changes_no_other_message(
 ) -> None:
     root = tmp_path / "root"
     made(root)
-    before = delivered(Run(root, saved=False))
+    before = Run(root, saved=False).delivered()
     assert not is_found(root)
     assert kinds_of(files(root)) >= {
         *(layout.FORMAT, layout.IDENTITY, layout.SHARD, layout.CONFIG, layout.QUEUES, layout.DELAY),
@@ -247,7 +259,7 @@ def test_a_flipped_bit_is_told_and_changes_no_other_message(
             assert is_found(root), f"{path}, byte {at}: fsck finds nothing"
             told.lines.clear()
             try:
-                after = delivered(Run(root, saved=False))
+                after = Run(root, saved=False).delivered()
             except StoreError:
                 continue  # The start is refused, and says why.
             finally:
@@ -263,7 +275,7 @@ def test_a_bit_that_is_flipped_while_a_root_is_served_changes_no_other_message(
 ) -> None:
     root = tmp_path / "root"
     made(root)
-    before = delivered(Run(root, saved=False))
+    before = Run(root, saved=False).delivered()
     for path in files(root):
         whole = (root / path).read_bytes()
         for at in places(path, len(whole), part):
@@ -271,7 +283,7 @@ def test_a_bit_that_is_flipped_while_a_root_is_served_changes_no_other_message(
             told.lines.clear()
             (root / path).write_bytes(flipped(whole, at))
             try:
-                after = delivered(run)
+                after = run.delivered()
             finally:
                 (root / path).write_bytes(whole)
             compare(path, at, before, after)
