@@ -25,11 +25,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import attrgetter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from .engine.engine import Engine, NotEntered, Work
 from .engine.part import RETRY
-from .files.changes import LockWait, Poisoned
+from .files.changes import LockWait, Poisoned, describe_holder
 from .files.disk import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
@@ -71,6 +71,13 @@ class Driver(Protocol):
 
     def stop(self) -> None:
         """Return once the committer `is_over`."""
+
+
+class Stall(NamedTuple):
+    """Commits that stand still."""
+
+    seconds: float
+    why: str
 
 
 _REQUEST_OF: Final = attrgetter("request")
@@ -120,6 +127,8 @@ class Committer:
         self._queued_requests: list[QueuedRequest[Any]] = []
         self._cancelled_places: deque[tuple[str, int]] = deque()
         """Queues and places of receives whose callers have cancelled them while they waited."""
+        self._busy_since: float | None = None
+        """When the commit under way began, by the watch of the statistics; None: there is none."""
         self._syncing: Sequence[QueuedRequest[Any]] = ()
         """Requests of the commit that is synced just now."""
         self._synced_commit: _SyncedCommit | None = None
@@ -191,6 +200,18 @@ class Committer:
     def failure(self) -> StoreError | None:
         """Why the store has failed; None if it hasn't."""
         return self._failure
+
+    def stall(self) -> Stall | None:
+        """Return for how long commits have stood still, and why; None: they go on. In any thread."""
+        since, began = self._lock_wait.since, self._busy_since
+        if since is not None:
+            holder = f"{describe_holder(*self._engine.sharing.holder)} holds the lock of the root"
+            seconds = (self._true_clock.monotonic() - since) / 1_000
+            return Stall(seconds, self._lock_wait.why or holder)
+        if began is None:
+            return None
+        seconds = self._engine.moves.statistics.watch() - began
+        return Stall(seconds, "a commit waits for the disk")
 
     def on_failure(self, callback: Callable[[StoreError], None]) -> None:
         """Call `callback` once, from the committer's thread, if the store fails; at once if it has."""
@@ -375,7 +396,7 @@ class Committer:
                 nothing: object = [] if isinstance(waiter.request, Receive) else None
                 _answer(waiter.future, Draining() if draining else nothing)
             requests: list[Request[Any]] = list(map(_REQUEST_OF, waiters))
-            began = self._engine.moves.statistics.watch()
+            began = self._busy_since = self._engine.moves.statistics.watch()
             with self.changing:
                 work = self._apply(requests)
             if work is None:
@@ -403,6 +424,8 @@ class Committer:
             self.fail(error, [*waiters, *over])
             if not isinstance(error, Exception):
                 raise
+        finally:
+            self._busy_since = None
 
     def _apply(self, requests: Sequence[Request[Any]]) -> Work | None:
         """Do what is asked, and what time has brought about; None if another process holds the lock."""

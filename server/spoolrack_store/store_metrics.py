@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from .committer import Committer
+from .committer import Committer, Stall
 from .engine.engine import Engine
 from .engine.questions import Questions
 from .files import layout
@@ -74,6 +74,11 @@ class StoreMetrics:
         full_at = moves.full_at
         is_refused = full_at is not None and moves.clock.monotonic() - full_at < MINUTE
         return is_refused or space.is_below(moves.watermark)
+
+    def stall(self) -> Stall | None:
+        """Return for how long commits have stood still, and why: another process holds the lock, or
+        the disk doesn't answer; None: they go on. No commit waits, and it waits for none."""
+        return self._committer.stall()
 
     def root(self) -> RootMetrics:
         """Return all metrics but the queues'."""

@@ -585,13 +585,17 @@ def test_a_record_that_is_torn_goes_and_a_damaged_one_is_put_aside(rig: Rig, con
     assert not any(each.name.startswith(UNKNOWN) for each in rig.disk.scan("redrives"))
 
 
-def test_an_odd_file_beside_a_redrive_is_put_aside_by_a_process_that_hears_of_it(rig: Rig) -> None:
+def test_an_odd_file_beside_a_redrive_is_put_aside_by_a_process_that_lists_them(rig: Rig) -> None:
+    """One that hears of a redrive knows it by its name, and lists nothing: there may be thousands."""
     rig.bury(b"a")
     other = rig.join("p2")
     redrive = rig.start(rate=1)
     rig.disk.create(f"redrives/{redrive.id},a", [b"x"], sync=True)
     other.ask()
     assert other.shown(redrive).id == redrive.id
+    third = rig.join("p3")
+    third.ask()
+    assert third.shown(redrive).id == redrive.id
     assert f"{redrive.id},a" not in {each.name for each in rig.disk.scan("redrives")}
 
 

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
+
+STALLED: Final = 5.0
+"""After so many seconds without a commit, of those that wait, the server isn't ready."""
+
+
+def _goes_on() -> None:
+    return None
 
 
 class Health:
@@ -23,7 +31,22 @@ class Health:
         """By the name of each background task, why it fails; empty: it doesn't."""
         self.stale: Callable[[], list[str]] = list
         """Returns the access files of which something else is in force than they say."""
+        self.stall: Callable[[], tuple[float, str] | None] = _goes_on
+        """Returns for how many seconds commits have stood still, and why. In any thread."""
         self._changed = asyncio.Event()
+
+    @property
+    def stalled(self) -> str | None:
+        """Why nothing has been committed for `STALLED` seconds; None: commits go on. In any thread."""
+        found = self.stall()
+        if found is None or found[0] < STALLED:
+            return None
+        return f"Nothing is committed for {found[0]:.0f} s: {found[1]}."
+
+    @property
+    def reason(self) -> str | None:
+        """Why the server doesn't serve, for good or for now; None while it does."""
+        return self.why or self.stalled
 
     @property
     def state(self) -> str:
@@ -32,6 +55,8 @@ class Health:
             return "draining"
         if self.why is not None:
             return "failed"
+        if self.stalled is not None:
+            return "stalled"
         return "starting" if self.is_starting else "serving"
 
     @property
@@ -55,6 +80,11 @@ class Health:
         """Stop serving for good: watchers are notified, and their streams end."""
         self.is_final = True
         self.fail(why)
+
+    def look(self) -> None:
+        """Notify watchers: a stall may have begun or ended."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def change(self) -> None:
         """Return once something has changed after this call."""

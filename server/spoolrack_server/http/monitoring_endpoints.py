@@ -42,9 +42,10 @@ class MonitoringEndpoints:
     # Health, metrics and the description.
 
     async def health(self, request: web.Request) -> web.StreamResponse:
-        if self._health.why is None:
+        why = self._health.reason
+        if why is None:
             return web.json_response({"status": "SERVING", **self._shard(), **await self._faults()})
-        return web.json_response({"status": "NOT_SERVING", "why": self._health.why}, status=503)
+        return web.json_response({"status": "NOT_SERVING", "why": why}, status=503)
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         return web.json_response({"status": "LIVE"})

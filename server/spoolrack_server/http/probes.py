@@ -6,8 +6,10 @@ restricts access to the port. Starting raises `AddressUnusable`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
@@ -24,6 +26,11 @@ READY: Final = "/-/health/ready"
 IDLE: Final = 5.0
 """Seconds that a connection is kept for another probe."""
 
+LOOK_EVERY: Final = 0.2
+LOOKS: Final = 50
+"""So often, and every so many seconds, it is looked whether the event loop has answered."""
+
+Answer = TypeVar("Answer")
 Question = Callable[[], Awaitable[str]]
 """Answers with what is wrong, in a word; empty: nothing."""
 
@@ -31,7 +38,20 @@ Question = Callable[[], Awaitable[str]]
 class Probes:
     """The listener for probes of one server. Lives in one event loop, and is started once."""
 
-    def __init__(self, host: str, port: int, log: Log, *, lives: Question, is_ready: Question) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        log: Log,
+        *,
+        lives: Question,
+        is_ready: Question,
+        thread: LoopThread | None = None,
+    ) -> None:
+        """With a `thread` it is served there, and asks there."""
+        self._thread = thread
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """That in which it was started."""
         self._host = host
         self.port = port
         """The port that is listened at, once it is started."""
@@ -48,15 +68,22 @@ class Probes:
         return address_text(self._host, self.port)
 
     async def start(self) -> None:
+        self.loop = asyncio.get_running_loop()
         reserve(self._host, self.port).close()
         limits = Limits(connections=PROBES)
+        starts = self._listener.start(self._host, self.port, limits=limits)
         try:
-            self.port = await self._listener.start(self._host, self.port, limits=limits)
+            self.port = await (starts if self._thread is None else self._thread.run(starts))
         except OSError as error:
             raise AddressUnusable(self.address, error.strerror or str(error)) from error
 
     async def stop(self) -> None:
-        await self._listener.stop(grace=0)
+        stops = self._listener.stop(grace=0)
+        if self._thread is None:
+            await stops
+        else:
+            await self._thread.run(stops)
+            self._thread.end()
 
     async def _live(self, request: web.Request) -> web.Response:
         return _answer("LIVE", "NOT_LIVE", await self._lives())
@@ -65,16 +92,49 @@ class Probes:
         return _answer("READY", "NOT_READY", await self._is_ready())
 
 
+class LoopThread:
+    """A thread with an event loop, for what must answer while the server's own loop doesn't."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        """Return the result of a call, which runs there."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            name = "spoolrack-probes"
+            self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+            self._thread.start()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
+
+    def end(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = None
+
+
 def probes_of(health: Health, host: str, port: int, log: Log) -> Probes:
-    """Return the probes of a server of one process, which is live if it answers at all."""
+    """Return the probes of the server in this event loop.
+
+    It is live if the loop answers, or if the disk keeps it from that: a restart mends no disk.
+    """
 
     async def lives() -> str:
-        return ""
+        assert probes.loop is not None
+        asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), probes.loop))
+        for _ in range(LOOKS):
+            await asyncio.wait([asked], timeout=LOOK_EVERY)
+            stall = health.stall()
+            if asked.done() or (stall is not None and stall[0] >= LOOK_EVERY):
+                return ""
+        return "the event loop doesn't answer"
 
     async def is_ready() -> str:
         return "" if health.is_serving else health.state
 
-    return Probes(host, port, log, lives=lives, is_ready=is_ready)
+    probes = Probes(host, port, log, lives=lives, is_ready=is_ready, thread=LoopThread())
+    return probes
 
 
 def probes_of_all(

@@ -70,6 +70,8 @@ def collect_store(store_metrics: StoreMetrics, most: int, removed: int | None) -
     """
     root, statistics = store_metrics.root(), store_metrics.statistics
     yield "spoolrack_store_failed", [], int(root.failed)
+    stall = store_metrics.stall()
+    yield "spoolrack_commit_stall_seconds", [], 0.0 if stall is None else stall.seconds
     yield "spoolrack_waiting_receives", [], root.waiting
     yield "spoolrack_redrives", [], root.redrives
     yield histogram_row("spoolrack_commit_duration_seconds", [], statistics.commits)

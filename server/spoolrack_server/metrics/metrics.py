@@ -116,6 +116,11 @@ _OF_PROCESS: Final = (
         "spoolrack_memory_refuses_sends", "1 while sends are refused because of the memory watermark."
     ),
     _gauge("spoolrack_store_failed", "1 once the store has failed, until a restart."),
+    _gauge(
+        "spoolrack_commit_stall_seconds",
+        "Time for which a commit waits for the disk, or for the process that holds the lock; 0: it "
+        "doesn't.",
+    ),
     _histogram(
         "spoolrack_operation_duration_seconds",
         "Duration of calls and requests, by operation and status code.",

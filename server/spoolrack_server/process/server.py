@@ -113,6 +113,7 @@ class Server:
         self._access_files: AccessFiles | None = None
         self._health = Health()
         self._health.is_starting = True
+        self._is_stalled = False
         self.background = BackgroundTasks(self._health, self._log)
         self.observer = Observer(self._health, self._clock, process, settings.metrics_queues, self.root)
         self._traces = traces
@@ -202,6 +203,8 @@ class Server:
             self._listen_to(store)
             self.observer.begin(store.metrics, reaps=self._background.unlinks, describe=store.queue)
             self.background.start("samples", self.observer.sample_slot)
+            self._health.stall = store.metrics.stall
+            self.background.start("stalls", self._look_for_stalls)
             await self._start_grpc(store, access_files, limits)
             await self._start_http(store, access_files)
             await self._start_sqs(store, access_files)
@@ -420,6 +423,19 @@ class Server:
             )
         except OSError as error:
             raise AddressUnusable(address_text(host, port), error.strerror or str(error)) from error
+
+    async def _look_for_stalls(self) -> None:
+        """Tell the beginning and the end of a stall of commits."""
+        await asyncio.sleep(1)
+        stalled = self._health.stalled
+        if bool(stalled) == self._is_stalled:
+            return
+        self._is_stalled = bool(stalled)
+        if stalled:
+            self._log.error("nothing is committed, and the server isn't ready", why=stalled)
+        else:
+            self._log.info("commits go on")
+        self._health.look()
 
     def _listen_to(self, store: Store) -> None:
         loop = asyncio.get_running_loop()

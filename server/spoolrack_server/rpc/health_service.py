@@ -64,6 +64,6 @@ class HealthService:
     def _status(self, service: str) -> int:
         if service not in NAMES:
             return int(health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
-        if self._health.why is None:
+        if self._health.reason is None:
             return int(health_pb2.HealthCheckResponse.SERVING)
         return int(health_pb2.HealthCheckResponse.NOT_SERVING)

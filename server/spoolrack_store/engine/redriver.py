@@ -184,24 +184,32 @@ class Redriver(Part):
             self._update(name, self._clock.monotonic())
 
     def path_changed(self, path: str) -> None:
-        id = path.rpartition("/")[2].partition(",")[0]
-        for name in self._names():
-            if name.id == id:
-                self._update(name, Millis(self._clock.monotonic() + STAND_BY))
-                return
-        self._drop(id)
+        """Know a redrive by the name that it has now; nothing is listed."""
+        name = self._parsed(path.rpartition("/")[2])
+        if name is None:
+            return
+        if self._moves.is_there(path):
+            self._update(name, Millis(self._clock.monotonic() + STAND_BY))
+            return
+        drive = self._redrives.get(name.id)
+        if drive is not None and drive.name == name and name.ended is not None:
+            self._drop(name.id)  # Any other was renamed, and its new name is told, too.
 
     def _names(self) -> Iterator[RedriveName]:
         """Yield the names in the folder, in order; put any other file aside."""
         texts: list[str] = []
         with explaining(), suppress(FileNotFoundError):
             texts = sorted(each.name for each in self._moves.disk.scan(REDRIVES))
-        for text in texts:
-            try:
-                yield parse_redrive(text)
-            except NotAName as error:
-                with postponing(log, "the quarantine of redrives/%a", text):
-                    self._moves.quarantine(f"{REDRIVES}/{text}", f"it is no redrive: {error}")
+        yield from filter(None, map(self._parsed, texts))
+
+    def _parsed(self, text: str) -> RedriveName | None:
+        """Return the name of a redrive; put any other file aside."""
+        try:
+            return parse_redrive(text)
+        except NotAName as error:
+            with postponing(log, "the quarantine of redrives/%a", text):
+                self._moves.quarantine(f"{REDRIVES}/{text}", f"it is no redrive: {error}")
+        return None
 
     def _update(self, name: RedriveName, due: Millis) -> None:
         """Know a redrive by the name that it has now."""

@@ -370,7 +370,7 @@ class Sharing:
 
     @property
     def holder(self) -> tuple[int, int]:
-        """The process that took the lock last, and when, in Unix time."""
+        """The process that took the lock last, and when, in Unix time. In any thread."""
         return (0, 0) if self.is_over else self._changes.holder()
 
     @property

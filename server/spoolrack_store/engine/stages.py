@@ -392,7 +392,8 @@ class Stages(Part):
         return self._add_chunk(chunk), chunk
 
     def held(self, queue: str) -> tuple[int, int]:
-        """Return the messages and bytes that are staged for a queue, or published and not there yet."""
+        """Return the messages and bytes that are staged for a queue, or published and not there yet. In
+        any thread."""
         return self._held.get(queue, (0, 0))
 
     def _hold(self, chunk: Chunk, sign: int) -> None:

@@ -369,7 +369,10 @@ class LockWait:
         """`holder` tells which process took the lock last, and when."""
         self._holder = holder
         self._longest = _LONGEST_PAUSE_OF_HOSTS if several_hosts else _LONGEST_PAUSE
-        self._since: Millis | None = None
+        self.since: Millis | None = None
+        """When the first of the tries in vain was; None: the last one succeeded. In any thread."""
+        self.why = ""
+        """Why this process couldn't even try; empty: another one holds the lock."""
         self._warned_at = Millis(0)
         self._pause = _FIRST_PAUSE
         self.next_try: Millis | None = None
@@ -377,8 +380,9 @@ class LockWait:
 
     def in_vain(self, now: Millis) -> None:
         """Note a failed attempt; after a while, log which process holds the lock."""
-        if self._since is None:
-            self._since = self._warned_at = now
+        self.why = ""
+        if self.since is None:
+            self.since = self._warned_at = now
         elif now - self._warned_at >= _SAY_EVERY:
             self._warned_at = now
             holder = describe_holder(*self._holder())
@@ -389,9 +393,11 @@ class LockWait:
     def refused(self, now: Millis, why: Exception) -> None:
         """Note that this process couldn't even try, for want of descriptors or so; tell it now and
         then."""
-        if self._since is None or now - self._warned_at >= _SAY_EVERY:
-            self._since = self._warned_at = now
+        self.why = str(why)
+        if self.since is None or now - self._warned_at >= _SAY_EVERY:
+            self._warned_at = now
             log.error("nothing is committed: %s", why)
+        self.since = now if self.since is None else self.since
         self.next_try = Millis(now + _LONGEST_PAUSE)
 
     def leave_to_others(self, now: Millis) -> None:
@@ -400,5 +406,5 @@ class LockWait:
 
     def over(self) -> None:
         """Note that the lock was acquired."""
-        self._since = self.next_try = None
+        self.since = self.next_try = None
         self._pause = _FIRST_PAUSE
