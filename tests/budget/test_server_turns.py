@@ -23,6 +23,7 @@ from spoolrack.v1.queue_service_pb2_grpc import QueueServiceStub
 from spoolrack_server.process import loop_driver
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
+from spoolrack_store import committer
 
 PACKAGE: Final = str(Path(spoolrack_server.__file__).parent)
 COUNT: Final = 50
@@ -214,6 +215,7 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Count
     with pytest.MonkeyPatch.context() as patch:
         # The store's own work joins the next operation's commit, however slow the machine is.
         patch.setattr(loop_driver, "LINGER", 3600.0)
+        patch.setattr(committer, "SHORT_SECONDS", 3600.0)  # Nor does it do a short commit elsewhere.
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             yield runner.run(all_counts())
 
