@@ -97,7 +97,7 @@ def test_the_address_with_the_most_strangers_loses_its_oldest() -> None:
         for _ in range(8):
             many.append(connect("127.0.0.3"))
             strangers.look()
-        strangers.know(":".join(map(str, ("ipv4", *many[0].getsockname()))))
+        strangers.known.add(":".join(map(str, ("ipv4", *many[0].getsockname()))))
         strangers.look()
         assert strangers.shut_down == 0, "one of ten is free"
         many.append(connect("127.0.0.3"))
@@ -111,9 +111,9 @@ def test_the_address_with_the_most_strangers_loses_its_oldest() -> None:
 def test_what_is_noted_of_callers_that_have_gone_is_forgotten() -> None:
     strangers = Strangers(1, limit=10)
     for port in range(1_000):
-        strangers.know(f"ipv4:127.0.0.1:{port}")
+        strangers.known.add(f"ipv4:127.0.0.1:{port}")
     strangers.look()
-    assert (strangers._known, strangers._known_peers) == (set(), set())
+    assert (strangers.known, strangers._known_peers) == (set(), set())
 
 
 def test_no_connection_is_shut_down_before_its_second_look() -> None:

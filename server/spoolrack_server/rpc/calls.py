@@ -167,7 +167,7 @@ class ServerCalls:
                         elif key == ROOT_KEY and is_of_one_root and value != self._root_id:
                             raise RootDiffers(named=value, found=self._root_id)
                     if self.strangers is not None:
-                        self.strangers.know(requests.peer)
+                        self.strangers.known.add(requests.peer)
                     requests.authorized = authorized
                     requests.on_request = on_request
                     if described.client_streaming:

@@ -30,31 +30,27 @@ Peer = tuple[str, int]
 
 
 class Strangers:
-    """The strangers at one port. `know` may be called while a thread looks."""
+    """The strangers at one port. A caller may be added to `known` while a thread looks."""
 
     def __init__(self, port: int, limit: int) -> None:
         self._port = port
         self._limit = limit
         self._most = limit - max(1, limit // FREE)
-        self._known: set[str] = set()
-        """Peers as gRPC names them, since they were looked at last."""
+        self.known: set[str] = set()
+        """Peers of known callers since the last look, as gRPC names them: a call adds its own."""
         self._known_peers: set[Peer] = set()
         self._seen: set[Peer] = set()
         """The strangers of the last look."""
         self.shut_down = 0
         """Connections so far."""
 
-    def know(self, peer: str) -> None:
-        """Note a call of a known caller, by its peer as gRPC names it."""
-        self._known.add(peer)
-
     def look(self) -> None:
         """Count the connections, and shut strangers down if there are too many. For a thread."""
         descriptors = list(map(int, os.listdir(DESCRIPTORS)))
-        if len(descriptors) <= self._most and len(self._known) <= MANY * self._limit:
+        if len(descriptors) <= self._most and len(self.known) <= MANY * self._limit:
             self._seen.clear()
             return
-        known, self._known = self._known, set()
+        known, self.known = self.known, set()
         there = self._connections(descriptors)
         self._known_peers = (self._known_peers | set(map(peer_of, known))) & there.keys()
         # A socket's inode has a higher number than those of older ones.
