@@ -470,6 +470,8 @@ class Catalog(Part):
         latest = self._latest(name)
         if latest is None or latest.version < version:
             self._overtaken_queues.add(name)
+            if latest is None:
+                self._leave(name)  # It came and went since the last commit.
         elif latest.version == version:
             if name in self._tombstones or name in self._overtaken_queues:
                 self._drop(name)
@@ -573,6 +575,12 @@ class Catalog(Part):
         self._forget(name)
         self._tombstones.pop(name, None)
         self.reset.discard(name)
+        self._leave(name)
+
+    def _leave(self, name: str) -> None:
+        """Keep nothing of a queue that is gone."""
+        self._moves.index.drop_queue(name)
+        self._moves.statistics.messages.pop(name, None)
 
     def _write_again(self, record: QueueRecord) -> None:
         self._make_folder(record.name)
@@ -674,6 +682,7 @@ class Catalog(Part):
         if tombstone.cleared <= moves.synced:
             moves.unlink_file(settings_path(name, tombstone.version))
             del self._tombstones[name]
+            self._leave(name)
             return 1
         return 0
 

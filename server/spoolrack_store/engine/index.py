@@ -741,6 +741,13 @@ class Index:
             found = self.queues[name] = QueueIndex(self.unpack)
         return found
 
+    def drop_queue(self, name: str) -> None:
+        """Know no more of a queue that was deleted, once it has no message."""
+        queue = self.queues.get(name)
+        if queue is None or not queue.total:
+            self.queues.pop(name, None)
+            self.published.pop(name, None)
+
     def publish(self, sent: Mapping[Entry, int], synced: int) -> None:
         """Publish the counts of the queues that have changed.
 
@@ -755,6 +762,8 @@ class Index:
             elif entry.members:
                 answered.setdefault(entry.name.queue, []).append(entry)
         for name in touched:
+            if name not in self.queues and name not in answered:
+                continue  # It was deleted.
             queue = self.queues.get(name) or self.queue(name)
             kept, entered, size = self.published.get(name), queue.entered, queue.bytes
             ready, leased, delayed = queue.counts.values()
