@@ -1,6 +1,7 @@
 """Copies a whole root by hard links while it is served: a snapshot is a root of its own.
 
-Files of a root are written once and never changed, so a link is a copy. `LOCK` is held while the links
+Files of a root are written once and never changed, so a link is a copy. A file that can have no more
+links is copied once. `LOCK` is held while the links
 are made: commits of all processes wait that long, and the snapshot is the root at one instant. Its
 time grows with the number of names, not with bytes.
 """
@@ -45,6 +46,8 @@ _LINKED: Final = (
 class RootLinks(Protocol):
     """A root of links under construction: see `hard_links.Links`."""
 
+    copied: int
+
     def make(self, folder: str) -> None: ...
 
     def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int: ...
@@ -56,6 +59,8 @@ class Snapshot:
     """Names that were linked."""
     waited: Millis
     """How long commits had to wait."""
+    copied: int = 0
+    """Files that were copied, because they have as many links as the file system allows."""
 
 
 def take_snapshot(
@@ -131,7 +136,7 @@ def link_root(links: RootLinks, memory: Memory, lock: Lock, clock: Clock) -> Sna
         changes.read_header()
         links.make(layout.OWNERS)
         files = sum(links.add(each, _is_message if each == layout.NEW else None) for each in _LINKED)
-        return Snapshot(files, Millis(clock.monotonic() - began))
+        return Snapshot(files, Millis(clock.monotonic() - began), links.copied)
     finally:
         lock.release()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -12,6 +13,7 @@ from uuid import uuid4
 import pytest
 from spoolrack_store import fsck
 from spoolrack_store.engine.adoption import UNCHANGED_FOR
+from spoolrack_store.files import hard_links
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.errors import RootInUse, RootUnusable, TargetUnusable
 from spoolrack_store.model.operations import CreateQueue, Send
@@ -38,10 +40,14 @@ def fill(rig: FrontRig) -> None:
 
 def states(root: Path, clock: ManualClock) -> dict[State, list[bytes]]:
     with opened(root, clock) as rig:
-        found: dict[State, list[bytes]] = {}
-        for message in messages_in(rig.store, "q"):
-            found.setdefault(message.state, []).append(message.body)
-        return found
+        return states_of(rig)
+
+
+def states_of(rig: FrontRig) -> dict[State, list[bytes]]:
+    found: dict[State, list[bytes]] = {}
+    for message in messages_in(rig.store, "q"):
+        found.setdefault(message.state, []).append(message.body)
+    return found
 
 
 def test_a_snapshot_has_what_the_root_had_in_the_same_states(tmp_path: Path) -> None:
@@ -60,6 +66,34 @@ def test_a_snapshot_has_what_the_root_had_in_the_same_states(tmp_path: Path) -> 
         State.DELAYED: [b"late"],
     }
     assert taken.files >= 4
+
+
+@pytest.mark.parametrize("most", [5, 8])
+def test_a_file_that_can_have_no_more_links_is_copied_once_for_all_its_names(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ext4 allows 65,000: 1,000 dead letters of one send failed each snapshot after the 64th."""
+    clock, link = ManualClock(), os.link
+
+    def linked(source: str | Path, target: Path, *, follow_symlinks: bool) -> None:
+        if os.stat(source).st_nlink >= most:
+            raise OSError(errno.EMLINK, "Too many links", str(source))
+        link(source, target, follow_symlinks=follow_symlinks)
+
+    with opened(tmp_path / "root", clock) as rig:
+        rig.send(*(b"%d" % n for n in range(12)))
+        for _ in range(4):
+            rig.receive(1)  # Each has a name of its own.
+        expected = states_of(rig)
+        monkeypatch.setattr(hard_links.os, "link", linked)
+        taken = take_snapshot(tmp_path / "root", tmp_path / "copy")
+        monkeypatch.undo()
+    names = [*(tmp_path / "copy/delay").iterdir(), *(tmp_path / "copy/queues/q").iterdir()]
+    assert (len(names), taken.copied) == (5, 1)
+    # Of eight links three were left.
+    assert len({path.stat().st_ino for path in names}) == (1 if most == 5 else 2)
+    assert fsck.check(tmp_path / "copy").problems == []
+    assert states(tmp_path / "copy", clock) == expected
 
 
 def test_root_and_snapshot_do_not_touch_each_other(tmp_path: Path) -> None:

@@ -21,5 +21,11 @@ def command(target: str, data: str) -> int:
     don't change the root. It takes space for names, and for messages that the root deletes later.
     """
     taken = take_snapshot(data, target)
-    print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.waited:,} ms.")
+    copied = (
+        f" {plural(taken.copied, 'file')} copied: the file system allows no more links to "
+        f"{'it' if taken.copied == 1 else 'them'}."
+        if taken.copied
+        else ""
+    )
+    print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.waited:,} ms.{copied}")
     return 0

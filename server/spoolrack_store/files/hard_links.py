@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -26,6 +27,9 @@ class Links:
         self._target = Path(target).absolute()
         self._partial = self._target.with_name(self._target.name + _PARTIAL)
         self._mode = stat.S_IMODE(self._source.stat().st_mode)
+        self._copies: dict[int, Path] = {}
+        """By inode the copies of files that can have no more links."""
+        self.copied = 0
         for path in (self._target, self._partial):
             if path.exists() or path.is_symlink():
                 raise TargetUnusable(
@@ -105,9 +109,22 @@ class Links:
                     continue
                 # The reaper unlinks what is deleted without the lock.
                 with contextlib.suppress(FileNotFoundError):
-                    os.link(entry.path, target / entry.name, follow_symlinks=False)
+                    self._link(entry, target / entry.name)
                     linked += 1
         return linked
+
+    def _link(self, entry: os.DirEntry[str], target: Path) -> None:
+        """Link a file. One that has as many links as the file system allows is copied once, and the
+        copy is linked."""
+        copy = self._copies.get(entry.inode())
+        try:
+            os.link(entry.path if copy is None else copy, target, follow_symlinks=False)
+        except OSError as error:
+            if error.errno != errno.EMLINK:
+                raise
+            shutil.copy2(entry.path, target, follow_symlinks=False)
+            self._copies[entry.inode()] = target
+            self.copied += 1
 
     def _unusable(self, why: str) -> TargetUnusable:
         return TargetUnusable(root=os.fspath(self._target), why=why)

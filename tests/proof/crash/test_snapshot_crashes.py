@@ -118,6 +118,7 @@ class _Links:
     """The snapshot that is made, in memory."""
 
     story: SnapshotStory
+    copied: int = 0
     made: LinkedDisk = field(init=False)
 
     def __post_init__(self) -> None:
