@@ -17,7 +17,6 @@ from spoolrack_store.model.errors import InvalidRequest, Unauthenticated
 from spoolrack_store.model.shards import Shard
 
 from ..access.access_control import AccessControl
-from ..access.certificate_names import name_in_der
 from ..app.bounds import SHARD_KEY, require_shard
 from ..app.caller import Caller, consumer_name
 from ..system.addresses import address_text
@@ -197,4 +196,9 @@ def _authorization(request: web.Request) -> str | None:
 def _name(request: web.Request) -> str | None:
     transport = request.transport
     tls = None if transport is None else transport.get_extra_info("ssl_object")
-    return None if tls is None else name_in_der(tls.getpeercert(binary_form=True))
+    certificate = None if tls is None else tls.getpeercert(binary_form=True)
+    if certificate is None:
+        return None
+    from ..access.certificate_names import name_in_der  # Loaded only where clients have certificates.
+
+    return name_in_der(certificate)

@@ -14,7 +14,6 @@ import grpc
 from spoolrack_store.model.errors import StoreError, Unauthenticated
 
 from ..access.access_control import AccessControl
-from ..access.certificate_names import name_in_grpc
 from ..app.caller import Caller, consumer_name
 from ..system.request_ids import IDENTITY
 from ..wire.contract_calls import ContractMethod
@@ -90,7 +89,12 @@ def caller_of(context: Context, access_control: AccessControl) -> Caller:
                 raise Unauthenticated(why="there are two authorizations")
             authorization = value if isinstance(value, str) else value.decode(errors="replace")
     asks = access_control.asks_for_certificates
-    name = name_in_grpc(context.auth_context()) if asks else None
+    name = None
+    if asks:
+        # Loaded only where certificates are asked for: it takes a start 40 ms.
+        from ..access.certificate_names import name_in_grpc
+
+        name = name_in_grpc(context.auth_context())
     caller = access_control.caller(authorization, name)
     IDENTITY.set(caller.name)
     return caller
