@@ -70,6 +70,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
         "--grpc": "127.0.0.1:50051",
         "--http": "127.0.0.1:8080",
         "--sqs": "off",
+        "--sqs-account": "000000000000",
         "--health": "off",
         "--processes": 1,
         "--connections": 1000,

@@ -67,6 +67,21 @@ async def test_each_queues_url_begins_with_what_the_server_was_told(tmp_path: Pa
         assert answer.json["QueueUrl"] == "https://queue.example.com/000000000000/q"
 
 
+async def test_the_account_is_that_of_the_option_or_of_the_credentials(tmp_path: Path) -> None:
+    settings = {"sqs_account": "111122223333"}
+    async with serving_sqs(tmp_path / "root", settings=settings) as server:
+        sqs = Sqs(str(server.sqs_url))
+        url = await sqs.create("q")
+        assert url.endswith("/111122223333/q")
+        assert (await sqs.attributes(url))["QueueArn"] == "arn:aws:sqs:eu-west-1:111122223333:q"
+        other = Sqs(str(server.sqs_url), aws_access_key_id="999988887777")
+        assert (await other.list_queues())["QueueUrls"] == [url.replace("111122223333", "999988887777")]
+        # Accounts are names alone: the queues are the same.
+        await other.send(url, "x")
+        (message,) = await sqs.receive(url)
+        assert message["Attributes"]["SenderId"] == "111122223333"
+
+
 @pytest.mark.timeout(120)
 def test_worker_processes_share_the_port_of_sqs(tmp_path: Path) -> None:
     options = ("--grpc", "127.0.0.1:0", "--http", "off", "--sqs", "127.0.0.1:0", "--processes", 2)

@@ -24,7 +24,7 @@ from spoolrack_store.model.terminal_text import printable
 
 from ..process.serve_settings import ServeSettings
 from .command_base import file_option, option, shared_option
-from .units import Address, FolderPath, ShardNumber, Size, Span, Watermark
+from .units import Account, Address, FolderPath, ShardNumber, Size, Span, Watermark
 
 if TYPE_CHECKING:
     from ..process.serve import ListenAddresses
@@ -81,6 +81,13 @@ class _AddressOrOff(Address):
     default=None,
     show_default="the host of each request",
     help="Beginning of each QueueUrl.",
+)
+@shared_option(
+    "--sqs-account",
+    metavar="ACCOUNT",
+    type=Account(),
+    default="000000000000",
+    help="Account in each QueueUrl and ARN, of 12 digits.",
 )
 @file_option(
     "--sqs-keys",

@@ -245,6 +245,17 @@ class ShardNumber(_Value):
         return str(parse_shard(value))
 
 
+class Account(_Value):
+    """An account of Amazon, as SQS shows it."""
+
+    name = "account"
+
+    def read(self, value: Any) -> str:
+        if not re.fullmatch("[0-9]{12}", value):
+            raise ValueError(f"{quoted(value)} is no account: it must be 12 digits")
+        return str(value)
+
+
 class Address(_Value):
     """An address to listen on: a host and a port."""
 

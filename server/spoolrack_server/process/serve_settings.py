@@ -30,6 +30,8 @@ class ServeSettings:
     """None: SQS's protocol is not served."""
     sqs_url: str | None = None
     """Where clients of SQS reach this server; None: where each request says."""
+    sqs_account: str = "000000000000"
+    """The account in ARNs and URLs of queues."""
     health: tuple[str, int] | None = None
     """A plaintext listener for probes alone; None: probes are answered over HTTP only."""
     grace: float = 10.0

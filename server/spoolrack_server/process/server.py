@@ -405,6 +405,7 @@ class Server:
             self._memory,
             Authenticator(access_files.sqs_keys, self._clock),
             self._settings.sqs_url,
+            self._settings.sqs_account,
         )
         self.sqs_port = await self._listen(sqs, self.sqs_host, self.sqs_port, access_files)
 

@@ -214,7 +214,7 @@ def token(parameters: Parameters, name: str) -> str:
 
 
 def received(
-    message: Message, received_at: Millis, system: set[str], names: Collection[str], region: str
+    message: Message, received_at: Millis, system: set[str], names: Collection[str], place: str
 ) -> dict[str, Any]:
     """Return a received message with the requested attributes."""
     text, is_coded = _body_of(message)
@@ -231,7 +231,7 @@ def received(
         content["MessageAttributes"] = _as_json(typed_attributes)
         content["MD5OfMessageAttributes"] = md5_of_attributes(typed_attributes)
     if system:
-        attributes = _system_attributes(message, region)
+        attributes = _system_attributes(message, place)
         if "All" not in system:
             attributes = {name: value for name, value in attributes.items() if name in system}
         if attributes:
@@ -239,19 +239,19 @@ def received(
     return content
 
 
-def _system_attributes(message: Message, region: str) -> dict[str, str]:
+def _system_attributes(message: Message, place: str) -> dict[str, str]:
     attributes = message.attributes
     deaths = _deaths_since_redrive(message)
     receives = message.receives + sum(death.receives for death in deaths)
     first = deaths[0].first_receive if deaths else message.first_receive
     system = {
-        "SenderId": str(attributes.get(SENDER, queue_attributes.ACCOUNT)),
+        "SenderId": str(attributes.get(SENDER, place.partition(":")[2])),
         "SentTimestamp": str(message.sent_at),
         "ApproximateReceiveCount": str(receives),
         "ApproximateFirstReceiveTimestamp": str(first or 0),
     }
     if deaths:
-        system["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, region)
+        system["DeadLetterQueueSourceArn"] = queue_attributes.arn_of(deaths[-1].source_queue, place)
     if message.group:
         system["MessageGroupId"] = message.group
     if message.queue.endswith(FIFO):

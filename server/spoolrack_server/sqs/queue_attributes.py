@@ -21,7 +21,6 @@ from . import sqs_errors
 from .json_protocol import value_in
 
 LABEL: Final = "aws:sqs:"
-ACCOUNT: Final = "000000000000"
 LONGEST_LABEL: Final = 1_024
 MOST_TAGS: Final = 50
 DEFAULT_RETENTION: Final = Millis(4 * DAY)
@@ -78,8 +77,9 @@ def object_in(text: str | bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def arn_of(queue: str, region: str) -> str:
-    return f"arn:aws:sqs:{region}:{ACCOUNT}:{queue}"
+def arn_of(queue: str, place: str) -> str:
+    """Return a queue's ARN; `place` is the region and the account, with a colon between them."""
+    return f"arn:aws:sqs:{place}:{queue}"
 
 
 def queue_of_arn(arn: str) -> str | None:
@@ -433,12 +433,12 @@ def initial_settings(queue: str, changes: AttributeChanges) -> QueueSettings:
     return QueueSettings().changed(first | changes.settings)
 
 
-def attributes_of(queue: Queue, region: str) -> dict[str, str]:
+def attributes_of(queue: Queue, place: str) -> dict[str, str]:
     """Return all attributes of a queue."""
     settings = queue.settings
     retention = min(settings.retention or MAX_RETENTION, MAX_RETENTION)
     attributes = {
-        "QueueArn": arn_of(queue.name, region),
+        "QueueArn": arn_of(queue.name, place),
         "ApproximateNumberOfMessages": str(queue.counts.ready_count),
         "ApproximateNumberOfMessagesNotVisible": str(queue.counts.leased_count),
         "ApproximateNumberOfMessagesDelayed": str(queue.counts.delayed_count),
@@ -452,7 +452,7 @@ def attributes_of(queue: Queue, region: str) -> dict[str, str]:
         SSE: "false" if LABEL + KMS in queue.labels else "true",
     }
     if settings.dead_letter_queue:
-        target = arn_of(settings.dead_letter_queue, region)
+        target = arn_of(settings.dead_letter_queue, place)
         attributes[REDRIVE] = _redrive_policy(target, settings.max_receives)
     if queue.name.endswith(FIFO):
         attributes |= _FIFO_DEFAULTS
@@ -463,7 +463,7 @@ def attributes_of(queue: Queue, region: str) -> dict[str, str]:
 
 
 def with_permission(
-    queue: Queue, region: str, label: str, accounts: Sequence[str], actions: Sequence[str]
+    queue: Queue, place: str, label: str, accounts: Sequence[str], actions: Sequence[str]
 ) -> dict[str, str | None]:
     """Return the labels of the queue's policy with a permission more."""
     if not accounts:
@@ -481,7 +481,7 @@ def with_permission(
             f"Value SQS:{unknown[0][:100]} for parameter ActionName is invalid. Reason: Only the queue "
             "owner is allowed to invoke this action."
         )
-    policy, statements = _policy_of(queue, region)
+    policy, statements = _policy_of(queue, place)
     if any(each.get("Sid") == label for each in statements):
         raise _invalid_label(label, "Already exists.")
     statement = {
@@ -489,24 +489,24 @@ def with_permission(
         "Effect": "Allow",
         "Principal": {"AWS": _one_or_all([f"arn:aws:iam::{account}:root" for account in accounts])},
         "Action": _one_or_all([f"SQS:{action}" for action in actions]),
-        "Resource": arn_of(queue.name, region),
+        "Resource": arn_of(queue.name, place),
     }
     return _policy_labels(policy, [*statements, statement])
 
 
-def without_permission(queue: Queue, region: str, label: str) -> dict[str, str | None]:
+def without_permission(queue: Queue, place: str, label: str) -> dict[str, str | None]:
     """Return the labels of the queue's policy without a permission."""
-    policy, statements = _policy_of(queue, region)
+    policy, statements = _policy_of(queue, place)
     left = [each for each in statements if each.get("Sid") != label]
     if len(left) == len(statements):
         raise _invalid_label(label, "can't find label on existing policy.")
     return _policy_labels(policy, left)
 
 
-def _policy_of(queue: Queue, region: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _policy_of(queue: Queue, place: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     policy = object_in(_kept_in(queue.labels).get(POLICY, "")) or {
         "Version": "2012-10-17",
-        "Id": f"{arn_of(queue.name, region)}/SQSDefaultPolicy",
+        "Id": f"{arn_of(queue.name, place)}/SQSDefaultPolicy",
     }
     found = policy.get("Statement", [])
     statements = found if isinstance(found, list) else [found]
@@ -534,7 +534,7 @@ def _invalid_label(label: str, why: str) -> sqs_errors.SqsError:
     )
 
 
-def differing(queue: Queue, changes: AttributeChanges, region: str) -> str | None:
+def differing(queue: Queue, changes: AttributeChanges, place: str) -> str | None:
     """Return the first attribute whose value differs between `changes` and the queue, or None."""
     names = {setting: name for name, (setting, _) in _SETTINGS.items()}
     names |= {"dead_letter_queue": REDRIVE, "max_receives": REDRIVE}
@@ -544,7 +544,7 @@ def differing(queue: Queue, changes: AttributeChanges, region: str) -> str | Non
     for setting, value in changes.settings.items():
         if getattr(queue.settings, setting) != value:
             return names[setting]
-    now = attributes_of(queue, region)
+    now = attributes_of(queue, place)
     for name, value in _kept_in(changes.labels).items():
         if name != REDRIVE and now.get(name, "") != value:
             return name

@@ -40,7 +40,10 @@ _CREDENTIAL: Final = re.compile(
     r"/(?P<end>[a-z0-9_]+)",
     re.ASCII,
 )
-_SCOPE: Final = re.compile(r"Credential=[^/,\s]+/\d{8}/([a-z0-9-]{1,40})/sqs/aws4_request")
+_SCOPE: Final = re.compile(
+    r"Credential=(?:(?P<account>\d{12})|[^/,\s]+)/\d{8}/(?P<region>[a-z0-9-]{1,40})/sqs/aws4_request",
+    re.ASCII,
+)
 _MUST_BE_SIGNED: Final = ("host", "x-amz-date", "x-amz-target", "x-amz-security-token")
 """Headers that a request has to have signed, if it has them."""
 _FIELDS: Final = ("Credential", "SignedHeaders", "Signature")
@@ -75,6 +78,8 @@ class Claim:
     signature: _Signature | None = None
     """None: callers need none."""
     secret: str = field(default="", repr=False)
+    account: str = ""
+    """That of a caller that needs no key, and whose access key is an account; empty: the server's."""
 
     @property
     def access_key(self) -> str:
@@ -109,7 +114,9 @@ class Authenticator:
         """Check what a request's head says of its caller; raise the error of an invalid signature."""
         if self._keys is None:
             found = _SCOPE.search(request.headers.get("Authorization", ""))
-            return Claim(ANONYMOUS, found[1] if found else DEFAULT_REGION)
+            if found is None:
+                return Claim(ANONYMOUS, DEFAULT_REGION)
+            return Claim(ANONYMOUS, found["region"], account=found["account"] or "")
         signature = _signature_of(request)
         keys = self._keys.current
         identity = _identity_in(keys, signature)

@@ -113,6 +113,7 @@ class SqsEndpoint:
         memory: MemoryLimiter,
         authenticator: Authenticator,
         url: str | None,
+        account: str,
     ) -> None:
         """`url` is where clients reach this server, without a path; None: where each request says."""
         self._context = context = HttpContext(app, clock, log, http_limits, memory)
@@ -121,6 +122,7 @@ class SqsEndpoint:
         self._authenticator = authenticator
         self._access_control = access_control
         self._url = url
+        self._account = account
         self._hosts = (*EMULATORS, *(() if url is None else (urlsplit(url).hostname or "localhost",)))
         self._operations = SqsOperations(app, memory, clock)
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
@@ -270,6 +272,7 @@ class SqsEndpoint:
             caller.identity,
             caller.access,
             region=call.claim.region,
+            account=call.claim.account or self._account,
             url=self._url or f"{request.scheme}://{request.host}",
             peer=peer_of(request),
             consumer=consumer_of_request(request, caller),

@@ -89,6 +89,7 @@ class SqsCaller(Caller):
     """The caller of a request, and the facts that its parameters leave out."""
 
     region: str
+    account: str
     url: str
     """Where this server is for the caller, without a path."""
     peer: str
@@ -98,6 +99,11 @@ class SqsCaller(Caller):
     trace: Mapping[str, str] = field(default_factory=dict)
     trace_header: str = ""
     """Of X-Ray, which a message carries as AWSTraceHeader."""
+
+    @property
+    def place(self) -> str:
+        """Region and account, as an ARN has them."""
+        return f"{self.region}:{self.account}"
 
 
 @dataclass(slots=True)
@@ -198,7 +204,7 @@ class SqsOperations:
             )
         except QueueExists:
             there = await self._queues.find(name)
-            differing = queue_attributes.differing(there, changes, caller.region)
+            differing = queue_attributes.differing(there, changes, caller.place)
             if differing is not None:
                 raise sqs_errors.queue_exists(
                     "A queue already exists with the same name and a different value for attribute "
@@ -269,7 +275,7 @@ class SqsOperations:
     async def GetQueueAttributes(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = self._queue(caller, parameters, Queues.get)
         names = parameters.texts("AttributeNames")
-        shown = queue_attributes.attributes_of(await self._queues.find(queue), caller.region)
+        shown = queue_attributes.attributes_of(await self._queues.find(queue), caller.place)
         attributes = queue_attributes.selected(shown, names)
         return Result({"Attributes": attributes} if attributes else {})
 
@@ -355,7 +361,7 @@ class SqsOperations:
         queue = self._queue(caller, parameters, Queues.update)
         labels = queue_attributes.with_permission(
             await self._queues.find(queue),
-            caller.region,
+            caller.place,
             parameters.required("Label"),
             parameters.texts("AWSAccountIds"),
             parameters.texts("Actions"),
@@ -367,7 +373,7 @@ class SqsOperations:
         queue = self._queue(caller, parameters, Queues.update)
         found = await self._queues.find(queue)
         label = parameters.required("Label")
-        labels = queue_attributes.without_permission(found, caller.region, label)
+        labels = queue_attributes.without_permission(found, caller.place, label)
         await self._update(caller, queue, labels)
         return Result({})
 
@@ -447,7 +453,7 @@ class SqsOperations:
 
         def shown() -> list[dict[str, Any]]:
             return [
-                messages.received(each, received_at, system, wanted, caller.region) for each in found
+                messages.received(each, received_at, system, wanted, caller.place) for each in found
             ]
 
         is_large = sum(len(message.body) for message in found) > LARGE
@@ -642,7 +648,7 @@ class SqsOperations:
         started = await self._redrives.start(
             caller, StartRedrive(queue=queue, destination=target, rate=rate or 0)
         )
-        return Result({"TaskHandle": _handle_of_task(started, caller.region)})
+        return Result({"TaskHandle": _handle_of_task(started, caller.place)})
 
     async def ListMessageMoveTasks(self, caller: SqsCaller, parameters: Parameters) -> Result:
         queue = _arn(parameters, "SourceArn", parameters.required("SourceArn"))
@@ -650,7 +656,7 @@ class SqsOperations:
         most = parameters.integer("MaxResults", 1, 10) or 1
         await self._require_there("SourceArn", queue)
         found = await self._redrives.last(caller, most, queue=queue)
-        return Result({"Results": [_task(each, caller.region) for each in reversed(found)]})
+        return Result({"Results": [_task(each, caller.place) for each in reversed(found)]})
 
     async def _require_there(self, parameter: str, queue: str) -> None:
         try:
@@ -717,18 +723,18 @@ def _arn(parameters: Parameters, name: str, arn: str) -> str:
     return queue
 
 
-def _task(redrive: Redrive, region: str) -> dict[str, Any]:
+def _task(redrive: Redrive, place: str) -> dict[str, Any]:
     task: dict[str, Any] = {
         "Status": _REDRIVE_STATES[redrive.state],
-        "SourceArn": queue_attributes.arn_of(redrive.queue, region),
+        "SourceArn": queue_attributes.arn_of(redrive.queue, place),
         "ApproximateNumberOfMessagesMoved": redrive.moved,
         "ApproximateNumberOfMessagesToMove": redrive.moved + redrive.failed + redrive.remaining,
         "StartedTimestamp": redrive.started_at,
     }
     if redrive.state is RedriveState.RUNNING:
-        task["TaskHandle"] = _handle_of_task(redrive, region)
+        task["TaskHandle"] = _handle_of_task(redrive, place)
     if redrive.destination:
-        task["DestinationArn"] = queue_attributes.arn_of(redrive.destination, region)
+        task["DestinationArn"] = queue_attributes.arn_of(redrive.destination, place)
     if redrive.rate:
         task["MaxNumberOfMessagesPerSecond"] = redrive.rate
     if redrive.failed and redrive.state is RedriveState.DONE:
@@ -743,8 +749,8 @@ def _task(redrive: Redrive, region: str) -> dict[str, Any]:
     return task
 
 
-def _handle_of_task(redrive: Redrive, region: str) -> str:
-    told = {"taskId": redrive.id, "sourceArn": queue_attributes.arn_of(redrive.queue, region)}
+def _handle_of_task(redrive: Redrive, place: str) -> str:
+    told = {"taskId": redrive.id, "sourceArn": queue_attributes.arn_of(redrive.queue, place)}
     return base64.b64encode(json.dumps(told).encode()).decode()
 
 
@@ -762,4 +768,4 @@ def _task_in(handle: str) -> tuple[str, str]:
 
 
 def _url(caller: SqsCaller, queue: str) -> str:
-    return f"{caller.url}/{queue_attributes.ACCOUNT}/{queue}"
+    return f"{caller.url}/{caller.account}/{queue}"
