@@ -144,7 +144,6 @@ def test_both_ports_tell_the_first_name_of_a_certificate_whole(der: bytes, name:
 
 
 def test_a_caller_without_a_certificate_has_no_name() -> None:
-    assert name_in_der(None) is None
     for properties in ({}, {"x509_pem_cert": []}, {"x509_common_name": [b"admin"]}):
         assert name_in_grpc(properties) is None
 

@@ -135,8 +135,8 @@ def test_a_root_that_is_a_file_is_told_in_one_line(start: Start, tmp_path: Path)
 
 
 def test_a_root_of_a_newer_format_is_told_in_one_line(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "FORMAT").write_text("spoolrack 4\n")
-    assert "spoolrack 4" in refused(start(tmp_path), os.EX_DATAERR)
+    (tmp_path / "FORMAT").write_text("spoolrack 99\n")
+    assert "spoolrack 99" in refused(start(tmp_path), os.EX_DATAERR)
 
 
 WITHOUT_HTTP = """

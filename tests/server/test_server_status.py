@@ -21,7 +21,14 @@ KINDS = [
     if issubclass(kind, StoreError) and kind is not StoreError
 ]
 HEADER_LIMIT = 8 * 1024
-AT_START = {"ROOT_UNUSABLE", "ROOT_IN_USE", "UNKNOWN_FORMAT", "DAMAGED_SETTINGS", "TARGET_UNUSABLE"}
+AT_START = {
+    "ROOT_UNUSABLE",
+    "ROOT_IN_USE",
+    "UNKNOWN_FORMAT",
+    "DAMAGED_SETTINGS",
+    "TORN_SETTINGS",
+    "TARGET_UNUSABLE",
+}
 """Reasons for which a store doesn't open, or no snapshot is taken: no client of a server meets them."""
 
 
