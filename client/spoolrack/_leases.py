@@ -56,7 +56,7 @@ class Leases:
         self._keeper: Started | None = None
 
     def add(self, envelopes: Iterable[Envelope]) -> None:
-        now = self._context.runtime.monotonic()
+        now = self._context.runtime.elapsed()
         with self._lock:
             for envelope in envelopes:
                 self._extended_at[envelope.receipt] = now
@@ -75,9 +75,9 @@ class Leases:
 
     def hand_out(self, envelopes: Iterable[Envelope], *, keep: bool) -> list[Envelope]:
         """Return the messages whose leases are not lost; stop extending them, unless `keep`."""
-        now = self._context.runtime.monotonic()
-        # After a stop of the whole program (SIGSTOP) no extension has failed, and yet the lease is
-        # over.
+        now = self._context.runtime.elapsed()
+        # After a stop of the whole program (SIGSTOP), or of the machine, no extension has failed, and
+        # yet the lease is over.
         since = _LOST if self._visibility_timeout is None else now - self._visibility_timeout
         held_envelopes = []
         with self._lock:
@@ -140,7 +140,7 @@ class Leases:
     async def _extend(self, receipts: Sequence[str], visibility: float) -> None:
         context = self._context
         changes = [LeaseExtension(receipt, visibility) for receipt in receipts]
-        asked_at = context.runtime.monotonic()
+        asked_at = context.runtime.elapsed()
         results = await context.call(
             context.transport.extend,
             # Retried for no longer than until the next round is due.

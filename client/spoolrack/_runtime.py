@@ -51,9 +51,21 @@ class Started(Protocol):
         cancelled."""
 
 
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def elapsed() -> float:
+    """Return the seconds since an arbitrary moment, those of a suspended machine included where the
+    system counts them: a lease goes on meanwhile."""
+    return time.clock_gettime(_ELAPSED)
+
+
 class Runtime(Protocol):
     def monotonic(self) -> float:
         """Return the seconds since an arbitrary moment."""
+
+    def elapsed(self) -> float:
+        """Return the same with the time for which the machine was suspended."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -197,6 +209,7 @@ class Threads:
     """The runtime of threads: it blocks instead of suspending."""
 
     monotonic = staticmethod(time.monotonic)
+    elapsed = staticmethod(elapsed)
     signal = staticmethod(ThreadSignal)
     lock = staticmethod(threading.Lock)
 
@@ -267,6 +280,9 @@ class Tasks:
 
     def monotonic(self) -> float:
         return self.loop.time()
+
+    def elapsed(self) -> float:
+        return elapsed()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -108,6 +108,8 @@ class RootTime(Threads):
     def monotonic(self) -> float:  # type: ignore[override]
         return float(self._root.clock.monotonic()) / 1_000
 
+    elapsed = monotonic
+
 
 class LossyTransport:
     """A transport, or a part of one."""

@@ -228,3 +228,26 @@ def test_a_stream_that_has_failed_hands_out_what_it_holds_and_then_says_why(root
         for _ in range(2):
             with pytest.raises(spoolrack.errors.InternalError):
                 next(stream)
+
+
+class Suspended(RootTime):
+    """The machine is suspended for so long: only the clock that counts it goes on."""
+
+    slept = 0.0
+
+    def elapsed(self) -> float:  # type: ignore[override]
+        return self.monotonic() + self.slept
+
+
+def test_a_message_whose_lease_ended_while_the_machine_was_suspended_is_not_handed_out(
+    stocked: LossyRoot,
+) -> None:
+    runtime = Suspended(stocked)
+    leases = Leases(ClientContext(stocked.transport(runtime), runtime), "jobs", 30.0)
+    (envelope,) = stocked.lease("jobs", 1, 30)
+    leases.add([envelope])
+    runtime.slept = 29.0
+    assert leases.hand_out([envelope], keep=True) == [envelope]
+    runtime.slept = 30.0
+    assert leases.hand_out([envelope], keep=True) == []
+    leases.stop()

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from spoolrack_store.committer import Committer
-from spoolrack_store.model.clock import Clock
+from spoolrack_store.model.clock import LONGEST_WAIT, Clock
 from spoolrack_store.thread_driver import error_of, run_whole, step
 
 LINGER: Final = 0.002
@@ -96,7 +96,8 @@ class LoopDriver:
                 self._ended.set()
             elif later is not None:
                 # The clock rounds down, and to wake before the moment is to spin.
-                when = self._loop.time() + (later - self._clock.monotonic() + 1) / 1_000
+                left = min(later - self._clock.monotonic() + 1, LONGEST_WAIT)
+                when = self._loop.time() + left / 1_000
                 if self._timer is not None and self._timer.when() > when:
                     self._timer.cancel()
                     self._timer = None

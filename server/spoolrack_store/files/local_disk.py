@@ -197,11 +197,14 @@ class RunningProcess:
     pid: int
     host: str
     boot: str
-    """Another host, and the same one after a restart, has another. Containers of a host share it."""
+    """Another host, the same one after a restart, and a time namespace of its own has another: their
+    monotonic times can't be compared. Other containers of a host share it."""
 
 
 def this_process() -> RunningProcess:
     boot = Path("/proc/sys/kernel/random/boot_id").read_bytes().decode().strip()
+    with contextlib.suppress(FileNotFoundError):  # A kernel before 5.6 has no time namespaces.
+        boot += f" {Path('/proc/self/ns/time').readlink()}"
     return RunningProcess(os.getpid(), socket.gethostname(), boot)
 
 

@@ -451,7 +451,9 @@ def _become_owner(
                 )
             disk.unlink(owner_file(other))
         elif is_elsewhere:
-            raise RootInUse(root=root, holder=f" ({about}), which runs on another host")
+            is_host = f"boot {process.boot.partition(' ')[0]}" in about
+            where = "in another time namespace of this host" if is_host else "on another host"
+            raise RootInUse(root=root, holder=f" ({about}), which runs {where}")
     owner = make_token(random)[:_OWNER_LENGTH]
     path = owner_file(owner)
     content = f"pid {process.pid} on {process.host} boot {process.boot}\n".encode()

@@ -79,7 +79,8 @@ class Clock(Protocol):
         """Unix time, which an operator or NTP may step in either direction."""
 
     def monotonic(self) -> Millis:
-        """Time since an unknown moment, which never steps and never goes back."""
+        """Time since an unknown moment, which never steps and never goes back. It goes on while the
+        machine is suspended, where the system has such a clock."""
 
     def wait(self, condition: threading.Condition, until: Millis | None) -> None:
         """Wait, with `condition` held, until it is notified or the monotonic time `until` has come.
@@ -152,6 +153,12 @@ class CommitClock:
         self._clock.wait(condition, until)
 
 
+_ELAPSED: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux's boot time goes on while the machine is suspended; the monotonic clock stands still there."""
+LONGEST_WAIT: Final = SECOND
+"""Waits count the monotonic clock: after a suspension what is due is looked at so soon."""
+
+
 class SystemClock:
     """The machine's own clocks, whose milliseconds begin together.
 
@@ -163,13 +170,13 @@ class SystemClock:
     def __init__(self) -> None:
         # In this order: the monotonic clock may lag by what lies between the calls, and never lead.
         wall = time.time_ns()
-        self._phase = (wall - time.monotonic_ns()) % _NANOS
+        self._phase = (wall - time.clock_gettime_ns(_ELAPSED)) % _NANOS
 
     def wall(self) -> Millis:
         return Millis(time.time_ns() // _NANOS)
 
     def monotonic(self) -> Millis:
-        return Millis((time.monotonic_ns() + self._phase) // _NANOS)
+        return Millis((time.clock_gettime_ns(_ELAPSED) + self._phase) // _NANOS)
 
     def wait(self, condition: threading.Condition, until: Millis | None) -> None:
         if until is None:
@@ -178,4 +185,4 @@ class SystemClock:
         # One millisecond more: the clock above rounds down, and to wake before the moment is to spin.
         left = until - self.monotonic() + 1
         if left > 0:
-            condition.wait(min(left / 1_000, threading.TIMEOUT_MAX))
+            condition.wait(min(left, LONGEST_WAIT) / 1_000)
