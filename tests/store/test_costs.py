@@ -19,6 +19,7 @@ from spoolrack_store.engine.questions import Questions
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.clock import HOUR, Millis
 from spoolrack_store.model.operations import (
+    ChangeVisibility,
     CreateQueue,
     Delete,
     DeleteQueue,
@@ -36,10 +37,12 @@ from spoolrack_store.store_metrics import StoreMetrics
 from spoolrack_store.thread_driver import ThreadDriver
 
 from tests.support.dead_letter_rig import Rig
+from tests.support.engine_rig import EngineRig
 from tests.support.engines import applied, commit
 from tests.support.root_rig import NOW, Bytes, Still, lay_out, opened, settle
 from tests.support.set_rig import HOLD, SetRig
 from tests.support.steps import slices_of, steps_of
+from tests.support.steps import steps_of as steps_of_call
 
 BOUNDS = [Millis(15_000 << place) for place in range(5)]
 FEW_SETS, MANY_SETS = 2, 200
@@ -387,3 +390,19 @@ def test_small_groups_wait_no_longer_beside_a_large_one(tmp_path: Path) -> None:
         send_grouped(engine, small, "q")
         turns = [each.group for _ in range(101) for each in receive_of(engine, "q")]
         assert sorted(turns) == sorted(["large", *small])
+
+
+def test_an_extension_looks_at_each_name_of_the_batch_once_at_most() -> None:
+    """A batch may have a name for each of its messages, and an extension may be of all."""
+    costs = []
+    for count in (10, 800):
+        rig = EngineRig({"q": QueueSettings()})
+        rig.ask(Send(queue="q", bodies=[b"x"] * count))
+        rig.settle()
+        receipts = [rig.ask(Receive(queue="q", max_messages=1))[0].receipts[0] for _ in range(count)]
+        # The first is found at once.
+        extension = ChangeVisibility(queue="q", receipts=receipts[:1], visibility=Millis(60_000))
+        costs.append(steps_of_call(lambda rig=rig, asked=extension: rig.engine.apply([asked])))
+    few, many = costs
+    lines_of_a_look = 2
+    assert many - few <= (800 - 10 + 5) * lines_of_a_look, costs

@@ -149,12 +149,18 @@ class BatchFile:
         self.groups: Groups | None = None
         """Its groups, once they are known, if its messages have any."""
 
-    def add(self, name: Name, commit: int) -> tuple[Entry, list[Entry]]:
-        """Add a name; return its entry, and the entries that lost messages to it."""
+    def add(
+        self, name: Name, commit: int, holders: tuple[Entry, ...] | None = None
+    ) -> tuple[Entry, list[Entry]]:
+        """Add a name; return its entry, and the entries that lost messages to it.
+
+        `holders` are the entries that hold these messages, if the caller knows them: a batch may have a
+        name for each of 1,000 messages.
+        """
         entry = Entry(self, name)
         losers: list[Entry] = []
         at = len(self.entries)
-        for place, other in enumerate(self.entries):
+        for place, other in enumerate(self.entries if holders is None else holders):
             # Equal versions can't come about; if they do, the later state wins, then the greater text.
             if name.version <= self.top and _outranks(other.name, name):
                 at = min(at, place)
