@@ -174,7 +174,7 @@ class Memory:
     def read(self, offset: int, length: int) -> bytes:
         return self._disk.read_changes(offset, length)
 
-    def write(self, offset: int, content: bytes) -> None:
+    def write(self, offset: int, content: bytes, *, may_block: bool = False) -> None:
         self._disk.write_changes(offset, content)
 
 

@@ -49,7 +49,7 @@ class Bytes:
     def read(self, offset: int, length: int) -> bytes:
         return bytes(self._content[offset : offset + length])
 
-    def write(self, offset: int, content: bytes) -> None:
+    def write(self, offset: int, content: bytes, *, may_block: bool = False) -> None:
         self._content[offset : offset + len(content)] = content
 
 

@@ -80,8 +80,12 @@ class Memory(Protocol):
     def read(self, offset: int, length: int) -> bytes:
         """Return bytes; raise `SyncFailed` where that may fail."""
 
-    def write(self, offset: int, content: bytes) -> None:
-        """Write bytes; raise the system's `OSError` on a disk that is dead or read-only."""
+    def write(self, offset: int, content: bytes, *, may_block: bool = False) -> None:
+        """Write bytes; raise the system's `OSError` on a disk that is dead or read-only.
+
+        Other threads go on during a write that `may_block`, as the first one to a frozen file system
+        does.
+        """
 
     def close(self) -> None:
         """Unmap the memory."""
@@ -161,7 +165,8 @@ class Changes:
     def hold(self, since: int) -> None:
         """Record the holder of `LOCK`, unless it would take a write to the servers of several hosts."""
         if self._clock is None:
-            self._write(_HEADER.size, _HOLDER.pack(self._pid, since))
+            # The first write of a commit: in a frozen file system it is this one that waits.
+            self._write(_HEADER.size, _HOLDER.pack(self._pid, since), may_block=True)
 
     def holder(self) -> tuple[int, int]:
         """Return the process that took `LOCK` last, and when, in Unix time; zeros on a root of several
@@ -269,9 +274,9 @@ class Changes:
         """Stop all other processes at their next read: a sync failed. Needs no lock."""
         self._write(_HEADER.size - 8, (1).to_bytes(8, "little"))
 
-    def _write(self, offset: int, content: bytes) -> None:
+    def _write(self, offset: int, content: bytes, *, may_block: bool = False) -> None:
         try:
-            self._memory.write(offset, content)
+            self._memory.write(offset, content, may_block=may_block)
         except OSError as error:
             raise SyncFailed(str(error)) from error
 

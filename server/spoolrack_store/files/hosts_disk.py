@@ -141,7 +141,7 @@ class UncachedBytes:
                 raise OSError(errno.EIO, "it is shorter than it was made", self._path)
             return pages[offset - begin : offset - begin + length]
 
-    def write(self, offset: int, content: bytes) -> None:
+    def write(self, offset: int, content: bytes, *, may_block: bool = False) -> None:
         while content:
             written = os.pwrite(self._written, content, offset)
             content, offset = content[written:], offset + written

@@ -225,7 +225,10 @@ class SharedBytes:
     def read(self, offset: int, length: int) -> bytes:
         return self._bytes[offset : offset + length]
 
-    def write(self, offset: int, content: bytes) -> None:
+    def write(self, offset: int, content: bytes, *, may_block: bool = False) -> None:
+        if may_block:
+            os.pwrite(self._file, content, offset)  # It gives the interpreter's lock to others.
+            return
         while content:
             while (written := self._pwrite(self._file, content, len(content), offset)) < 0:
                 _complain(None)

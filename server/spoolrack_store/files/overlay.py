@@ -62,7 +62,7 @@ class _Bytes:
     def read(self, offset: int, length: int) -> bytes:
         return bytes(self._bytes[offset : offset + length])
 
-    def write(self, offset: int, content: bytes) -> None:
+    def write(self, offset: int, content: bytes, *, may_block: bool = False) -> None:
         self._bytes[offset : offset + len(content)] = content
 
     def close(self) -> None:
