@@ -151,7 +151,7 @@ caller = SimpleNamespace(to=lambda root: caller, once=lambda *given, **named: No
         pytest.param(
             EXTENDER,
             "extender.keep(offset, caller)",
-            "extender.keep(offset, caller); extender.drop('some'); extender.stop()",
+            "extender.keep(offset, caller); extender.drop(offset); extender.stop()",
             id="a query of Spark keeps a reservation",
         ),
         pytest.param(

@@ -21,6 +21,7 @@ from spoolrack import Client
 from spoolrack.testing import RunningServer, running_server
 
 from tests.support import STUCK
+from tests.support.waiting import until
 
 SLOW = pytest.mark.slow
 ROWS = 300
@@ -243,4 +244,46 @@ def test_a_batch_that_is_read_in_part_counts_as_read(
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     assert query.awaitTermination(STUCK)
 
+    assert bodies(client, "in") == Counter()
+
+
+def test_messages_that_a_power_cut_takes_from_the_sink_come_again_within_the_delete_delay(
+    spark: SparkSession, server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    """Spark syncs neither its checkpoint nor a file sink on a local disk: both are as before the last
+    batches after the cut."""
+    disk, left = tmp_path / "disk", tmp_path / "left"
+    frame = of_queue(spark, server, deleteDelaySeconds=600)
+    writer = frame.writeStream.format("parquet").option("path", str(disk / "out"))
+    query = writer.option("checkpointLocation", str(disk / "checkpoint")).start()
+    for name in "abc":
+        send(client, name)
+        query.processAllAvailable()
+        if name == "a":
+            shutil.copytree(disk, left)
+    query.stop()
+    shutil.rmtree(disk)
+    left.rename(disk)
+    assert in_files(spark, disk / "out") == lines("a")
+
+    into_files(of_queue(spark, server), disk / "out", disk / "checkpoint")
+
+    assert in_files(spark, disk / "out") == lines("a") + lines("b") + lines("c")
+    assert bodies(client, "in") == Counter()
+
+
+def test_what_trigger_once_has_finished_is_deleted_by_a_start_after_the_hold(
+    spark: SparkSession, server: RunningServer, client: Client, tmp_path: Path
+) -> None:
+    """Such as a daily job, whose hold is over each time: no other reader has the messages meanwhile."""
+    send(client, "a")
+    client.queue("in").send(b"alone")
+    for _ in range(2):
+        frame = of_queue(spark, server, holdSeconds=1)
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(once=True)
+        assert writer.start().awaitTermination(STUCK)
+        until(lambda: all(one.state.name == "LOST" for one in client.reservations.list()))
+
+    assert in_files(spark, tmp_path / "out") == lines("a") + Counter([b"alone"])
     assert bodies(client, "in") == Counter()

@@ -34,6 +34,7 @@ MAX_MESSAGES: Final = 100_000
 """The contract's most for one reservation."""
 MAX_HOLD: Final = 12 * 60 * 60
 MAX_WAIT: Final = 20
+MAX_DELETE_DELAY: Final = 60 * 60
 MAX_DELAY: Final = 24 * 60 * 60
 READ: Final = (
     *("id", "body", "attributes", "sent_at", "receive_count", "binary_attributes", "group"),
@@ -103,6 +104,8 @@ class ReadOptions:
     """How long a query that finds no message waits for one, before Spark asks its other sources."""
     hold_seconds: float = option("holdSeconds", 600.0, seconds, 1.0, MAX_HOLD)
     """How long messages stay with a query that is away."""
+    delete_delay_seconds: float = option("deleteDelaySeconds", 0.0, seconds, 0.0, MAX_DELETE_DELAY)
+    """How long a finished batch stays leased before it is deleted."""
     redelivers: bool = option("onLostReservation", False, either, "fail", "redeliver")
     """The fate of a batch whose messages were given to others: it is empty, and they come again.
     False: the query fails."""

@@ -1,7 +1,8 @@
 """Streaming reads of one queue, without Spark: reserve, read, commit.
 
 A batch is a reservation. It is deleted when the query asks for the next one, because only then Spark
-has written down that it is done; Spark's own word for it comes one batch late. What can fail: a
+has written down that it is done; Spark's own word for it comes one batch late. With
+`deleteDelaySeconds` it is deleted later (`_queues_reader`). What can fail: a
 reservation whose messages other consumers have leased (`BatchLost`), one that was deleted long ago
 (`CheckpointTooOld`), one that no task has read, because the sink has skipped the batch (`BatchUnread`),
 one of another root than the server has (`OtherServer`), and each call that fails longer than
@@ -19,7 +20,7 @@ from .._transports.grpc_values import duration
 from ..errors import RootDiffers, SpoolrackError
 from ..v1 import reservation_service_pb2 as reserved
 from ._light_client import CALL_TIMEOUT, LightClient
-from ._offsets import Offset
+from ._offsets import NOTHING_YET, Offset
 from ._options import MAX_MESSAGES, ReadOptions
 from ._reservation_extender import COMMITTED, ReservationExtender
 
@@ -73,12 +74,14 @@ class StreamReading:
         """Monotonic."""
         self._messages_left: int | None = None
         """How many messages may yet come; None: all."""
-        self._may_be_reserved = False
+        self._reserved_until: int | None = NOTHING_YET
+        """The last sequence number that is held since before this run; None: the server is to be
+        asked."""
 
     def limit(self, ready_count: int) -> None:
         """Limit the next batches to the messages that are ready now."""
         self._messages_left = ready_count
-        self._may_be_reserved = True
+        self._reserved_until = None
 
     def latest(self, start: Offset, *, max_messages: int, max_bytes: int) -> Offset:
         """Reserve the next batch; `start` if there is none."""
@@ -147,17 +150,34 @@ class StreamReading:
                 request.sequence_number += 1
 
     def _is_reserved(self, start: Offset) -> bool:
-        """Return whether a run that died left a reservation that it didn't write down: its messages
+        """Return whether an earlier run left a reservation that isn't in this checkpoint: its messages
         were not ready when they were counted. Asks the server once."""
-        asks, self._may_be_reserved = self._may_be_reserved, False
-        if not asks:
-            return False
-        request = reserved.ListReservationsRequest(queue=self._queue, stream=start.gen)
-        answer = self._call(start, "ListReservations", request)
-        return any(
-            one.sequence_number > start.sequence_number and one.state == reserved.RESERVATION_STATE_HELD
-            for one in answer.reservations
-        )
+        if self._reserved_until is None:
+            self._reserved_until = max(self._held(start), default=NOTHING_YET)
+        return start.sequence_number < self._reserved_until
+
+    def _held(self, of: Offset) -> list[int]:
+        """Return the sequence numbers of the stream's reservations that are held."""
+        request = reserved.ListReservationsRequest(queue=self._queue, stream=of.gen, page_size=1_000)
+        held = []
+        while True:
+            page = self._call(of, "ListReservations", request)
+            held += [
+                one.sequence_number
+                for one in page.reservations
+                if one.state == reserved.RESERVATION_STATE_HELD
+            ]
+            if not page.next_page_token:
+                return held
+            request.page_token = page.next_page_token
+
+    def keep_finished(self, done: Offset) -> None:
+        """Extend the reservations up to this one, which an earlier run has read and not deleted."""
+        for number in self._held(done):
+            if number <= done.sequence_number:
+                self._extender.keep(
+                    replace(done, sequence_number=number), self._caller, self._named(done)
+                )
 
     def extend(self, end: Offset) -> Any:
         """Extend a batch's hold; return the `Reservation`, or an empty one for a lost batch."""
@@ -216,7 +236,7 @@ class StreamReading:
         except SpoolrackError as error:
             if error.reason == NOT_FOUND:
                 # Made by another server, in a root that was put back since, or over for 30 days.
-                self._extender.drop(done.gen)
+                self._extender.drop(done)
                 self._lost(done, "was done, and isn't known to the server", error)
                 answer = reserved.CommitReservationsResponse()
             elif error.reason == BatchUnread.reason:
@@ -227,7 +247,7 @@ class StreamReading:
             else:
                 raise
         self._committed, self._committed_at = done, now
-        self._extender.drop(done.gen)
+        self._extender.drop(done)
         if done.sequence_number in answer.lost_sequence_numbers:
             self._lost(done, "was done, but could not be deleted", None)
 

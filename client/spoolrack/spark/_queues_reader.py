@@ -4,11 +4,16 @@ Each queue has a stream of reservations of its own (`_queue_reader`). A batch ha
 each queue. Of several queues one call tells which have messages, so that idle ones cost no calls; but
 each is asked once by each run, for a reservation that the run before has not written down. Queues of
 several shards are asked side by side. A shard that doesn't answer stops the query: a batch is of all.
+
+With `deleteDelaySeconds` a finished batch stays leased, and so in reach of an older checkpoint, until
+that delay is over. A run doesn't know when the batches of the run before were finished: their delay
+begins with the run. A run that ends by itself waits for the delay of its last batch.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,6 +56,12 @@ class QueuesReading:
         """The only queues from which messages may yet come; None: all that match."""
         self._reserved_at = -math.inf
         """The monotonic time of the last batch: the first one waits for nothing."""
+        self._noted: QueuesOffset | None = None
+        """The last batch that is known to be finished."""
+        self._finished: deque[tuple[float, QueuesOffset]] = deque()
+        """Finished batches, each with the monotonic time from which on it may be deleted."""
+        self._deletable: QueuesOffset | None = None
+        """The last of those that may be deleted."""
 
     def only_what_is_there(self) -> None:
         """Limit the next batches to the messages that are ready now."""
@@ -59,9 +70,14 @@ class QueuesReading:
         for queue in self._readable_queues:
             self._of(queue).limit(counts[queue].ready_count if queue in counts else 0)
 
-    def latest(self, start: QueuesOffset, *, max_messages: int, max_bytes: int) -> QueuesOffset:
-        """Delete the finished batch, and reserve the next one; return `start` if there is none."""
+    def latest(
+        self, start: QueuesOffset, *, max_messages: int, max_bytes: int, is_only: bool = False
+    ) -> QueuesOffset:
+        """Delete the finished batches, and reserve the next one; return `start` if there is none.
+        `is_only`: this run reserves no other."""
         self.commit(start)
+        if is_only:
+            self._commit_all()
         may_wait = self._may_wait()
         counts: dict[str, Any] = {}
         if self._options.queues or may_wait:
@@ -87,11 +103,15 @@ class QueuesReading:
 
         ends: dict[str, Offset] = {}
         for queue, end in of_each(shares, reserve).items():
-            self._last[queue] = end.sequence_number
             if not end.is_at(start.of(queue)):
                 ends[queue] = end
+                if self._options.delete_delay_seconds:
+                    continue  # The run before may have left several.
+            self._last[queue] = end.sequence_number
         if ends:
             self._reserved_at = self._caller.monotonic()
+        elif self._readable_queues is not None:
+            self._commit_all()
         return start.moved_to(ends)
 
     def _of(self, queue: str) -> StreamReading:
@@ -139,8 +159,41 @@ class QueuesReading:
         ]
 
     def commit(self, done: QueuesOffset) -> None:
-        """Delete the messages of all batches up to this one, which Spark knows to be done."""
+        """Note that all batches up to this one are finished, and delete the messages of those that are
+        so for `deleteDelaySeconds`."""
+        delay, now = self._options.delete_delay_seconds, self._caller.monotonic()
+        is_initial = all(offset.is_initial for offset in done.by_queue.values())
+        if done != self._noted and not is_initial:
+            if delay and self._noted is None:
+                self._keep_finished(done)
+            self._noted = done
+            self._finished.append((now + delay, done))
+        while self._finished and self._finished[0][0] <= now:
+            _, self._deletable = self._finished.popleft()
+        if self._deletable is not None:
+            self._delete(self._deletable)
 
+    def _commit_all(self) -> None:
+        """Wait for the delay of the finished batches, and delete their messages."""
+        while self._finished:
+            last, done = self._finished[-1]
+            self._caller.sleep(max(0.0, last - self._caller.monotonic()))
+            self.commit(done)
+
+    def _keep_finished(self, done: QueuesOffset) -> None:
+        """Extend the batches that the run before has finished and not deleted."""
+
+        def keep(queue: str) -> None:
+            try:
+                self._of(queue).keep_finished(done.by_queue[queue])
+            except SpoolrackError as error:
+                if error.reason != MISSING:
+                    raise
+
+        of_each([queue for queue, one in done.by_queue.items() if not one.is_initial], keep)
+        self._extender.extend_all()
+
+    def _delete(self, done: QueuesOffset) -> None:
         def commit(queue: str) -> None:
             try:
                 self._of(queue).commit(done.by_queue[queue])

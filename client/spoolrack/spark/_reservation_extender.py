@@ -17,7 +17,7 @@ from .._threads import start_thread
 from .._transports.grpc_values import duration
 from ..errors import SpoolrackError
 from ..v1 import reservation_service_pb2 as reserved
-from ._light_client import LightClient, may_repeat
+from ._light_client import LightClient, may_repeat, of_each
 from ._offsets import Offset
 
 OFTEN: Final = 4
@@ -36,28 +36,32 @@ class _Reserved(NamedTuple):
 
 
 class ReservationExtender:
-    """Extends at most one reservation of each stream. `keep` and `drop` of a stream from one thread."""
+    """Extends the reservations of streams until they are committed. `keep` and `drop` of a stream from
+    one thread."""
 
     def __init__(self, hold_seconds: float) -> None:
         self._span = duration(hold_seconds)
         self._pause = hold_seconds / OFTEN
         self._lock = threading.Lock()
-        self._reservations: dict[str, _Reserved] = {}
-        """By stream."""
+        self._reservations: dict[tuple[str, int], _Reserved] = {}
+        """By stream and sequence number."""
         self._stopping = ThreadSignal()
         self._thread: threading.Thread | None = None
 
     def keep(self, offset: Offset, caller: LightClient, queue: str = "") -> None:
-        """Keep this one, which was just reserved or extended, and no other of its stream. `caller` is
-        of its server, and `queue` is its own, if it is known."""
+        """Extend this one from now on. `caller` is of its server, and `queue` is its own, if it is
+        known."""
         with self._lock:
-            self._reservations[offset.gen] = _Reserved(offset, caller, queue)
+            self._reservations[offset.gen, offset.sequence_number] = _Reserved(offset, caller, queue)
             if self._thread is None:
                 self._thread = start_thread(self._run, "spoolrack-keeper")
 
-    def drop(self, stream: str) -> None:
+    def drop(self, last: Offset) -> None:
+        """Stop extending this one, and those before it in its stream."""
         with self._lock:
-            self._reservations.pop(stream, None)
+            for stream, number in [*self._reservations]:
+                if stream == last.gen and number <= last.sequence_number:
+                    del self._reservations[stream, number]
 
     def stop(self) -> None:
         """End the thread, and extend the reservations once more, by a whole hold."""
@@ -66,20 +70,21 @@ class ReservationExtender:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(min(self._pause, MOST))
-        for reservation in tuple(self._reservations.values()):
-            self._extend(reservation)
+        self.extend_all()
 
     def _run(self) -> None:
         while not run(self._stopping.wait(self._pause)):
-            with self._lock:
-                reservations = tuple(self._reservations.values())
-            for reservation in reservations:
-                if self._extend(reservation):
-                    continue
-                stream = reservation.offset.gen
-                with self._lock:
-                    if self._reservations.get(stream) is reservation:
-                        del self._reservations[stream]
+            self.extend_all()
+
+    def extend_all(self) -> None:
+        """Extend the reservations now; go on with those of which another extension may succeed."""
+        with self._lock:
+            reservations = dict(self._reservations)
+        may_go_on = of_each(reservations, lambda key: self._extend(reservations[key]))
+        with self._lock:
+            for key, reservation in reservations.items():
+                if not may_go_on[key] and self._reservations.get(key) is reservation:
+                    del self._reservations[key]
 
     def _extend(self, reservation: _Reserved) -> bool:
         """Extend one reservation; return whether another extension may succeed."""

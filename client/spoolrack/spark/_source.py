@@ -57,6 +57,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         rows, size = self._options.max_messages, self._options.max_bytes
+        is_only = isinstance(limit, ReadAllAvailable)  # trigger(once=True)
         match limit:
             case ReadAllAvailable():
                 rows, size = MAX_MESSAGES, ALL_BYTES
@@ -64,7 +65,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 pass
             case ReadMaxBytes(max_bytes=size):
                 pass
-        self._latest = self._reading.latest(self._offset(start), max_messages=rows, max_bytes=size)
+        self._latest = self._reading.latest(
+            self._offset(start), max_messages=rows, max_bytes=size, is_only=is_only
+        )
         return self._latest.as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
