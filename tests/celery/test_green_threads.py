@@ -9,11 +9,11 @@ import sys
 import pytest
 from spoolrack.testing import running_server
 
-WITHIN = 60.0
-"""Seconds after which a program hangs."""
+from tests.support import STUCK
+
 CLIENT = """
 import sys, spoolrack
-with spoolrack.connect(sys.argv[1], timeout=30) as client:
+with spoolrack.connect(sys.argv[1], timeout=200) as client:
     client.create_queue("jobs")
     queue = client.queue("jobs")
     queue.send(b"one")
@@ -28,7 +28,7 @@ url = sys.argv[1].replace("grpc://", "spoolrack://")
 with kombu.Connection(url) as connection:
     queue = connection.SimpleQueue("jobs")
     queue.put("one")
-    message = queue.get(timeout=30)
+    message = queue.get(timeout=200)
     message.ack()
     print(message.payload)
     queue.close()
@@ -44,7 +44,7 @@ sys.modules["eventlet.patcher"] = types.SimpleNamespace(is_monkey_patched=lambda
 def run(program: str) -> subprocess.CompletedProcess[str]:
     with running_server() as server:
         return subprocess.run(
-            [sys.executable, "-c", program, server.url], capture_output=True, text=True, timeout=WITHIN
+            [sys.executable, "-c", program, server.url], capture_output=True, text=True, timeout=STUCK
         )
 
 

@@ -9,11 +9,12 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import kombu
+import pytest
 import spoolrack
 import spoolrack.aio
 import spoolrack.kombu
@@ -31,6 +32,8 @@ from tests.support.sqs_rig import Sqs
 
 QUEUE_URL: Final = "http://localhost/000000000000/{}"
 """Of SQS; the host means nothing."""
+USUAL: Final = {"SPOOLRACK_GRPC": 50051, "SPOOLRACK_HTTP": 8080}
+"""The ports of a `serve` that names none, and the variables that name others."""
 _AS_MORTAL: Final = ("setpriv", "--bounding-set", "-dac_override,-dac_read_search")
 
 
@@ -45,6 +48,7 @@ class Surroundings:
         self.names: dict[str, str] = {"folder": str(folder)}
         self._make_credentials()
         self._make_folders()
+        self._occupy_usual_ports()
         self._start_servers()
 
     def __call__(self, text: str) -> str:
@@ -87,6 +91,17 @@ class Surroundings:
         large = self._files.write("large", "")
         os.truncate(large, 65 << 20)
         self.names["large"] = large
+
+    def _occupy_usual_ports(self) -> None:
+        """Listen as `make serve` does, which runs beside `make test`; a `serve` of the table that names
+        no port takes a free one."""
+        for name, port in USUAL.items():
+            self._stack.enter_context(pytest.MonkeyPatch.context()).setenv(name, "127.0.0.1:0")
+            usual = self._stack.enter_context(socket.socket())
+            usual.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):  # It is: another program listens there.
+                usual.bind(("127.0.0.1", port))
+                usual.listen()
 
     def _start_servers(self) -> None:
         tls = ("--tls-certificate", "{certificate}", "--tls-key", "{key}")

@@ -41,6 +41,10 @@ def java_home() -> str | None:
 @cache
 def missing() -> str | None:
     """Return what keeps Spark from running here, or None."""
+    try:
+        socket.getaddrinfo("localhost", None)
+    except OSError:  # PySpark's own servers listen there.
+        return "needs the name localhost: add the line 127.0.0.1 localhost to /etc/hosts"
     lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if not lacks and java_home() is None:
         lacks = ["a Java"]

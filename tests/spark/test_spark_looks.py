@@ -25,7 +25,7 @@ def test_a_batch_read_has_the_columns_and_messages_that_are_asked_for_each_time(
     spark: SparkSession, server: RunningServer
 ) -> None:
     with server.client() as client:
-        client.create_queue("jobs")
+        client.create_queue("jobs", visibility_timeout=3_600)  # longer than Spark takes
         jobs = client.queue("jobs")
         jobs.send_many([spoolrack.Outgoing(body=b"%d" % n, group=f"g{n % 2}") for n in range(20)])
         (leased,) = jobs.receive(1)

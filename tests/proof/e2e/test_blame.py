@@ -10,9 +10,13 @@ import pytest
 import spoolrack
 
 from tests.proof.e2e.handler import IN_FLIGHT, POISONED
+from tests.support import STUCK
 from tests.support.run_processes import Crew, Member, Served
 
-VISIBILITY: Final = 2.0
+VISIBILITY: Final = 5.0
+"""Seconds: a consumer on a loaded machine extends its leases in time, too."""
+WHILE_FROZEN: Final = 2.0
+"""The visibility timeout of leases that begin while a consumer is frozen, if there were any."""
 MAX_RECEIVES: Final = 3
 MANNERS: Final = ("worker", "messages", "acks", "aio")
 
@@ -46,12 +50,14 @@ def test_a_frozen_consumer_is_counted_for_what_it_has_begun_and_goes_on_once_it_
     crew.hear(member, "begun patient 1")
     wait_for_counts(client, leased=IN_FLIGHT)
     crew.freeze(member)
-    for _ in crew.told(time.monotonic() + (MAX_RECEIVES + 1) * VISIBILITY):
+    jobs.update(visibility_timeout=WHILE_FROZEN)
+    for _ in crew.told(time.monotonic() + VISIBILITY + MAX_RECEIVES * WHILE_FROZEN):
         pass
     # It has let go of all, got nothing new, and one receive was counted.
     wait_for_counts(client, leased=0)
     assert client.queue("dead").info().counts.ready_count == 0
     assert sorted(message.receive_count for message in jobs.peek()) == [0] * (IN_FLIGHT - 1) + [1]
+    jobs.update(visibility_timeout=VISIBILITY)
     crew.thaw(member)
     crew.say(member, "go on")
     # All come to it again, for the first time but for one.
@@ -70,7 +76,7 @@ def test_a_message_that_kills_its_consumers_takes_no_neighbour_along(
         member = start(crew, served, manner)
         crew.hear(member, "begun poison")
         member.wanted_dead = True
-        assert member.process.wait(60) == POISONED
+        assert member.process.wait(STUCK) == POISONED
         wait_for_counts(client, leased=0)
     while client.queue("dead").info().counts.ready_count == 0:
         pass
