@@ -98,7 +98,7 @@ class Store:
         random = random if random is not None else PooledRandom()
         disk = disk if disk is not None else _disk_of(path, hosts)
         root = _enter(disk, os.fspath(path), random, shard)
-        log_doubt(path)
+        doubt = log_doubt(path)
         engine = Engine(
             disk,
             root.memory,
@@ -112,7 +112,7 @@ class Store:
             shard=root.shard,
         )
         try:
-            return cls(engine, disk, clock, root, background=background, driver=driver)
+            return cls(engine, disk, clock, root, background=background, driver=driver, doubt=doubt)
         except BaseException:
             root.close()
             raise
@@ -126,8 +126,12 @@ class Store:
         *,
         background: BackgroundWork,
         driver: Driver,
+        doubt: str | None,
     ) -> None:
         """For `open`: make durable what is in `root`."""
+        self.doubt = doubt
+        """What the root's file system is, and which promise it may not keep; None: nothing is known
+        against it."""
         self._root = root
         self._body_numbers = count()
         self._engine = engine

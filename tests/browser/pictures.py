@@ -97,12 +97,12 @@ def picture_all(browser: Browser, server: Served, folder: Path, width: int, heig
 def picture_tutorial(browser: Browser, server: Served) -> None:
     """Picture the dead letter of docs/tutorials/first-hour.md, and the form that redrives it."""
     server.create("failed")
-    server.create("jobs", dead_letter_queue="failed", max_receives=3)
+    server.create("pictures", dead_letter_queue="failed", max_receives=3)
     with spoolrack.connect(server.server.grpc_address) as client:
-        jobs = client.queue("jobs")
-        jobs.send("dog.gif")
+        pictures = client.queue("pictures")
+        pictures.send("dog.gif")
         for _ in range(3):
-            (message,) = jobs.receive(wait=10)
+            (message,) = pictures.receive(wait=10)
             message.release(reason="ValueError: dog.gif is a GIF")
     server.until_ready("failed", 1)
     viewport = {"width": 1280, "height": 800}

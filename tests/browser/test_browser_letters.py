@@ -8,10 +8,12 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 import pytest
+import spoolrack
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.model.stage_requests import Stage
 
 from tests.browser.browser_rig import Desk, Served
+from tests.support import STUCK
 from tests.support.listing import messages_in
 
 pytestmark = pytest.mark.slow
@@ -108,7 +110,7 @@ def test_dead_letter_queues_are_marked_and_their_messages_say_why_and_from_where
     found = dict(zip(headers[2:], desk.cells(id)[1:], strict=True))
     assert found["From"] == "orders"
     assert found["Why"] == "received too often"
-    assert found["Receives"] == "1"
+    assert found["Receives before"] == "1"
     assert found["Dead for"]
     desk.go("queue/orders")
     desk.text("The queue is empty.")
@@ -173,6 +175,37 @@ def test_chosen_dead_letters_go_back_and_how_each_died_is_told(
     assert [message.id for message in messages_in(server.server.store, "orders")] == [ids[1]]
 
 
+def test_a_dead_letter_says_what_was_raised_first_and_its_two_receive_counts_and_goes_back(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    raised = "ValueError: dog.gif is a GIF, which this worker can't resize: send a JPEG in its place"
+    server.create("failed")
+    server.create("pictures", dead_letter_queue="failed", max_receives=2)
+    (id,) = server.send("pictures", b"dog.gif")
+    with spoolrack.connect(server.server.grpc_address) as client:
+        for queue in (client.queue("pictures"), client.queue("pictures"), client.queue("failed")):
+            (message,) = queue.receive(wait=STUCK)
+            message.release(reason=raised)
+    server.until_ready("failed", 1)
+    desk = open_desk(server, "queue/failed")
+    desk.until_count("table.messages tbody tr", 1)
+    why = desk.page.locator("td.why")
+    assert why.inner_text() == f"{raised} (received too often)"
+    # All of it is seen: nothing of the cell is cut.
+    assert why.locator("span").evaluate("(span) => span.scrollHeight <= span.clientHeight")
+    assert desk.page.locator("td[data-label='Receives before']").inner_text() == "2"
+
+    why.click()
+    panel = desk.page.locator(".panel")
+    panel.get_by_text("2 before it became a dead letter, 1 since").wait_for()
+    panel.get_by_role("button", name="Redrive… this message").click()
+    desk.text("Moves the message that you chose")
+    desk.expected = ["404"]  # the page looks once more for the message that it shows
+    desk.button("Start").click()
+    server.until_ready("pictures", 1)
+    assert [message.id for message in messages_in(server.server.store, "pictures")] == [id]
+
+
 def test_a_queue_that_is_nobodys_grave_offers_no_redrive(
     server: Served, open_desk: Callable[..., Desk]
 ) -> None:
@@ -233,6 +266,15 @@ def test_the_server_page_shows_status_owners_and_reason(
     desk.text("answers you")
     desk.text("This process alone: no peers.")
     desk.page.locator("header .health.good").wait_for()
+
+    desk.text("Sends and receives are taken.")
+    assert "stable media" not in desk.page.locator("main").inner_text()
+
+    server.server._health.doubt = "a disk in doubt: after a power cut, messages may be lost"
+    desk.until(
+        "() => { document.dispatchEvent(new Event('visibilitychange')); "
+        "return document.querySelector('.warned')?.innerText.includes('on a disk in doubt'); }"
+    )
 
     server.in_loop(server.server._health.fail, "A sync failed: <b>EIO</b>.")
 

@@ -88,6 +88,34 @@ def test_only_the_settings_that_were_changed_are_saved(
     desk.page.locator("dl.settings").get_by_role("link", name="dead").wait_for()
 
 
+def test_a_click_pauses_a_queue_and_another_resumes_it(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q")
+    desk = open_desk(server, "queue/q")
+    for setting in ("receiving", "sending"):
+        for button, flow in (("Pause", "paused"), ("Resume", "open")):
+            desk.button(f"{button} {setting}").click()
+            desk.text(f"q: {setting} is {button.lower()}d.")
+            assert getattr(server.server.store.queue("q").settings, setting) == flow
+
+
+def test_a_queue_is_deleted_after_its_name_is_typed(
+    server: Served, open_desk: Callable[..., Desk]
+) -> None:
+    server.create("q", "other")
+    server.send("q", b"x", b"y")
+    desk = open_desk(server, "queue/q")
+    desk.button("Delete the queue…").click()
+    desk.text("its 2 messages are deleted")
+    assert desk.button("Delete the queue").is_disabled()
+    desk.page.get_by_label("Type the queue's name").fill("q")
+    desk.button("Delete the queue").click()
+    desk.text("The queue q is deleted.")
+    desk.until_count("table.queues tbody tr", 1)
+    assert [queue.name for queue in server.server.store.queues()] == ["other"]
+
+
 def test_a_message_is_sent_with_attributes_and_a_delay(
     server: Served, open_desk: Callable[..., Desk]
 ) -> None:

@@ -29,13 +29,17 @@ def test_a_start_warns_of_an_ext4_without_a_journal(
     making = () if has_journal else ("-O", "^has_journal")
 
     with LoopDisk("ext4", tmp_path / "disk", making=making) as disk:
-        Store.open(disk.mount_point / "root").close()
+        store = Store.open(disk.mount_point / "root")
+        doubt = store.doubt
+        store.close()
+        del store
         gc.collect()  # A closed store keeps its folder open until it is collected.
 
     found = [record for record in caplog.records if record.name == _LOG]
     assert ["without a journal" in record.getMessage() for record in found] == [True] * (
         not has_journal
     )
+    assert (doubt is None) is has_journal
     assert all(record.levelno == logging.WARNING for record in found)
 
 

@@ -132,6 +132,14 @@ async def test_the_server_says_its_version_its_clock_and_what_its_caller_may_do(
     assert found["permissions"] == {"all_queues": everything, "some_queues": everything}
 
 
+async def test_the_server_tells_what_its_log_says_of_the_file_system(http: Http, server: Server) -> None:
+    server._health.doubt = None
+    assert "doubt" not in await get(http, "server")
+    server._health.doubt = "an ext4 without a journal (vda): after a power cut, messages may be lost"
+    found = await get(http, "server")
+    assert (found["status"], found["doubt"]) == ("SERVING", server._health.doubt)
+
+
 async def test_the_machine_is_measured(http: Http, server: Server) -> None:
     found = await get(http, "server/resources")
     assert found["root"] == os.path.abspath(server.root)

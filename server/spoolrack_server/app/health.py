@@ -23,6 +23,9 @@ class Health:
     def __init__(self) -> None:
         self.why: str | None = None
         """Why the server doesn't serve; None while it does."""
+        self.doubt: str | None = None
+        """What the root's file system is, and which promise it may not keep; None: nothing is known
+        against it."""
         self.is_final = False
         """It will never serve again."""
         self.is_starting = False

@@ -89,6 +89,7 @@ class MonitoringEndpoints:
             {
                 "status": "SERVING" if why is None else "NOT_SERVING",
                 "why": why,
+                **({} if self._health.doubt is None else {"doubt": self._health.doubt}),
                 "version": version("spoolrack"),
                 "time": time_text(self._context.clock.wall()),
                 "uptime": self._observer.uptime / 1_000,

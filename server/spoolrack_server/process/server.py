@@ -201,6 +201,7 @@ class Server:
             raise
         try:
             self._listen_to(store)
+            self._health.doubt = store.doubt
             self.observer.begin(store.metrics, reaps=self._background.unlinks, describe=store.queue)
             self.background.start("samples", self.observer.sample_slot)
             self._health.stall = store.metrics.stall

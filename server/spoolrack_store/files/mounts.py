@@ -18,16 +18,17 @@ _JOURNALS = Path("/proc/fs/jbd2")
 _DEVICES = Path("/sys/dev/block")
 
 
-def log_doubt(root: str | os.PathLike[str]) -> None:
-    """Warn, in this module's own log, if the file system under `root` may not keep a promise."""
+def log_doubt(root: str | os.PathLike[str]) -> str | None:
+    """Return `doubt_about(root)`, after a warning in this module's own log if there is one."""
     doubt = doubt_about(root)
     if doubt is not None:
-        log.warning("%s", doubt)
+        log.warning("%s is on %s", os.fspath(root), doubt)
+    return doubt
 
 
 def doubt_about(root: str | os.PathLike[str], devices: Path = _DEVICES) -> str | None:
-    """Return why the file system under `root` may not keep a promise; None if nothing is known against
-    it. `devices`: the system's links from a device's numbers to its name (sysfs(5))."""
+    """Return what the file system under `root` is, and which promise it may not keep; None if nothing is
+    known against it. `devices`: the system's links from a device's numbers to its name (sysfs(5))."""
     number = _number_of(root)
     kind = _kind_of(number)
     if kind != "ext4" or not _JOURNALS.is_dir():
@@ -39,7 +40,7 @@ def doubt_about(root: str | os.PathLike[str], devices: Path = _DEVICES) -> str |
     if any(journal.name.startswith(f"{name}-") for journal in _JOURNALS.iterdir()):
         return None
     return (
-        f"{os.fspath(root)} is on an ext4 without a journal ({name}): after a power cut, renames may "
+        f"an ext4 without a journal ({name}): after a power cut, renames may "
         "be half done and acknowledged messages lost; use one with a journal (tune2fs -j), or XFS"
     )
 

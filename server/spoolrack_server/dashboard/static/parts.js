@@ -134,6 +134,14 @@ export function moveIn(table, step) {
   stops[next].focus();
 }
 
+// A click anywhere in a row is one on its link or button; to mark a text, or to click something else in the row, is not.
+export function openRow(event) {
+  const row = event.target.closest("tbody tr:not(.inside)");
+  const stop = row && row.querySelector("[data-row]");
+  if (!stop || event.target.closest("a, button, input, label, .inside") || String(getSelection())) return;
+  stop.click();
+}
+
 // `values` end at the right; those that are null, at the beginning, are not drawn.
 export function Sparkline({ values, label }) {
   const [wide, high] = [96, 18];

@@ -4,7 +4,7 @@ import { html } from "../vendor/htm/standalone.module.js";
 import { seek } from "../address.js";
 import { get } from "../api.js";
 import * as format from "../format.js";
-import { Empty, Told } from "../parts.js";
+import { Empty, Told, openRow } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 const ROWS = 200;
@@ -54,7 +54,7 @@ export function Ages({ query: { contains: filter = "", first = "15" } }) {
       ${found !== null && !found.are_all && html`<p class="hint">There are more queues than these: a filter finds the others.</p>`}
       ${rows.length > ROWS && html`<p class="hint">The ${ROWS} longest of ${format.number(rows.length)} queues with ready messages.</p>`}
       ${found !== null && (rows.length === 0 ? html`<${Empty}>${filter ? html`No ready message in a queue with “${filter}” in its name.` : "No message is ready: nothing waits."}</${Empty}>`
-        : html`<div class="wide"><table class="ages stack" data-keys>
+        : html`<div class="wide"><table class="ages stack" data-keys onClick=${openRow}>
         <caption class="hidden">Ready messages by queue and age</caption>
         <colgroup><col class="name" /><col class="n" />${found.bounds.concat(0).map((_, at) => html`<col key=${at} />`)}</colgroup>
         <thead><tr>

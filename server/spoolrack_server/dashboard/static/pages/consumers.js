@@ -3,7 +3,7 @@
 import { html } from "../vendor/htm/standalone.module.js";
 import { get, now, queuePath } from "../api.js";
 import * as format from "../format.js";
-import { Empty, Told } from "../parts.js";
+import { Empty, Told, openRow } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 const MOST = 20;
@@ -50,7 +50,7 @@ export function Consumers() {
     <${Told} poll=${poll}>
       ${found !== null && found.count > MOST && html`<p class="hint">The ${MOST} queues with the most leased messages, of ${format.number(found.count)}.</p>`}
       ${found !== null && (found.rows.length === 0 ? html`<${Empty}>No consumer holds a message.</${Empty}>` : html`
-        <div class="wide"><table class="fixed consumers stack" data-keys>
+        <div class="wide"><table class="fixed consumers stack" data-keys onClick=${openRow}>
           <caption class="hidden">Consumers and the messages that they hold</caption>
           <colgroup><col /><col class="name" /><col class="n" /><col class="age" /><col class="age" /><col class="n" /></colgroup>
           <thead><tr><th scope="col">Consumer</th><th scope="col">Queue</th><th scope="col" class="right">Messages</th><th scope="col" class="right">Held for</th><th scope="col" class="right">Lease ends in</th><th scope="col" class="right">Receives</th></tr></thead>

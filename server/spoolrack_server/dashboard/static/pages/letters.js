@@ -3,7 +3,7 @@
 import { html, useState } from "../vendor/htm/standalone.module.js";
 import { get, now } from "../api.js";
 import * as format from "../format.js";
-import { Empty, Told } from "../parts.js";
+import { Empty, Told, openRow } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { getQueues } from "./queues.js";
 import { CancelRedrive, RedriveForm, Redrives } from "./redrive.js";
@@ -36,7 +36,7 @@ export function Letters() {
     <div class="bar"><h1>Dead letters</h1><span class="quiet grow">Messages that were received too often, in the queues that others name for them.</span></div>
     <${Told} poll=${poll}>
       ${found !== null && (rows.length === 0 ? html`<${Empty}>No queue that you may see names a dead-letter queue.</${Empty}>` : html`
-        <div class="wide"><table class="fixed stack" data-keys>
+        <div class="wide"><table class="fixed stack" data-keys onClick=${openRow}>
           <caption class="hidden">Dead-letter queues</caption>
           <colgroup><col class="name" /><col class="n" /><col class="n" /><col class="age" /><col /><col class="act" /></colgroup>
           <thead><tr><th scope="col">Dead-letter queue</th><th scope="col" class="right">Ready</th><th scope="col" class="right">Leased</th><th scope="col" class="right">Oldest</th><th scope="col">Named by</th><th scope="col"><span class="hidden">Actions</span></th></tr></thead>

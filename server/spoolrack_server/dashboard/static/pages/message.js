@@ -47,24 +47,32 @@ function Attributes({ attributes }) {
     </tr>`)}</tbody></table>`;
 }
 
+// What a handler raised comes first: it differs from one dead letter to the next.
 export function reasonOf(record) {
   const reason = record.reason === "max_receives" ? "received too often" : record.reason;
-  return record.explanation ? `${reason}: ${format.visible(record.explanation)}` : reason;
+  return record.explanation ? `${format.visible(record.explanation)} (${reason})` : reason;
+}
+
+// How often a message was received: one that became a dead letter, before and since.
+function receivesOf({ receive_count: count, dead_letter_records: records }) {
+  const last = records[records.length - 1];
+  return last === undefined ? format.number(count)
+    : `${format.number(last.receive_count)} before it became a dead letter, ${format.number(count)} since`;
 }
 
 function DeadLetterRecords({ records }) {
   return html`<table class="attributes stack"><caption>How it became a dead letter</caption>
-    <thead><tr><th scope="col">When</th><th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Receives</th><th scope="col">First received</th></tr></thead>
+    <thead><tr><th scope="col">When</th><th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Receives before</th><th scope="col">First received</th></tr></thead>
     <tbody>${records.map((record, at) => html`<tr key=${at}>
       <td data-label="When">${format.moment(record.dead_letter_time)}</td>
       <td data-label="From"><a href="#/queue/${encodeURIComponent(record.source_queue)}">${record.source_queue}</a></td>
       <td data-label="Why">${reasonOf(record)}</td>
-      <td class="right" data-label="Receives">${format.number(record.receive_count)}</td>
+      <td class="right" data-label="Receives before">${format.number(record.receive_count)}</td>
       <td data-label="First received">${format.moment(record.first_receive_time)}</td>
     </tr>`)}</tbody></table>`;
 }
 
-export function MessagePanel({ queue, id, onClose, onDelete }) {
+export function MessagePanel({ queue, id, onClose, onDelete, onRedrive }) {
   const poll = usePoll((signal) => get(below(queue, `messages/${id}`), {}, signal), ONCE, `message ${queue} ${id}`);
   const message = poll.found;
   const title = useRef(null);
@@ -73,6 +81,7 @@ export function MessagePanel({ queue, id, onClose, onDelete }) {
     <div class="bar tight">
       <h2 id="message" tabindex="-1" ref=${title}>Message <code>${id}</code></h2>
       <span class="grow"></span>
+      ${onRedrive && message && message.dead_letter_records.length > 0 && html`<button type="button" onClick=${onRedrive}>Redrive…<span class="hidden"> this message</span></button>`}
       ${onDelete && html`<button type="button" class="danger" onClick=${onDelete}>Delete…</button>`}
       <button type="button" onClick=${onClose}>Close</button>
     </div>
@@ -81,7 +90,7 @@ export function MessagePanel({ queue, id, onClose, onDelete }) {
         <dl class="facts">
           <dt>State</dt><dd><span class="state ${message.state}">${message.state}</span></dd>
           <dt>Sent</dt><dd>${format.moment(message.send_time)}, ${format.span(now() - Date.parse(message.send_time))} ago</dd>
-          <dt>Receives</dt><dd>${format.number(message.receive_count)}${message.first_receive_time && html`, first ${format.moment(message.first_receive_time)}`}</dd>
+          <dt>Receives</dt><dd>${receivesOf(message)}${message.first_receive_time && html`, first ${format.moment(message.first_receive_time)}`}</dd>
           ${message.group && html`<dt>Group</dt><dd>${format.visible(message.group)}</dd>`}
           ${message.priority > 0 && html`<dt>Priority</dt><dd>${format.number(message.priority)}</dd>`}
           ${message.lease_expire_time && html`<dt>Lease ends</dt><dd>${format.moment(message.lease_expire_time)}</dd>`}

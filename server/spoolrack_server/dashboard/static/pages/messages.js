@@ -5,7 +5,7 @@ import { html, useMemo, useState } from "../vendor/htm/standalone.module.js";
 import { seek } from "../address.js";
 import { below, change, get, now, queuePath } from "../api.js";
 import * as format from "../format.js";
-import { Confirm, Empty, Told, tell } from "../parts.js";
+import { Confirm, Empty, Told, openRow, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { MessagePanel, attributesOf, reasonOf } from "./message.js";
 import { AGES, sentBefore } from "./purge.js";
@@ -32,13 +32,13 @@ function briefly(message) {
 
 // Why a message is a dead letter: the last time, if it became one more often.
 function DeadLetterCells({ message }) {
-  if (message.dead_letter_records.length === 0) return html`<td></td><td></td><td></td><td class="right" data-label="Receives">${format.number(message.receive_count)}</td>`;
+  if (message.dead_letter_records.length === 0) return html`<td></td><td></td><td></td><td></td>`;
   const last = message.dead_letter_records[message.dead_letter_records.length - 1];
   return html`
     <td class="cut" data-label="From"><a href="#/queue/${encodeURIComponent(last.source_queue)}">${last.source_queue}</a></td>
-    <td class="cut" data-label="Why">${reasonOf(last)}</td>
+    <td class="why" data-label="Why" title=${reasonOf(last)}><span>${reasonOf(last)}</span></td>
     <td class="right" data-label="Dead for" title=${format.moment(last.dead_letter_time)}>${format.span(now() - Date.parse(last.dead_letter_time))}</td>
-    <td class="right" data-label="Receives">${format.number(last.receive_count)}</td>`;
+    <td class="right" data-label="Receives before">${format.number(last.receive_count)}</td>`;
 }
 
 export function Messages({ mayReceive, ...rest }) {
@@ -56,7 +56,7 @@ function Peek({ queue, query, mayManage, isDeadLetterQueue, onChange }) {
   const [view, setView] = useState({ filtered, trail: [""], chosen: new Set() });
   const { trail, chosen } = view.filtered === filtered ? view : { trail: [""], chosen: new Set() };
   const [doomed, setDoomed] = useState(null);
-  const [isRedriving, setRedriving] = useState(false);
+  const [redriven, setRedriven] = useState(null);
   const after = trail[trail.length - 1];
   const isFiltered = Boolean(state || age || group || attribute.includes("="));
   const wanted = { states: state, page_token: after, page_size: PAGE, max_body_bytes: GLIMPSE, sent_before: before, group, attribute: attribute.includes("=") ? attribute : "" };
@@ -93,8 +93,8 @@ function Peek({ queue, query, mayManage, isDeadLetterQueue, onChange }) {
     setOpen("");
     if (row) row.focus();
   }
-  const message = html`<${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} />`;
-  const panel = html`<tr key="panel" class="inside"><td colspan=${haveRecords ? 10 : 8}>${message}</td></tr>`;
+  const message = html`<${MessagePanel} key=${open} queue=${queue} id=${open} onClose=${close} onDelete=${() => setDoomed([open])} onRedrive=${mayManage && (() => setRedriven([open]))} />`;
+  const panel = html`<tr key="panel" class="inside"><td colspan=${haveRecords ? 9 : 8}>${message}</td></tr>`;
   return html`<section class="card" aria-labelledby="messages">
     <div class="bar tight">
       <h2 id="messages">Messages</h2>
@@ -106,7 +106,7 @@ function Peek({ queue, query, mayManage, isDeadLetterQueue, onChange }) {
       <label>Attribute${" "}<input size="12" placeholder="name=value" spellcheck=${false} value=${attribute} onChange=${filter("attribute")} /></label>
       <button type="button" onClick=${poll.again}>Look again</button>
       <span class="grow"></span>
-      ${canRedrive && html`<button type="button" class="steady" disabled=${ids.length === 0} onClick=${() => setRedriving(true)}>Redrive${some}…</button>`}
+      ${canRedrive && html`<button type="button" class="steady" disabled=${ids.length === 0} onClick=${() => setRedriven(ids)}>Redrive${some}…</button>`}
       <button type="button" class="danger steady" disabled=${ids.length === 0} onClick=${() => setDoomed(ids)}>Delete${some}…</button>
       <span class="pager">
         <button type="button" disabled=${trail.length === 1} onClick=${() => turn(trail.slice(0, -1))}>Before</button>
@@ -116,12 +116,12 @@ function Peek({ queue, query, mayManage, isDeadLetterQueue, onChange }) {
     ${open !== null && found !== null && !every.includes(open) && message}
     <${Told} poll=${poll}>
       ${found !== null && (found.messages.length === 0 ? html`<${Empty}>${found.next_page_token ? "None among the messages looked at so far. Next looks at others." : after ? "There are no more." : isFiltered ? "No message is like that." : "The queue is empty."}</${Empty}>` : html`
-        <div class="wide"><table class="messages stack" data-keys>
+        <div class="wide"><table class="messages stack${haveRecords ? " letters" : ""}" data-keys onClick=${openRow}>
           <caption class="hidden">Messages, the oldest first</caption>
-          <colgroup><col class="check" /><col class="id" /><col class="status" />${haveRecords && html`<col class="source" /><col class="why" />`}<col class="age" /><col class="n" /><col class="n" /><col class="some" /><col /></colgroup>
+          <colgroup><col class="check" /><col class="id" /><col class="status" />${haveRecords && html`<col class="source" /><col class="why" />`}<col class="age" /><col class=${haveRecords ? "before" : "n"} /><col class="n" />${!haveRecords && html`<col class="some" />`}<col /></colgroup>
           <thead><tr>
             <th scope="col"><input type="checkbox" aria-label="Choose all of this page" checked=${areAll} onChange=${(event) => setChosen(new Set(event.target.checked ? every : []))} /></th>
-            <th scope="col">Id</th><th scope="col">State</th>${haveRecords ? html`<th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Dead for</th>` : html`<th scope="col" class="right">Age</th>`}<th scope="col" class="right" title=${haveRecords ? "how often it was received before it became a dead letter" : "how often it was received"}>Receives</th><th scope="col" class="right">Size</th><th scope="col">Attributes</th><th scope="col">Body begins</th>
+            <th scope="col">Id</th><th scope="col">State</th>${haveRecords ? html`<th scope="col">From</th><th scope="col">Why</th><th scope="col" class="right">Dead for</th>` : html`<th scope="col" class="right">Age</th>`}<th scope="col" class="right" title=${haveRecords ? "before it became a dead letter" : ""}>${haveRecords ? "Receives before" : "Receives"}</th><th scope="col" class="right">Size</th>${!haveRecords && html`<th scope="col">Attributes</th>`}<th scope="col">Body begins</th>
           </tr></thead>
           <tbody>${found.messages.map((message) => html`<tr key=${message.id} class=${message.id === open ? "open" : ""}>
             <td class="pick"><input type="checkbox" aria-label=${`Choose ${message.id}`} checked=${chosen.has(message.id)} onChange=${(event) => choose(message.id, event.target.checked)} /></td>
@@ -131,7 +131,7 @@ function Peek({ queue, query, mayManage, isDeadLetterQueue, onChange }) {
               <td class="right" data-label="Age">${format.span(now() - Date.parse(message.send_time))}</td>
               <td class="right" data-label="Receives">${format.number(message.receive_count)}</td>`}
             <td class="right" data-label="Size">${format.bytes(message.body_size)}</td>
-            <td class="cut full attrs">${briefly(message)}</td>
+            ${!haveRecords && html`<td class="cut full attrs">${briefly(message)}</td>`}
             <td class="cut full body">${glimpse(message)}</td>
           </tr>${message.id === open && panel}`)}</tbody>
         </table></div>`)}
@@ -139,6 +139,6 @@ function Peek({ queue, query, mayManage, isDeadLetterQueue, onChange }) {
     ${doomed && html`<${Confirm} title=${doomed.length === 1 ? "Delete this message?" : `Delete ${format.number(doomed.length)} messages?`} button="Delete" onClose=${() => setDoomed(null)} act=${remove}>
       <p>${doomed.length === 1 ? html`<code>${doomed[0]}</code> is` : "They are"} deleted in whatever state, also while a consumer has a lease. That can't be undone.</p>
     </${Confirm}>`}
-    ${isRedriving && html`<${RedriveForm} queue=${queue} ready=${ids.length} ids=${ids} onClose=${() => setRedriving(false)} onStarted=${() => { setChosen(new Set()); onChange(); }} />`}
+    ${redriven && html`<${RedriveForm} queue=${queue} ready=${redriven.length} ids=${redriven} onClose=${() => setRedriven(null)} onStarted=${() => { setChosen(new Set()); onChange(); }} />`}
   </section>`;
 }

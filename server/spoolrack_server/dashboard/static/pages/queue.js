@@ -1,9 +1,9 @@
 // One queue: its counts and rates, its last hour, its ages, its settings, its messages, and what can be done to it.
 
 import { html, useState } from "../vendor/htm/standalone.module.js";
-import { below, get, queuePath } from "../api.js";
+import { below, change, get, queuePath } from "../api.js";
 import * as format from "../format.js";
-import { Told } from "../parts.js";
+import { Confirm, Told, tell } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { note, rates } from "../rates.js";
 import { Cells, bucketNames } from "./ages.js";
@@ -43,8 +43,38 @@ function Figure({ label, children, hint }) {
   return html`<div class="figure" title=${hint}><dt>${label}</dt><dd>${children}</dd></div>`;
 }
 
+// A click pauses or resumes one direction of a queue.
+function Flow({ queue, setting, onDone }) {
+  const isPaused = queue.settings[setting] === "paused";
+  const [isBusy, setBusy] = useState(false);
+  async function turn() {
+    setBusy(true);
+    try {
+      await change("PATCH", queuePath(queue.name), { [setting]: isPaused ? "open" : "paused" });
+      tell(`${queue.name}: ${setting} is ${isPaused ? "resumed" : "paused"}.`);
+    } catch (failure) {
+      tell(failure.message);
+    }
+    setBusy(false);
+    onDone();
+  }
+  return html`<button type="button" disabled=${isBusy} onClick=${turn}>${isPaused ? "Resume" : "Pause"} ${setting}</button>`;
+}
+
+function Delete({ queue, onClose }) {
+  async function remove() {
+    await change("DELETE", queuePath(queue.name));
+    tell(`The queue ${queue.name} is deleted.`);
+    location.hash = "#/queues";
+  }
+  const { ready_count: ready, leased_count: leased, delayed_count: delayed } = queue.counts;
+  return html`<${Confirm} title="Delete the queue ${queue.name}?" button="Delete the queue" typed=${queue.name} onClose=${onClose} act=${remove}>
+    <p>The queue, its settings, its schedules and its ${format.number(ready + leased + delayed)} messages are deleted, also those that consumers have leased. That can't be undone.</p>
+  </${Confirm}>`;
+}
+
 export function QueuePage({ name, query }) {
-  // Which dialog is open: "purge", "redrive", "send", "settings", or a redrive that is to be cancelled.
+  // Which dialog is open: "delete", "purge", "redrive", "send", "settings", or a redrive that is to be cancelled.
   const [dialog, setDialog] = useState(null);
   const [turn, setTurn] = useState(0);
   const poll = usePoll((signal) => look(name, signal), 2000, `queue ${name}`);
@@ -61,7 +91,9 @@ export function QueuePage({ name, query }) {
       <span class="grow"></span>
       ${may("send") && html`<button type="button" onClick=${() => setDialog("send")}>Send…</button>`}
       ${may("manage") && queue.is_dead_letter_queue && queue.redrive === null && html`<button type="button" disabled=${queue.counts.ready_count === 0} onClick=${() => setDialog("redrive")}>Redrive all…</button>`}
-      ${may("manage") && html`<button type="button" class="danger" onClick=${() => setDialog("purge")}>Purge…</button>`}
+      ${may("manage") && ["receiving", "sending"].map((setting) => html`<${Flow} key=${setting} queue=${queue} setting=${setting} onDone=${poll.again} />`)}
+      ${may("manage") && html`<button type="button" class="danger" onClick=${() => setDialog("purge")}>Purge…</button>
+        <button type="button" class="danger" onClick=${() => setDialog("delete")}>Delete the queue…</button>`}
     </div>
     <${Told} poll=${poll}>
       ${queue !== null && html`
@@ -95,6 +127,7 @@ export function QueuePage({ name, query }) {
     ${dialog === "settings" && html`<${SettingsForm} queue=${queue} onClose=${close} onDone=${poll.again} />`}
     ${dialog === "redrive" && html`<${RedriveForm} queue=${name} ready=${queue.counts.ready_count} ids=${[]} onClose=${close} onStarted=${changed} />`}
     ${dialog !== null && dialog.id && html`<${CancelRedrive} redrive=${dialog} onClose=${close} onDone=${changed} />`}
+    ${dialog === "delete" && html`<${Delete} queue=${queue} onClose=${close} />`}
     ${dialog === "purge" && html`<${Purge} queue=${queue} onClose=${close} onDone=${changed} />`}
   `;
 }

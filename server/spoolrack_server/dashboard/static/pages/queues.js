@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/htm/standalone.module.js";
 import { seek } from "../address.js";
 import { get } from "../api.js";
 import * as format from "../format.js";
-import { Column, Empty, Sparkline, Told, sorted, useSort } from "../parts.js";
+import { Column, Empty, Sparkline, Told, openRow, sorted, useSort } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { note, rates } from "../rates.js";
 import { SettingsForm } from "./settings.js";
@@ -83,7 +83,7 @@ export function Queues({ server, query: { contains: filter = "" } }) {
     <${Told} poll=${poll}>
       ${found !== null && found.next_page_token && html`<p class="hint">There are more: these are the first ${format.number(found.queues.length)} by name. A filter finds the others.</p>`}
       ${rows.length === 0 ? html`<${Empty}>${filter ? html`No queue that you may see has “${filter}” in its name.` : html`There is no queue yet, or none that you may see. <code>spoolrack queues create jobs</code> makes one.`}</${Empty}>`
-        : html`<div class="wide"><table class="queues stack" data-keys>
+        : html`<div class="wide"><table class="queues stack" data-keys onClick=${openRow}>
         <caption class="hidden">Queues, their messages by state, their oldest message and their rates. The headers sort.</caption>
         <colgroup><col /><col class="n" /><col class="n" /><col class="n" /><col class="age" /><col class="n" /><col class="n" /><col class="trend" /><col class="n" /><col class="dlq" /></colgroup>
         <thead class="sorts"><tr>

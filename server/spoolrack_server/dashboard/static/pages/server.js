@@ -91,8 +91,9 @@ export function Server({ server }) {
       ${found !== null && html`
         <section class="card" aria-labelledby="health">
           <h2 id="health">Health</h2>
-          ${found.status === "SERVING" ? html`<p><span class="health good">Serving</span> Sends and receives are taken, and what is acknowledged is on stable media.</p>`
+          ${found.status === "SERVING" ? html`<p><span class="health good">Serving</span> Sends and receives are taken.</p>`
             : html`<p><span class="health bad">Not serving</span> ${found.why}</p>`}
+          ${found.doubt && html`<p class="warned" role="status"><strong>The disk may lose acknowledged messages.</strong> The folder is on ${found.doubt}.</p>`}
           <dl class="facts">
             ${found.shard && html`<dt>Shard</dt><dd>number ${found.shard.split("/")[0]} of ${found.shard.split("/")[1]}, counted from 0: it has the queues of this number alone</dd>`}
             <dt>Version</dt><dd>${found.version}</dd>
