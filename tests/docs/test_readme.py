@@ -1,4 +1,5 @@
-"""README.md and docs/tutorials/quickstart.md tell the truth: their examples run on a real server."""
+"""README.md and docs/tutorials/quickstart.md tell the truth: their examples run on a real server, and
+with the tutorial in one folder."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from spoolrack_server.process.server import Server
 
 from tests import CHECKOUT
 from tests.support import STUCK
-from tests.support.conversation import conversation, run
+from tests.support.conversation import Typed, conversation, run, section
 
-PAGES = {name: (CHECKOUT / name).read_text() for name in ("README.md", "docs/tutorials/quickstart.md")}
+QUICK_START = "docs/tutorials/quickstart.md"
+TUTORIAL = "docs/tutorials/first-hour.md"
+PAGES = {name: (CHECKOUT / name).read_text() for name in ("README.md", QUICK_START)}
 _OF_MAKE = {"ARGS", "MAKEFLAGS", "MAKELEVEL", "MFLAGS"}
-COMMANDS = {"README.md": 3, "docs/tutorials/quickstart.md": 10}
+COMMANDS = {"README.md": 3, QUICK_START: 10}
 """The least number of commands of a page."""
 
 
@@ -99,6 +102,34 @@ async def gone(server: Server, queue: str) -> None:
 async def test_the_commands_of_the_page_succeed(server: Server, tmp_path: Path, name: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl: make system-tools installs it")
+    assert len(_commands(PAGES[name])) >= COMMANDS[name]
+    await _type(server, tmp_path, PAGES[name])
+
+
+@pytest.mark.parametrize("first", [QUICK_START, TUTORIAL])
+async def test_a_reader_of_one_page_can_go_on_with_each_other_in_the_same_folder(
+    server: Server, tmp_path: Path, first: str
+) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("needs curl: make system-tools installs it")
+    second = TUTORIAL if first == QUICK_START else QUICK_START
+    for name in ("README.md", first, second):
+        page = (CHECKOUT / name).read_text()
+        if name == TUTORIAL:  # What comes before its worker runs.
+            page = section(page, "## Two queues") + section(page, "## A worker")
+        await _type(server, tmp_path, page)
+        if name == QUICK_START:
+            _, err = await _typed(server, tmp_path, *snippets(page))
+            assert "Error" not in err, err
+
+
+def _commands(page: str) -> list[Typed]:
+    page = re.sub(r"```\n\$ [^`]*buf curl.*?```", "", page, flags=re.DOTALL)
+    return [each for each in conversation(page) if not each.shown]
+
+
+async def _type(server: Server, folder: Path, page: str) -> None:
+    """Type all commands of a page; the first that fails ends it."""
     program = f"SPOOLRACK_URL={server.grpc_address} {sys.executable} -m spoolrack_server"
     names = {
         ". .venv/bin/activate": "true",
@@ -108,12 +139,10 @@ async def test_the_commands_of_the_page_succeed(server: Server, tmp_path: Path, 
         "journalctl --no-pager": "printf 'one\\ntwo\\n'",
         "--follow": "--max 2",
     }
-    page = re.sub(r"```\n\$ [^`]*buf curl.*?```", "", PAGES[name], flags=re.DOTALL)
-    typed = [each for each in conversation(page) if not each.shown]
-    assert len(typed) >= COMMANDS[name]
+    typed = _commands(page)
     # With -e and pipefail: a failure ends it, and the lines after it are missed.
     typed[0] = typed[0]._replace(command=f"set -e -o pipefail; {typed[0].command}")
-    await asyncio.to_thread(run, typed, tmp_path, names)
+    await asyncio.to_thread(run, typed, folder, names)
 
 
 def test_the_two_commands_of_the_readme_are_what_ci_runs_and_what_serves(tmp_path: Path) -> None:

@@ -132,7 +132,9 @@ async def test_the_server_says_its_version_its_clock_and_what_its_caller_may_do(
     assert found["permissions"] == {"all_queues": everything, "some_queues": everything}
 
 
-async def test_the_server_tells_what_its_log_says_of_the_file_system(http: Http, server: Server) -> None:
+async def test_the_server_tells_what_its_log_says_of_the_file_system(
+    http: Http, server: Server
+) -> None:
     server._health.doubt = None
     assert "doubt" not in await get(http, "server")
     server._health.doubt = "an ext4 without a journal (vda): after a power cut, messages may be lost"

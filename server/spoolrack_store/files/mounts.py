@@ -27,7 +27,7 @@ def log_doubt(root: str | os.PathLike[str]) -> str | None:
 
 
 def doubt_about(root: str | os.PathLike[str], devices: Path = _DEVICES) -> str | None:
-    """Return what the file system under `root` is, and which promise it may not keep; None if nothing is
+    """Return what the file system under `root` is, and which promise it may not keep; None: nothing is
     known against it. `devices`: the system's links from a device's numbers to its name (sysfs(5))."""
     number = _number_of(root)
     kind = _kind_of(number)
