@@ -223,10 +223,14 @@ def test_a_damaged_file_costs_its_own_messages(tmp_path: Path) -> None:
     )
     assert [message.body for message in found] == [b"second"]
     assert len(problems) == 2
-    # A check reads the archive, too, and leaves to a person what a replay passes over.
+    # A check reads the archive, too. It leaves to a person what a replay passes over; a repair moves
+    # what is no file of an archive to quarantine.
     told = {problem.path: problem.remedy for problem in fsck.check(tmp_path).problems}
     folder = damaged.parent.relative_to(tmp_path)
-    assert told == dict.fromkeys((f"{folder}/{damaged.name}", f"{folder}/foreign"), Remedy.HAND)
+    assert told == {
+        f"{folder}/{damaged.name}": Remedy.HAND,
+        f"{folder}/foreign": Remedy.QUARANTINE,
+    }
 
 
 def test_a_message_that_two_files_of_an_archive_list_is_read_once(tmp_path: Path) -> None:
