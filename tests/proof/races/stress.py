@@ -302,7 +302,7 @@ def make_queues(store: Store) -> None:
 
 
 @contextmanager
-def _watched(ledger: Ledger) -> Iterator[None]:
+def watched(ledger: Ledger) -> Iterator[None]:
     """Note each thread that dies, and each line of the log that says so."""
 
     def told(arguments: threading.ExceptHookArgs) -> None:
@@ -346,7 +346,7 @@ def work(
 ) -> Ledger:
     """Let `threads` call for so many seconds; return what they saw."""
     ledger, before = Ledger(), sys.getswitchinterval()
-    with _watched(ledger), Store.open(root, driver=driver) as store:
+    with watched(ledger), Store.open(root, driver=driver) as store:
         make_queues(store)
         callers = [
             Caller(store, ledger, Random(f"{seed} {name} {each}"), f"{name}{each}")

@@ -1,5 +1,6 @@
 """Threads that call at random, while the interpreter changes threads as often as it can, see every
-promise kept: in one process and in two, by the driver of a thread and by that of an event loop."""
+promise kept: in one process and in two, by the driver of a thread and by that of an event loop, and
+through the client, over gRPC and in a folder."""
 
 from __future__ import annotations
 
@@ -8,13 +9,15 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import pytest
+from spoolrack.testing import running_server
 
+from tests.proof.races import client_stress
 from tests.proof.races.stress import Ledger, judge, work
 from tests.store.test_index_lock import a_loop_driver, a_thread_driver
 
@@ -66,6 +69,22 @@ def test_threads_of_two_processes_see_every_promise_kept(
     ledgers = [_ledger_in(tmp_path / name) for name in names]
     assert all(ledger.sent for ledger in ledgers)
     _require(judge(root, ledgers), seed)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("interval", INTERVALS)
+@pytest.mark.parametrize("transport", ["grpc", "file"])
+def test_threads_with_a_client_see_every_promise_kept(
+    tmp_path: Path, interval: float, transport: str, seed: int
+) -> None:
+    root = tmp_path / "root"
+    with ExitStack() as stack:
+        url = f"file://{root}"
+        if transport == "grpc":
+            url = stack.enter_context(running_server(root)).url
+        ledger = client_stress.work(url, seconds=SECONDS, threads=4, seed=seed, interval=interval)
+    assert ledger.sent
+    _require(judge(root, [ledger]), seed)
 
 
 def _ledger_in(path: Path) -> Ledger:
