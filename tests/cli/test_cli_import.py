@@ -180,10 +180,24 @@ def test_a_line_of_the_state_that_was_cut_short_is_written_again(
     assert bodies_in(url, "jobs") == [*BODIES, b"7th", b"8th"]
 
 
+@pytest.mark.parametrize("cut", ["", "{", '{"jour', '{"journal":"spoolrack import 1","sou'])
+def test_a_state_whose_first_line_was_cut_short_is_begun_again(
+    bring: Spoolrack, url: str, tmp_path: Path, cut: str
+) -> None:
+    jobs, state = tmp_path / "jobs", tmp_path / "state"
+    vsqs_folder(jobs, BODIES)
+    state.write_text(cut)
+    assert bring("--from", "vsqs", str(jobs), "--state", str(state), "--keep").code == 0
+    assert bodies_in(url, "jobs") == [*BODIES]
+
+
 @pytest.mark.parametrize(
     ("content", "code", "words"),
     [
         ('{"name": "notes"}\n', 2, "is not what an import has noted: name another file with --state"),
+        ("spoolrack 4\n", 2, "is not what an import has noted"),
+        ("notes", 2, "is not what an import has noted"),
+        ("first line\nsecond line\n", 2, "is not what an import has noted"),
         (
             '{"journal": "spoolrack import 1", "source": "vsqs:///elsewhere"}\n',
             2,

@@ -267,6 +267,18 @@ def test_a_lease_that_is_over_ends_nothing(jobs: Queue, micros: Micros) -> None:
     assert [message.state for message in jobs.peek()] == [MessageState.READY]
 
 
+def test_an_extension_to_the_same_moment_needs_the_lease_too(
+    jobs: Queue, url: str, micros: Micros
+) -> None:
+    jobs.send("a")
+    (message,) = jobs.receive(visibility_timeout=5)
+    message.extend(5)
+    with spoolrack.connect(url) as other:
+        other.queue("jobs").delete_by_id(message.id)
+    with pytest.raises(StaleReceipt):
+        message.extend(5)
+
+
 def test_a_peek_of_more_than_a_page_shows_each_message_once(
     jobs: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -274,7 +274,11 @@ class HeaderTransport(ShardedTransport):
     def of(self, queue: str) -> Any:
         tag = tag_of(queue)
         if not _TAG.fullmatch(tag):
-            raise InvalidQueueName()
+            raise InvalidQueueName(
+                f"{queue!r} can't be a queue's name: use 1 to 80 letters, digits, '_', '.' and '-', "
+                "the first a letter or a digit.",
+                metadata={"name": queue},
+            )
         dropped = None
         with self._lock:
             found = self._by_tag.pop(tag, None)

@@ -252,7 +252,7 @@ class MessageFolder:
         name = names.parse(lease)
         assert name is not None
         text = names.leased(name.number, expiration)
-        return text if text == lease or self._change_lease(lease, text) else None
+        return text if self._change_lease(lease, text) else None
 
     def _change_lease(self, lease: str, target: str | None) -> bool:
         name = names.parse(lease)

@@ -25,6 +25,7 @@ from ..body_files import sync_folder
 from ..exit_codes import BAD_CONTENT, TRY_AGAIN, USAGE, Failed
 
 _FORMAT: Final = "spoolrack import 1"
+_HEAD: Final = b'{"journal":'
 _TRIES: Final = 100
 
 
@@ -129,6 +130,8 @@ class Journal:
             for number, line in enumerate(file, 1):
                 entry = _entry(line)
                 if entry is None:
+                    if number == 1 and line[: len(_HEAD)] != _HEAD[: len(line)]:
+                        raise self._no_journal()  # A file of another kind: it isn't truncated.
                     if file.read(1):
                         raise Failed(f"{self.path}: line {number} is damaged", BAD_CONTENT)
                     break
@@ -144,15 +147,18 @@ class Journal:
 
     def _check(self, entry: dict[str, Any], source: str) -> None:
         if entry.get("journal") != _FORMAT:
-            raise Failed(
-                f"{self.path} is not what an import has noted: name another file with --state.", USAGE
-            )
+            raise self._no_journal()
         if entry.get("source") != source:
             raise Failed(
                 f"{self.path} belongs to the import of {entry.get('source')}, and this is {source}: "
                 "name another file with --state.",
                 USAGE,
             )
+
+    def _no_journal(self) -> Failed:
+        return Failed(
+            f"{self.path} is not what an import has noted: name another file with --state.", USAGE
+        )
 
     def _apply(self, entry: dict[str, Any]) -> None:
         match entry:
