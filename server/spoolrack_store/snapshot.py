@@ -1,9 +1,10 @@
 """Copies a whole root by hard links while it is served: a snapshot is a root of its own.
 
 Files of a root are written once and never changed, so a link is a copy. A file that can have no more
-links is copied once. `LOCK` is held while the links
-are made: commits of all processes wait that long, and the snapshot is the root at one instant. Its
-time grows with the number of names, not with bytes.
+links is copied once. Most links are made while commits go on. Then `LOCK` is held while the names are
+read once more: what has been made since is linked, and what is gone is unlinked. So the snapshot is the
+root at one instant, and commits of all processes wait for a listing, and for the links of what changed
+since the listing before.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ from .model.sealed import NotWhole, seal_text
 
 TRIES: Final = 1_500
 """Of a lock that another process holds: half a minute."""
+_AHEAD: Final = 10
+"""Times that the names are read while commits go on, at most."""
+_FEW: Final = 100
+"""Names that were linked by the last of these times: the rest may be linked while commits wait."""
 _LINKED: Final = (
     *(each for each in layout.FOLDERS if each not in (layout.OWNERS, layout.ARCHIVE)),
     layout.ARCHIVE,
@@ -50,7 +55,10 @@ class RootLinks(Protocol):
 
     def make(self, folder: str) -> None: ...
 
-    def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int: ...
+    def follow(self, folder: str, takes: Callable[[str], bool] | None = None) -> int: ...
+
+    @property
+    def files(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +103,16 @@ def take_snapshot(
             raise other_format(name, format, "use the version that wrote it")
         with contextlib.suppress(FileExistsError):
             disk.create(LOCK, [], sync=False)
-        lock = _acquire_lock(disk, name, tries)  # The close of the disk releases it, too.
         about = _about(disk, name)
-        # A copy of a root may lack it, or have holes in it.
-        disk.set_aside(PATH, SIZE)
+
+        def stop_commits() -> tuple[Lock, Memory]:
+            lock = _acquire_lock(disk, name, tries)  # The close of the disk releases it, too.
+            # A copy of a root may lack it, or have holes in it.
+            disk.set_aside(PATH, SIZE)
+            return lock, disk.map(PATH, SIZE)
+
         with links:
-            taken = link_root(links, disk.map(PATH, SIZE), lock, clock)
+            taken = link_root(links, stop_commits, clock)
             links.finish({**about, layout.FORMAT: format})
     except SyncFailed as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
@@ -127,18 +139,30 @@ def _about(disk: LocalDisk, root: str) -> dict[str, bytes]:
     return about
 
 
-def link_root(links: RootLinks, memory: Memory, lock: Lock, clock: Clock) -> Snapshot:
-    """Link all folders of a root whose `lock` is held, and release it."""
+def link_root(
+    links: RootLinks, stop_commits: Callable[[], tuple[Lock, Memory]], clock: Clock
+) -> Snapshot:
+    """Link all folders of a root. `stop_commits` is called when most is linked, and its lock released
+    when all is."""
+    links.make(layout.OWNERS)
+    for _ in range(_AHEAD):
+        if _follow(links) <= _FEW:
+            break
+    lock, memory = stop_commits()
     try:
         changes = Changes(memory, "", this_process().pid)
         began = clock.monotonic()
         changes.hold(clock.wall())
         changes.read_header()
-        links.make(layout.OWNERS)
-        files = sum(links.add(each, _is_message if each == layout.NEW else None) for each in _LINKED)
-        return Snapshot(files, Millis(clock.monotonic() - began), links.copied)
+        _follow(links)
+        return Snapshot(links.files, Millis(clock.monotonic() - began), links.copied)
     finally:
         lock.release()
+
+
+def _follow(links: RootLinks) -> int:
+    """Make the folders what they are in the root; return the number of files that had to be linked."""
+    return sum(links.follow(each, _is_message if each == layout.NEW else None) for each in _LINKED)
 
 
 def _is_message(name: str) -> bool:

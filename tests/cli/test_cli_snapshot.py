@@ -22,7 +22,9 @@ def test_a_snapshot_is_a_root_without_problems(
     copy = tmp_path / "copy"
     taken = on_root("snapshot", str(copy))
     assert (taken.code, taken.err) == (0, "")
-    assert re.fullmatch(rf"{re.escape(str(copy))}: \d+ files linked in \d+ ms\.\n", taken.out)
+    assert re.fullmatch(
+        rf"{re.escape(str(copy))}: \d+ files linked; calls waited for \d+ ms\.\n", taken.out
+    )
     checked = offline("fsck", str(copy))
     assert checked.code == 0
     assert "2 queues, 8 whole messages" in checked.out

@@ -96,6 +96,36 @@ def test_a_file_that_can_have_no_more_links_is_copied_once_for_all_its_names(
     assert states(tmp_path / "copy", clock) == expected
 
 
+def test_commits_go_on_while_names_are_linked_and_the_snapshot_is_the_root_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was 7.8 s for 100,000 files on a busy machine. Each link here waits for a commit, which would
+    wait for ever if the lock were held."""
+    clock, link, links = ManualClock(), os.link, 0
+
+    def linked(source: str | Path, target: Path, *, follow_symlinks: bool) -> None:
+        nonlocal links
+        links += 1
+        if links <= 8:
+            rig.send(b"meanwhile %d" % links)
+            rig.delete(*rig.receive(2))
+            rig.receive(1)
+        link(source, target, follow_symlinks=follow_symlinks)
+
+    with opened(tmp_path / "root", clock) as rig:
+        for n in range(20):
+            rig.send(b"%d" % n)
+        fill(rig)
+        with monkeypatch.context() as patched:
+            patched.setattr(hard_links.os, "link", linked)
+            take_snapshot(tmp_path / "root", tmp_path / "copy")
+        expected = states_of(rig)
+
+    assert links > 8
+    assert fsck.check(tmp_path / "copy").problems == []
+    assert states(tmp_path / "copy", clock) == expected
+
+
 def test_root_and_snapshot_do_not_touch_each_other(tmp_path: Path) -> None:
     clock = ManualClock()
     with opened(tmp_path / "root", clock) as rig:

@@ -17,8 +17,9 @@ def command(target: str, data: str) -> int:
     """Copy the root as it is now to TARGET, by hard links.
 
     TARGET must not exist, and its folder must be on the root's file system. Calls wait while the names
-    are linked. The snapshot can be checked, served, and copied elsewhere (rsync -aH); changes to it
-    don't change the root. It takes space for names, and for messages that the root deletes later.
+    are read once more, when all is linked. The snapshot can be checked, served, and copied elsewhere
+    (rsync -aH); changes to it don't change the root. It takes space for names, and for messages that
+    the root deletes later.
     """
     taken = take_snapshot(data, target)
     copied = (
@@ -27,5 +28,7 @@ def command(target: str, data: str) -> int:
         if taken.copied
         else ""
     )
-    print_results(f"{target}: {plural(taken.files, 'file')} linked in {taken.waited:,} ms.{copied}")
+    print_results(
+        f"{target}: {plural(taken.files, 'file')} linked; calls waited for {taken.waited:,} ms.{copied}"
+    )
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -16,6 +15,8 @@ from .disk import FileKind
 from .local_disk import LocalDisk
 
 _PARTIAL: Final = ".partial"
+_FOLDER: Final = -1
+"""In place of an inode."""
 
 
 class Links:
@@ -30,6 +31,8 @@ class Links:
         self._copies: dict[int, Path] = {}
         """By inode the copies of files that can have no more links."""
         self.copied = 0
+        self._names: dict[str, dict[str, int]] = {}
+        """By folder what is linked: the inodes of files in the source, by name."""
         for path in (self._target, self._partial):
             if path.exists() or path.is_symlink():
                 raise TargetUnusable(
@@ -64,10 +67,46 @@ class Links:
         """Make an empty folder."""
         self._make(self._partial / folder, stat.S_IMODE((self._source / folder).stat().st_mode))
 
-    def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
-        """Link the files of a folder of the source, or those whose names `takes` accepts; return their
-        number."""
-        return self._add(self._source / folder, self._partial / folder, takes)
+    def follow(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
+        """Make a folder what it is in the source, but for files whose names `takes` refuses; return the
+        number of files that had to be linked.
+
+        It may be repeated: what is linked already costs a comparison of its name.
+        """
+        known = self._names.get(folder, {})
+        if folder not in self._names:
+            self.make(folder)
+        names: dict[str, int] = {}
+        self._names[folder] = names
+        linked = 0
+        with os.scandir(self._source / folder) as found:
+            for entry in found:
+                name, inode = entry.name, entry.inode()
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if name in names or not (is_folder or takes is None or takes(name)):
+                    continue
+                if name in known and known[name] != (_FOLDER if is_folder else inode):
+                    self._drop(folder, name, known.pop(name))
+                try:
+                    if is_folder:
+                        linked += self.follow(f"{folder}/{name}")
+                    elif name not in known:
+                        self._link(entry, self._partial / folder / name)
+                        linked += 1
+                except FileNotFoundError:
+                    # A queue may have been deleted, and the reaper needs no lock.
+                    if f"{folder}/{name}" in self._names:
+                        known[name] = _FOLDER
+                    continue
+                names[name] = known.pop(name, _FOLDER if is_folder else inode)
+        for name, inode in known.items():
+            self._drop(folder, name, inode)
+        return linked
+
+    @property
+    def files(self) -> int:
+        """Names of files that are linked."""
+        return sum(len(names) - list(names.values()).count(_FOLDER) for names in self._names.values())
 
     def finish(self, files: Mapping[str, bytes]) -> None:
         """Write the last files, make all durable, and give the folder its name. Raise `OSError`."""
@@ -97,21 +136,15 @@ class Links:
                 disk.sync_file(path)
         disk.sync_folder(folder)
 
-    def _add(self, source: Path, target: Path, takes: Callable[[str], bool] | None = None) -> int:
-        self._make(target, stat.S_IMODE(source.stat().st_mode))
-        linked = 0
-        with os.scandir(source) as found:
-            for entry in found:
-                if entry.is_dir(follow_symlinks=False):
-                    linked += self._add(Path(entry.path), target / entry.name)
-                    continue
-                if takes is not None and not takes(entry.name):
-                    continue
-                # The reaper unlinks what is deleted without the lock.
-                with contextlib.suppress(FileNotFoundError):
-                    self._link(entry, target / entry.name)
-                    linked += 1
-        return linked
+    def _drop(self, folder: str, name: str, inode: int) -> None:
+        """Remove what the source has no longer."""
+        path = f"{folder}/{name}"
+        if inode != _FOLDER:
+            (self._partial / path).unlink()
+            return
+        shutil.rmtree(self._partial / path)
+        for below in [each for each in self._names if f"{each}/".startswith(f"{path}/")]:
+            del self._names[below]
 
     def _link(self, entry: os.DirEntry[str], target: Path) -> None:
         """Link a file. One that has as many links as the file system allows is copied once, and the
@@ -119,6 +152,11 @@ class Links:
         copy = self._copies.get(entry.inode())
         try:
             os.link(entry.path if copy is None else copy, target, follow_symlinks=False)
+        except FileNotFoundError:
+            if copy is None:
+                raise
+            del self._copies[entry.inode()]  # The name that had it is gone in the source.
+            self._link(entry, target)
         except OSError as error:
             if error.errno != errno.EMLINK:
                 raise

@@ -4,6 +4,7 @@ answered, and nothing is back that was deleted; and each condition of that is ne
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from random import Random
@@ -45,14 +46,17 @@ class SnapshotStory(BodyStory):
 
     def _take_snapshot(self) -> None:
         self.told.append("a snapshot is taken")
-        lock = self.disk.lock(LOCK)
-        assert lock is not None, "a process holds the lock between two steps"
         links = _Links(self)
         kept = self._archived(self.disk)
-        snapshot.link_root(links, Memory(self.disk), lock, self.clock)
+        snapshot.link_root(links, self._stop_commits, self.clock)
         self.taken += 1
         self._restored(links.made)._check_restored(kept)
         self.told.append("the snapshot is whole")
+
+    def _stop_commits(self) -> tuple[Lock, Memory]:
+        lock = self.disk.lock(LOCK)
+        assert lock is not None, "a process holds the lock between two steps"
+        return lock, Memory(self.disk)
 
     def advance(self) -> None:
         """Do a step while a snapshot is taken, as far as other processes can."""
@@ -120,29 +124,42 @@ class _Links:
     story: SnapshotStory
     copied: int = 0
     made: LinkedDisk = field(init=False)
+    drops = True
+    """Whether what is gone in the root is unlinked."""
 
     def __post_init__(self) -> None:
         self.made = LinkedDisk(model=self.story.disk.model, can_sync_all=self.story.disk.can_sync_all)
         for path in ("FORMAT", LOCK):
             self.made.create(path, [b"spoolrack 4\n"], sync=True)
-        self.files: dict[int, File] = {}
+        self.files_made: dict[int, File] = {}
         self.pace = self.story.snapshots.choice((0.05, 0.15, 0.4))
         """How probable it is that something happens before a folder or a name."""
 
     def make(self, folder: str) -> None:
         self.made.make_folder(folder)
 
-    def add(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
+    @property
+    def files(self) -> int:
+        return len(_files_of(self.made, "."))
+
+    def follow(self, folder: str, takes: Callable[[str], bool] | None = None) -> int:
         if self.story.snapshots.random() < self.pace:
             self.story.advance()
-        self.make(folder)
-        into = self.made.node(folder)
+        try:
+            into = self.made.node(folder)
+        except FileNotFoundError:
+            self.make(folder)
+            into = self.made.node(folder)
         assert isinstance(into, Folder)
+        known, into.entries = into.entries, {}
         linked = 0
         for found in self.story.disk.scan(folder):
             path = f"{folder}/{found.name}"
             if found.kind is FileKind.FOLDER:
-                linked += self.add(path)
+                if found.name in known:
+                    into.entries[found.name] = known[found.name]
+                with suppress(FileNotFoundError):  # A queue or a day that is removed meanwhile.
+                    linked += self.follow(path)
                 continue
             if takes is not None and not takes(found.name):
                 continue
@@ -153,14 +170,24 @@ class _Links:
             except FileNotFoundError:
                 continue
             assert isinstance(file, File)
-            twin = self.files.setdefault(id(file), File(file.content, file.changed, 0))
-            twin.links += 1
+            twin = self.files_made.setdefault(id(file), File(file.content, file.changed, 0))
+            linked += known.get(found.name) is not twin
             into.entries[found.name] = twin
-            linked += 1
+        if not self.drops:
+            into.entries = {**known, **into.entries}
         if "/" not in folder:
+            self._count_links()
             self.made._take_as_durable(self.made.root)
             self.made._changes.clear()
         return linked
+
+    def _count_links(self) -> None:
+        for twin in self.files_made.values():
+            twin.links = 0
+        for path in _files_of(self.made, "."):
+            file = self.made.node(path)
+            assert isinstance(file, File)
+            file.links += 1
 
 
 def _files_of(disk: LinkedDisk, folder: str) -> list[str]:
@@ -187,17 +214,39 @@ def _links_without_the_lock(patched: pytest.MonkeyPatch) -> None:
         released[0].release()
 
     released: list[Lock] = []
-    link_root = snapshot.link_root
+    stop_commits = SnapshotStory._stop_commits
 
-    def released_at_once(links: object, memory: object, lock: Lock, clock: object) -> object:
+    def stops_none(self: SnapshotStory) -> tuple[Lock, Memory]:
+        lock, memory = stop_commits(self)
         released[:] = [lock]
         patched.setattr(Changes, "hold", hold)
+        return lock, memory
+
+    link_root = snapshot.link_root
+
+    def released_at_once(*arguments: object) -> object:
         try:
-            return link_root(links, memory, lock, clock)  # type: ignore[arg-type]
+            return link_root(*arguments)  # type: ignore[arg-type]
         finally:
             patched.setattr(Changes, "hold", honest)
 
+    patched.setattr(SnapshotStory, "_stop_commits", stops_none)
     patched.setattr(snapshot, "link_root", released_at_once)
+
+
+def _reads_once(patched: pytest.MonkeyPatch) -> None:
+    """Miss what moves, while commits go on, from a folder that isn't read yet to one that is."""
+    honest = snapshot._follow
+
+    def follow(links: _Links) -> int:
+        return 0 if _files_of(links.made, ".")[2:] else honest(links)
+
+    patched.setattr(snapshot, "_follow", follow)
+
+
+def _drops_nothing(patched: pytest.MonkeyPatch) -> None:
+    """Leave linked what was deleted, and reaped, since it was linked."""
+    patched.setattr(_Links, "drops", False)
 
 
 def _without(folder: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -247,6 +296,8 @@ def _makes_days_undurable(patched: pytest.MonkeyPatch) -> None:
 
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "commits go on meanwhile": _links_without_the_lock,
+    "names are read once": _reads_once,
+    "what is gone stays linked": _drops_nothing,
     "the archive is read first": _archive_first,
     "bodies are read after the archive": _bodies_after_the_archive,
     "bodies of the archived are unlinked": _unlinks_bodies_of_the_archived,
