@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,26 @@ def test_the_examples_of_the_page_run(
     (good,) = spark.read.parquet(f"{tmp_path}/orders").collect()
     assert (good.id, good.customer, good.price) == (7, None, 2.5)
     assert [int(one) for one in sums if one.strip()] == [0, 1_000]
+
+
+def test_the_statements_of_the_page_run(spark: SparkSession) -> None:
+    blocks = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    statements = [one for block in blocks for one in block.split(";\n") if one.strip()]
+    with running_server() as server, server.client() as client:
+        orders = client.create_queue("orders")
+        orders.send(b"first")
+        seen = [
+            [row.asDict() for row in spark.sql(one.replace("127.0.0.1:50051", server.url)).collect()]
+            for one in statements
+        ]
+        spark.sql("DROP TABLE orders_table")
+        spark.catalog.dropTempView("orders_now")
+        messages = Counter((message.body, message.group) for message in orders.peek())
+
+    looked, listed = (rows for rows in seen if rows)
+    assert [row["body"] for row in looked] == ["first"]
+    assert Counter(row["body"] for row in listed) == Counter(["first", '{"id": 7}'])
+    assert messages == {(b"first", ""): 1, (b'{"id": 7}', "customer-3"): 1, (b'{"id": 8}', ""): 1}
 
 
 def test_the_page_lists_all_options() -> None:

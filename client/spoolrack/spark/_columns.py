@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from ..v1 import columns_pb2
 from ..v1 import queue_pb2 as pb
 from ._options import STATES
-from ._rows import BYTES, MESSAGES, WRITTEN, Chunk, Sized, as_bytes, chunks, message_of
+from ._rows import BYTES, MESSAGES, WRITTEN, Chunk, InvalidColumn, Sized, as_bytes, chunks, message_of
 
 TIME: Final = pa.timestamp("us", tz="UTC")
 TEXTS: Final = pa.map_(pa.string(), pa.string())
@@ -64,17 +64,17 @@ def apart(kind: pa.DataType, values: Callable[[Any], Iterable[Any]]) -> Column:
 
 def ddl(names: Iterable[str], table: Mapping[str, Column]) -> str:
     """Return columns as Spark writes them."""
-    return ", ".join(f"`{name}` {_in_spark(table[name].kind)}" for name in names)
+    return ", ".join(f"`{name}` {in_spark(table[name].kind)}" for name in names)
 
 
-def _in_spark(kind: pa.DataType) -> str:
+def in_spark(kind: pa.DataType) -> str:
     """Return the type of Spark for a type of Arrow."""
     if pa.types.is_map(kind):
-        return f"map<{_in_spark(kind.key_type)}, {_in_spark(kind.item_type)}>"
+        return f"map<{in_spark(kind.key_type)}, {in_spark(kind.item_type)}>"
     if pa.types.is_list(kind):
-        return f"array<{_in_spark(kind.value_type)}>"
+        return f"array<{in_spark(kind.value_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{field.name}: {_in_spark(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'{field.name}: {in_spark(field.type)}' for field in kind)}>"
     return _IN_SPARK[kind]
 
 
@@ -198,6 +198,23 @@ COLUMNS: Final[dict[str, Column]] = {
     "queue": alike(pa.string(), lambda rows: rows.queue),
 }
 """The columns of a queue that is read."""
+
+TEXT_COLUMNS: Final = {
+    **COLUMNS,
+    "body": Column(pa.string(), lambda page: _bodies(page).view(pa.string())),
+}
+"""The same, with bodies as Spark casts them to strings: not checked."""
+
+
+def only_written(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the columns that are written; raise `InvalidColumn` unless the others are null."""
+    names = [name for name in batch.schema.names if name in WRITTEN]
+    for name in batch.schema.names:
+        if name not in names and batch.column(name).null_count < batch.num_rows:
+            raise InvalidColumn(
+                f"The column {name} is only read: it must be null in rows that are written."
+            )
+    return batch.select(names)
 
 
 def chunks_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:

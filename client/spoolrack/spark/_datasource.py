@@ -8,6 +8,7 @@ What can fail: an option, a column or a mode that can't be; the error says what 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import UnionType
 from typing import Final
 
@@ -22,9 +23,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ._columns import COLUMNS, ddl
+from ._columns import COLUMNS, ddl, in_spark
 from ._options import InvalidOption, ReadOptions, read_options, write_options
-from ._rows import InvalidColumn, check_columns
+from ._rows import WRITTEN, InvalidColumn, check_columns
 from ._sink import QueueStreamWriter, QueueWriter
 from ._source import QueueReader, QueueStreamReader
 
@@ -39,6 +40,11 @@ _KINDS: Final[dict[str, tuple[str, Callable[[DataType], bool]]]] = {
     "delay_seconds": ("a number", lambda kind: isinstance(kind, NumericType)),
 }
 """The columns of what is written, each with its types, as text and as a check."""
+_ONLY_READ: Final = frozenset(COLUMNS).difference(WRITTEN)
+_READ_KINDS: Final = {
+    name: {in_spark(column.kind).replace(" ", "")} for name, column in COLUMNS.items()
+}
+_READ_KINDS["body"].add("string")
 
 
 class SpoolrackDataSource(DataSource):
@@ -52,13 +58,10 @@ class SpoolrackDataSource(DataSource):
         return ddl(read_options(self.options).columns, COLUMNS)
 
     def reader(self, schema: StructType) -> QueueReader:
-        options = read_options(self.options)
-        _check_read(schema, options)
-        return QueueReader(options)
+        return QueueReader(_with_columns(schema, read_options(self.options)))
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:
-        options = read_options(self.options)
-        _check_read(schema, options)
+        options = _with_columns(schema, read_options(self.options))
         if options.states or options.since is not None or options.until is not None:
             raise InvalidOption(
                 "states, sentAfter and sentBefore are for a batch read, which looks: a stream takes "
@@ -72,7 +75,9 @@ class SpoolrackDataSource(DataSource):
                 "A queue can't be overwritten: use .mode('append'), and purge it if it shall be empty."
             )
         options = write_options(self.options)
-        _check_written(schema, is_direct=options.is_direct)
+        # INSERT INTO writes null to the columns that it doesn't name.
+        written = [one for one in schema.fields if one.name not in _ONLY_READ or not one.nullable]
+        _check_written(StructType(written), is_direct=options.is_direct)
         return QueueWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> QueueStreamWriter:
@@ -89,12 +94,17 @@ class SpoolrackDataSource(DataSource):
         return QueueStreamWriter(options)
 
 
-def _check_read(schema: StructType, options: ReadOptions) -> None:
-    if tuple(schema.fieldNames()) != options.columns:
+def _with_columns(schema: StructType, options: ReadOptions) -> ReadOptions:
+    """Return the options for the columns of a schema, which is a table's or the caller's, or follows
+    from the options."""
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    others = [name for name, kind in kinds.items() if kind not in _READ_KINDS.get(name, ())]
+    if others:
         raise InvalidColumn(
-            f"This read has the columns {', '.join(options.columns)}, and .schema(...) has others: "
-            "leave that out, and choose by .option('columns', 'id, body, ...')."
+            f"A queue doesn't have the columns {', '.join(others)} of the table or of .schema(...): it "
+            f"has {ddl(COLUMNS, COLUMNS)}. body may be a string."
         )
+    return replace(options, columns=tuple(kinds), is_text=kinds.get("body") == "string")
 
 
 def _check_written(schema: StructType, *, is_direct: bool) -> None:

@@ -118,6 +118,8 @@ class ReadOptions:
     waits_for_queue: bool = option("onMissingQueue", False, either, "fail", "wait")
     """Whether a streaming query waits for a queue that doesn't exist. False: it fails."""
     columns: tuple[str, ...] = option("columns", READ_UNASKED, words, *READ)
+    is_text: bool = False
+    """Whether the column `body` is a string. False: it is binary."""
     states: tuple[pb.MessageState.ValueType, ...] = option("states", (), _states)
     """Of a batch read: only messages in these states. None: in all."""
     since: int | None = option("sentAfter", None, moment)
@@ -225,7 +227,11 @@ def _place(options: Mapping[str, str], *, is_several: bool = False) -> QueueAddr
     """Return the address of the queue; of several queues that of their server."""
     for name in ("endpoint", "queue"):
         if not options.get(name):
-            raise InvalidOption(f"The option {name} is missing: .option({name!r}, ...).")
+            raise InvalidOption(
+                f"The option {name} is missing: .option({name!r}, ...). Spark passes a Python data "
+                "source none of the OPTIONS of a table: write FROM t WITH (endpoint '...', queue "
+                "'...'), INSERT INTO t WITH (...), or .option(...).table('t')."
+            )
     more: dict[str, Any] = {
         "credentials": options.get("credentials"),
         **values_in(QueueAddress, options),

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from ._columns import chunks_of, messages_of
+from ._columns import chunks_of, messages_of, only_written
 from ._options import InvalidOption, WriteOptions
 from ._row_sender import StagedRows, abort, publish, send, stage, together, writer_name
 
@@ -40,6 +40,7 @@ class Written(WriterCommitMessage):
 
 def write_rows(options: WriteOptions, batches: Iterator[pa.RecordBatch], writer: str) -> Written:
     """Stage or send the rows of a task."""
+    batches = map(only_written, batches)
     caller, queue = options.place.caller, options.place.queue
     if options.is_direct:
         rows = (row for batch in batches for row in messages_of(batch, must_deduplicate=True))

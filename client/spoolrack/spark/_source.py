@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ._columns import COLUMNS, Rows, record_batch
+from ._columns import COLUMNS, TEXT_COLUMNS, Rows, record_batch
 from ._offsets import QueuesOffset
 from ._options import MAX_MESSAGES, ReadOptions
 from ._queue_peek import PeekShare, peek, shares
@@ -86,8 +86,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             at = caller.of(piece.queue).to(piece.root)
             place = piece.stream, piece.sequence_number, piece.part
             for runs in read_slice(at, *place, queue=piece.queue):
-                page = [Rows.of(piece.queue, run) for run in runs]
-                yield record_batch(page, self._options.columns, COLUMNS)
+                yield _batch([Rows.of(piece.queue, run) for run in runs], self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._reading.commit(self._offset(end))
@@ -110,5 +109,8 @@ class QueueReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         share = cast(PeekShare, partition.value)
         for messages in peek(self._options.place.caller, self._options, share):
-            page = [Rows(share.queue, message) for message in messages]
-            yield record_batch(page, self._options.columns, COLUMNS)
+            yield _batch([Rows(share.queue, message) for message in messages], self._options)
+
+
+def _batch(page: Sequence[Rows], options: ReadOptions) -> pa.RecordBatch:
+    return record_batch(page, options.columns, TEXT_COLUMNS if options.is_text else COLUMNS)
