@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,7 @@ from spoolrack.spark._offsets import QueuesOffset
 from spoolrack.spark._options import InvalidOption, read_options
 from spoolrack.spark._queue_peek import peek, shares
 from spoolrack.spark._queue_reader import BatchLost, read_slice
-from spoolrack.spark._queues_reader import QueuesReading, _divided
+from spoolrack.spark._queues_reader import QueuesReading, _divided, read_pieces
 from spoolrack_server.access.security import Security
 
 from tests.support.access_rig import in_a_thread
@@ -267,6 +267,35 @@ def test_several_queues_are_asked_at_the_same_time(address: str, client: spoolra
     query.reading.commit(end)
 
     assert [left(client, name) for name in ("jobs_a", "jobs_b", "jobs_c")] == [0, 0, 0]
+    query.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class MeetingReader(LightClient):
+    """A client whose reads begin only when another one is about to begin."""
+
+    meeting: Barrier = field(default_factory=lambda: Barrier(2, timeout=60.0))
+
+    def frames(self, method: str, rest: Callable[[], Any]) -> Iterator[Any]:
+        self.meeting.wait()
+        yield from super(MeetingReader, self).frames(method, rest)
+
+
+def test_a_task_of_many_queues_marks_several_at_the_same_time_and_keeps_their_order(
+    address: str, client: spoolrack.Client
+) -> None:
+    names = [f"jobs_{number:02}" for number in range(20)]
+    fill(client, **{name: [name, "last"] for name in names})
+    query = Query(address, "jobs_*")
+    (pieces,) = query.reading.parts(FIRST, query.plan())
+
+    found = [
+        (queue, body.decode())
+        for queue, page in read_pieces(MeetingReader(address, 30.0), pieces)
+        for body in bodies_of(page)
+    ]
+
+    assert found == [(name, body) for name in names for body in (name, "last")]
     query.stop()
 
 

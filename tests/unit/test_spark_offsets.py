@@ -60,6 +60,26 @@ def test_a_small_batch_is_one_task_unless_asked_otherwise() -> None:
 
 
 def test_large_messages_have_more_tasks_and_none_has_less_than_one() -> None:
-    assert len(slices(40, 64 * 1024 * 1024, None)) == 8
-    assert len(slices(3, 64 * 1024 * 1024, None)) == 3
-    assert len(slices(1_000_000, 1 << 40, None)) == 16
+    assert len(slices(40, 128 * 1024 * 1024, None, cores=1)) == 4
+    assert len(slices(3, 128 * 1024 * 1024, None, cores=1)) == 3
+    assert len(slices(1_000_000, 1 << 40, None, cores=1)) == 16
+
+
+@pytest.mark.parametrize(
+    ("messages", "cores", "tasks"),
+    [
+        (4_999, 8, 1),
+        (49_999, 1, 1),
+        (50_000, 1, 2),
+        (50_000, 2, 2),
+        (100_000, 2, 4),
+        (50_000, 8, 8),
+        (20_000, 8, 4),
+        (100_000, 64, 16),
+    ],
+)
+def test_a_task_has_25_000_messages_or_as_few_as_keep_all_cores_busy(
+    messages: int, cores: int, tasks: int
+) -> None:
+    """A task's own start costs as much as some thousands of messages."""
+    assert len(slices(messages, 0, None, cores=cores)) == tasks

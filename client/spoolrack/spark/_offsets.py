@@ -11,6 +11,7 @@ other numbers.
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,12 +23,14 @@ from ._options import InvalidOption
 
 NOTHING_YET: Final = -1
 """The number before the first reservation."""
-WORTH_A_TASK: Final = 5_000
-"""Messages that take a task longer than its own start, ..."""
-BYTES_WORTH_A_TASK: Final = 8 * 1024 * 1024
+WORTH_A_TASK: Final = 25_000
+"""Messages that take a task much longer than its own start, ..."""
+BYTES_WORTH_A_TASK: Final = 32 * 1024 * 1024
 """... as so many bytes of bodies and attributes do, ..."""
+WORTH_A_CORE: Final = 5
+"""... and how many times fewer are enough for a task on a core that is idle otherwise."""
 TASKS: Final = 16
-"""... and so many tasks at most, unless an option states the number."""
+"""Tasks at most, unless an option states the number."""
 
 
 class SeveralServers(RootDiffers):
@@ -186,10 +189,14 @@ def _other_source(content: Mapping[str, Any]) -> InvalidOption:
     )
 
 
-def slices(messages: int, size: int, partitions: int | None) -> list[range]:
+def slices(
+    messages: int, size: int, partitions: int | None, *, cores: int | None = None
+) -> list[range]:
     """Cut a reservation of `size` bytes into ranges of places of equal lengths, or one more; none is
-    empty."""
+    empty. `cores`: of this machine, unless they are given."""
     if partitions is None:
-        partitions = min(TASKS, max(1, messages // WORTH_A_TASK, size // BYTES_WORTH_A_TASK))
+        worth = max(messages / WORTH_A_TASK, size / BYTES_WORTH_A_TASK)
+        idle = cores or os.cpu_count() or 1
+        partitions = min(TASKS, max(1, int(worth), min(idle, int(worth * WORTH_A_CORE))))
     count = min(partitions, messages)
     return [range(messages * part // count, messages * (part + 1) // count) for part in range(count)]

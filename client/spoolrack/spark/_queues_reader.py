@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from ..errors import SpoolrackError
-from ._light_client import LightClient, of_each
+from ._light_client import AT_ONCE, LightClient, of_each
 from ._offsets import Offset, QueuesOffset, slices
 from ._options import ReadOptions
 from ._queue_peek import MISSING, counts_of
-from ._queue_reader import StreamReading
+from ._queue_reader import StreamReading, read_slice
 from ._reservation_extender import ReservationExtender
 
 
@@ -227,6 +228,24 @@ class QueuesReading:
     def stop(self) -> None:
         """End the keeper. The messages stay with the query for a whole hold from now on."""
         self._extender.stop()
+
+
+def read_pieces(caller: LightClient, pieces: Sequence[Piece]) -> Iterator[tuple[str, Sequence[Any]]]:
+    """Yield the messages of a task's pieces in their order: the queue, and a list of runs.
+
+    A read waits until its reservation is durably marked: the first reads of several pieces are made
+    at once, so that the server makes their marks durable together.
+    """
+
+    def begin(piece: Piece) -> tuple[Sequence[Any] | None, Iterator[Sequence[Any]]]:
+        at = caller.of(piece.queue).to(piece.root)
+        frames = read_slice(at, piece.stream, piece.sequence_number, piece.part, queue=piece.queue)
+        return next(frames, None), frames
+
+    for number in range(0, len(pieces), AT_ONCE):
+        for piece, (first, rest) in of_each(pieces[number : number + AT_ONCE], begin).items():
+            for runs in chain([] if first is None else [first], rest):
+                yield piece.queue, runs
 
 
 def _divided(total: int, counts: Mapping[str, int]) -> dict[str, int]:

@@ -25,8 +25,7 @@ from ._columns import COLUMNS, TEXT_COLUMNS, Rows, record_batch
 from ._offsets import QueuesOffset
 from ._options import MAX_MESSAGES, ReadOptions
 from ._queue_peek import PeekShare, peek, shares
-from ._queue_reader import read_slice
-from ._queues_reader import Piece, QueuesReading
+from ._queues_reader import Piece, QueuesReading, read_pieces
 
 ALL_BYTES = 2**40
 
@@ -81,12 +80,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(pieces) for pieces in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        caller = self._options.place.caller
-        for piece in cast(tuple[Piece, ...], partition.value):
-            at = caller.of(piece.queue).to(piece.root)
-            place = piece.stream, piece.sequence_number, piece.part
-            for runs in read_slice(at, *place, queue=piece.queue):
-                yield _batch([Rows.of(piece.queue, run) for run in runs], self._options)
+        pieces = cast(tuple[Piece, ...], partition.value)
+        for queue, runs in read_pieces(self._options.place.caller, pieces):
+            yield _batch([Rows.of(queue, run) for run in runs], self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._reading.commit(self._offset(end))
