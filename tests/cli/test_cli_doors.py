@@ -83,7 +83,7 @@ DEFAULTS: dict[str, dict[str, object]] = {
     },
     "size": {"--backlog": 100_000, "--batch": 1, "--body": "1k"},
     "snapshot": {"--root": "data"},
-    "top": {"--interval": "1s"},
+    "top": {"--interval": "1s", "--sort": "backlog"},
 }
 
 

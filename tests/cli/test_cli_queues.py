@@ -18,7 +18,7 @@ from spoolrack_server.cli.command_clock import system_time
 from spoolrack_server.cli.program import spoolrack as program
 from spoolrack_server.cli.top_command import _screen, rates_of
 
-from tests.cli.cli_rig import Spoolrack, at_a_terminal, started
+from tests.cli.cli_rig import Result, Spoolrack, at_a_terminal, started
 from tests.support import STUCK
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -184,6 +184,61 @@ def test_top_redraws_until_ctrl_c(server: RunningServer, client: Client) -> None
     assert b"Traceback" not in seen
 
 
+def test_top_sorts_by_what_is_asked_for_and_by_the_key_that_is_pressed(
+    server: RunningServer, client: Client, spoolrack: Spoolrack
+) -> None:
+    for name, count in (("a", 1), ("b", 3), ("c", 2)):
+        client.create_queue(name)
+        client.queue(name).send_many(["x"] * count)
+    for sort, order in (("backlog", "bca"), ("name", "abc"), ("age", "abc")):
+        lines = spoolrack("top", "--once", "--sort", sort).out.splitlines()[1:]
+        assert "".join(line[0] for line in lines) == order
+        told = spoolrack("top", "--json", "--sort", sort).out.splitlines()
+        assert "".join(json.loads(line)["name"] for line in told) == order
+    _, seen = at_a_terminal(server.url, "top", typed=b"n", until=b"by name")
+    assert b"by backlog" in seen
+    code, _ = at_a_terminal(server.url, "top", typed=b"q")
+    assert code == 0
+
+
+def test_top_shows_what_fits_and_how_many_more_there_are(client: Client) -> None:
+    for number in range(30):
+        client.create_queue(f"q{number:02}")
+    queues = list(client.list_queues())
+    screen = io.StringIO()
+    with click.Context(program, obj=system_time):
+        Console(width=120, file=screen).print(_screen(queues, {}, "url", "", "name", 24))
+    lines = screen.getvalue().splitlines()
+    assert len(lines) == 24
+    assert "30 queues" in lines[0]
+    assert lines[-1].startswith("9 more; by name")
+    assert "q20" in lines[-2]
+
+
+def test_what_is_typed_at_a_terminal_has_no_progress_bar_drawn_through_it(
+    server: RunningServer, client: Client
+) -> None:
+    client.create_queue("jobs")
+    for arguments in (["send", "jobs"], ["send", "jobs", "--lines"]):
+        code, seen = at_a_terminal(server.url, *arguments, typed=b"one\n\x04")
+        assert code == 0
+        assert b"reading" in seen
+        assert b"Sending to" not in seen
+    assert [message.body for message in client.queue("jobs").peek()] == [b"one\n", b"one"]
+
+
+def test_an_empty_result_is_said_at_a_terminal_and_nowhere_else(
+    server: RunningServer, client: Client, spoolrack: Spoolrack
+) -> None:
+    client.create_queue("jobs")
+    for arguments in (["peek", "jobs"], ["peek", "jobs", "--raw"]):
+        assert spoolrack(*arguments) == Result(code=1, out="", err="")
+        code, seen = at_a_terminal(server.url, *arguments)
+        assert (code, b"jobs has no such message" in seen) == (1, True)
+    assert spoolrack("stages", "list") == Result(code=0, out="", err="")
+    assert at_a_terminal(server.url, "stages", "list") == (0, b"spoolrack: nothing to list\r\n")
+
+
 def test_a_progress_bar_is_shown_at_a_terminal_only(
     server: RunningServer, client: Client, tmp_path: object
 ) -> None:
@@ -236,7 +291,7 @@ def test_at_a_narrow_terminal_top_cuts_names_and_no_numbers(client: Client) -> N
     client.queue(name).send_many(["x" * 100] * 1_000)
     console = Console(width=64, file=io.StringIO(), force_terminal=False)
     with click.Context(program, obj=system_time):
-        console.print(_screen(list(client.list_queues()), {name: 12_345.0}, "url", ""))
+        console.print(_screen(list(client.list_queues()), {name: 12_345.0}, "url", "", "name", 24))
     assert isinstance(console.file, io.StringIO)
     (line,) = [line for line in console.file.getvalue().splitlines() if line.startswith(" a-")]
     shown, *numbers = line.split()

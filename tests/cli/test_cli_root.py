@@ -101,7 +101,7 @@ def test_messages_are_rejected_by_hand_with_a_reason(on_root: Spoolrack, root: P
         assert letter.id == ids[0]
         record = letter.dead_letter_records[-1]
         assert (record.reason, record.explanation) == ("rejected", "no customer")
-    assert "rejected (1): no customer" in on_root("peek", "dead").out
+    assert "no customer (rejected, 1 receive)" in on_root("peek", "dead").out
     (record,) = json.loads(on_root("peek", "dead", "--json").out)["dead_letter_records"]
     assert (record["reason"], record["explanation"]) == ("rejected", "no customer")
     refused = on_root("reject", "dead", ids[0])

@@ -24,6 +24,8 @@ class LineBatch:
         self._like = like
         self._advance = advance
         self._quiet = quiet
+        self.sent_count = 0
+        """Messages that have been published."""
 
     def send(self, lines: Lines, options: BatchOptions) -> tuple[int, str | None]:
         """Stage all lines and publish them; return the exit code, and the stage if it is left to be
@@ -38,6 +40,7 @@ class LineBatch:
         published = batch.published
         if published is None:
             return OK, batch.stage if batch.message_count else None
+        self.sent_count = 0 if published.duplicate else published.message_count
         if published.duplicate:
             print_status(
                 f"epoch {batch.epoch} of {batch.writer} was published before (its last is "

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
@@ -209,7 +209,7 @@ def connects_to_queues(
     ) -> Any:
         is_at_rest = None
         with ExitStack() as stack:
-            if root is not None and not _is_meant():
+            if root is not None and not is_folder_meant():
                 root = None
             if root is not None:
                 url = f"file://{quote(abspath(root), errors='surrogateescape')}"
@@ -225,12 +225,14 @@ def connects_to_queues(
                 stack.enter_context(connect(url))
             connection = Connection(url, timeout, root, http_url=http_url)
             if root is None:
-                credentials = CredentialOptions(
-                    token=_token() if token_file is None else partial(_token_in, token_file),
-                    ca=ca,
-                    certificate=certificate,
-                    key=key,
-                    insecure=insecure,
+                credentials = credentials_of(
+                    {
+                        "token_file": token_file,
+                        "ca": ca,
+                        "certificate": certificate,
+                        "key": key,
+                        "insecure": insecure,
+                    }
                 )
                 connection = replace(connection, routing=routing, credentials=credentials)
             try:
@@ -293,6 +295,18 @@ def _rest_of(root: str, *, follows: bool) -> Callable[[], bool] | None:
     return lambda: owners_changed_ns(root) == before
 
 
+def credentials_of(options: Mapping[str, Any]) -> CredentialOptions:
+    """Return the credentials that a command's connection options name."""
+    file = options["token_file"]
+    return CredentialOptions(
+        token=_token() if file is None else partial(_token_in, file),
+        ca=options["ca"],
+        certificate=options["certificate"],
+        key=options["key"],
+        insecure=options["insecure"],
+    )
+
+
 def _token() -> str | None:
     """Return the token of the environment: every user can read a command line."""
     return os.environ.get(TOKEN) or None
@@ -309,7 +323,7 @@ def _is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
-def _is_meant() -> bool:
+def is_folder_meant() -> bool:
     """Return whether the root counts: an option precedes the environment, and in each of them a server
     precedes the folder that it may serve."""
     source = click.get_current_context().get_parameter_source

@@ -6,6 +6,7 @@ import click
 from spoolrack import ById
 
 from .command_base import argument, option
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import NOTHING, OK, line_of
 from .line_reader import named_in
@@ -14,7 +15,7 @@ from .units import plural
 
 
 @click.command()
-@argument("queue")
+@queue_argument()
 @argument("messages", nargs=-1, required=True, metavar="ID|RECEIPT...")
 @option("--quiet", "-q", is_flag=True, help="Don't print the number of deleted messages.")
 @connects_to_queues

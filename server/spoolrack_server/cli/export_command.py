@@ -16,8 +16,9 @@ from spoolrack_store.model.schedule import Schedule as StoredSchedule
 from spoolrack_store.read_only_root import open_read_only
 
 from . import signals
-from .command_base import argument, option
+from .command_base import option
 from .command_clock import current_time
+from .completion import queue_argument
 from .connection_options import Connection, follows_queues
 from .exit_codes import BAD_CONTENT, NOTHING, OK, Failed
 from .output import Output, print_status
@@ -36,7 +37,7 @@ Write = Callable[[bytes], None]
 
 
 @click.command()
-@argument("queues", nargs=-1, metavar="QUEUE...")
+@queue_argument("queues", nargs=-1, metavar="QUEUE...")
 @option("--all", "is_all", is_flag=True, help="Copy all queues, with shards those of all.")
 @option(
     "--output",

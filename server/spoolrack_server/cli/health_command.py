@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import http.client
 import json
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from .command_base import argument, option, shared_option
 from .exit_codes import NOTHING, OK, UNAVAILABLE, Failed
-from .output import print_status
+from .output import print_results, print_status
 from .units import Address, Span
 
 _LONGEST: Final = 65_536
@@ -31,7 +31,8 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
     help="Address of the server's `serve --health`.",
 )
 @option("--timeout", type=Span(0.001), default="3s", help="Time for an answer.")
-def command(which: str, health: tuple[str, int], timeout: float) -> int:
+@option("--json", "as_json", is_flag=True, help="Print the server's answer, a line of JSON.")
+def command(which: str, health: tuple[str, int], timeout: float, as_json: bool) -> int:
     """Check whether a server is ready, or live. Exits with 1 if it isn't, with 69 without an answer."""
     host, port = _EVERYWHERE.get(health[0], health[0]), health[1]
     connection = http.client.HTTPConnection(host, port, timeout=timeout)
@@ -46,6 +47,8 @@ def command(which: str, health: tuple[str, int], timeout: float) -> int:
         ) from error
     finally:
         connection.close()
+    if as_json:
+        print_results(json.dumps(_answer(said)))
     if answer.status == http.client.OK:
         return OK
     print_status(f"the server at {host}:{port} is not {which}: {_reason(answer.status, said)}")
@@ -54,9 +57,14 @@ def command(which: str, health: tuple[str, int], timeout: float) -> int:
 
 def _reason(status: int, said: bytes) -> str:
     """Why not: as the server says it, if it does."""
+    why = _answer(said).get("why")
+    return why if isinstance(why, str) else f"it answers {status}"
+
+
+def _answer(said: bytes) -> dict[str, Any]:
+    """Return the JSON of an answer; empty if it has none."""
     try:
         body = json.loads(said)
     except (ValueError, RecursionError):
-        body = None
-    why = body.get("why") if isinstance(body, dict) else None
-    return why if isinstance(why, str) else f"it answers {status}"
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -72,6 +72,12 @@ def print_status(line: str) -> None:
     sys.stderr.flush()
 
 
+def print_empty(line: str) -> None:
+    """Print, if standard output is a terminal, that there are no results: a user sees nothing else."""
+    if sys.stdout.isatty():
+        print_status(line)
+
+
 def announce_stdin(what: str) -> None:
     """Print, if standard input is a terminal, that `what` is read from it, and how to end the input."""
     if sys.stdin.isatty():
@@ -213,14 +219,19 @@ def print_list(
     items: Iterable[T],
     to_json: Callable[[T], str] | None,
     table_of: Callable[[Sequence[T]], Sequence[str]],
+    away: Sequence[str] = (),
 ) -> int:
-    """Print a line of JSON for each item, or a table of all; nothing if there are none. Return the exit
-    code: with shards, what could be listed is printed first, and then a line for each that is away."""
-    found, away = read_list(items)
+    """Print a line of JSON for each item, or a table of all; for none a status, at a terminal only.
+    Return the exit code: with shards, what could be listed is printed first, and then a line for each
+    that is `away`."""
+    found, more_away = read_list(items)
+    away = [*away, *more_away]
     if to_json is not None:
         print_results(*map(to_json, found))
     elif found:
         print_results(*table_of(found))
+    elif not away:
+        print_empty("nothing to list")
     for line in away:
         print_status(line)
     return UNAVAILABLE if away else OK

@@ -11,10 +11,11 @@ from spoolrack_store.model.terminal_text import printable
 
 from .command_base import argument, option
 from .command_clock import current_time
+from .completion import queue_argument
 from .connection_options import Connection, reads_queues
 from .exit_codes import NOTHING, OK
-from .output import Output, columns, message_line, print_results
-from .units import COUNT, Label, Moment, age_text, left_text
+from .output import Output, columns, message_line, print_empty, print_results
+from .units import COUNT, Label, Moment, age_text, left_text, plural
 
 SHOWN = 60
 """Characters of a body in a table."""
@@ -31,7 +32,7 @@ state_option = option(
 
 
 @click.command()
-@argument("queue")
+@queue_argument()
 @argument("ids", nargs=-1, metavar="[ID]...")
 @max_option
 @state_option
@@ -90,8 +91,11 @@ def command(
             )
         )
         if is_table:
-            return print_table(list(messages))
-        return print_each(messages, json=json, queue=queue, is_only=len(ids) == 1)
+            return print_table(list(messages), queue)
+        code = print_each(messages, json=json, queue=queue, is_only=len(ids) == 1)
+        if code == NOTHING:
+            _say_empty(queue)
+        return code
 
 
 def print_each(
@@ -110,9 +114,15 @@ def print_each(
     return code
 
 
-def print_table(messages: Sequence[MessageFacts]) -> int:
+def _say_empty(queue: str) -> None:
+    print_empty(f"{queue} has no such message, or none at all: spoolrack queues show {queue}")
+
+
+def print_table(messages: Sequence[MessageFacts], queue: str | None = None) -> int:
     """Print the messages in columns; return the exit code."""
     if not messages:
+        if queue is not None:
+            _say_empty(queue)
         return NOTHING
     has_dead = any(message.dead_letter_records for message in messages)
     now = current_time()
@@ -129,7 +139,9 @@ def print_table(messages: Sequence[MessageFacts]) -> int:
         for message in messages
     ]
     dead = ("CAME FROM", "BECAUSE OF", "DEAD FOR") if has_dead else ()
-    headers = ("ID", "STATE", "AGE", "RECEIVES", "BYTES", *dead, "BODY")
+    # The record has the receives before it.
+    receives = "RECEIVES SINCE" if has_dead else "RECEIVES"
+    headers = ("ID", "STATE", "AGE", receives, "BYTES", *dead, "BODY")
     print_results(*columns(headers, rows, right=frozenset({3, 4})))
     return OK
 
@@ -140,9 +152,10 @@ def _death(message: MessageFacts, now: datetime) -> tuple[str, str, str]:
     if not message.dead_letter_records:
         return "", "", ""
     last = message.dead_letter_records[-1]
-    because = f"{last.reason} ({last.receive_count})"
+    # What a handler raised comes first: it differs from one dead letter to the next.
+    because = f"{last.reason}, {plural(last.receive_count, 'receive')}"
     if last.explanation:
-        because += f": {_shortened(last.explanation)}"
+        because = f"{_shortened(last.explanation)} ({because})"
     dead_for = age_text(last.dead_lettered_at, now) if last.redriven_at is None else ""
     return last.source_queue, because, dead_for
 

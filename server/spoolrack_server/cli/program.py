@@ -20,6 +20,7 @@ from spoolrack_store.model.terminal_text import printable
 
 from . import signals
 from .command_clock import system_time
+from .examples import end_with_example
 
 PROGRAM: Final = "spoolrack"
 PREFIX: Final = "SPOOLRACK"
@@ -80,6 +81,7 @@ class Commands(click.Group):
         found: click.Command = getattr(
             importlib.import_module(f".{module}_command", __package__), function
         )
+        end_with_example(name, found)
         found.name = name  # Its function is mostly called `command`.
         return found
 
@@ -110,7 +112,8 @@ def run(arguments: Sequence[str], clock: Callable[[], datetime] = system_time) -
     """Run the command with these arguments; return its exit code. Ages are by `clock`, in UTC."""
     instruction = os.environ.get(COMPLETE)
     if instruction:
-        return shell_complete(spoolrack, {}, PROGRAM, COMPLETE, instruction)
+        found = {"auto_envvar_prefix": PREFIX, "obj": clock}
+        return shell_complete(spoolrack, found, PROGRAM, COMPLETE, instruction)
     lines = logging.StreamHandler()
     lines.setFormatter(_StderrLine())
     logging.basicConfig(level=logging.WARNING, handlers=[lines])

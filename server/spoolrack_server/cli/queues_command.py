@@ -12,8 +12,9 @@ from spoolrack import QueueInfo
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from . import apply_command
-from .command_base import argument, option
+from .command_base import option
 from .command_clock import current_time
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .exit_codes import NOTHING, Failed
 from .output import columns, print_list, print_results, print_status, queue_json
@@ -106,7 +107,7 @@ def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 @command.command()
-@argument("name")
+@queue_argument("name")
 @_has_settings
 @option("--label", type=Label(), multiple=True, help="A note on the queue; repeatable.")
 @connects_to_queues
@@ -119,7 +120,7 @@ def create(
 
 
 @command.command(name="list")
-@argument("prefix", default="", type=Text(may_be_empty=True))
+@queue_argument("prefix", default="", type=Text(may_be_empty=True))
 @option("--json", is_flag=True, help="Print a line of JSON for each queue.")
 @reads_queues
 def list_(connection: Connection, prefix: str, json: bool) -> int:
@@ -179,7 +180,7 @@ def oldest_text(info: QueueInfo) -> str:
 
 
 @command.command()
-@argument("name")
+@queue_argument("name")
 @option("--json", is_flag=True, help="Print it as JSON.")
 @reads_queues
 def show(connection: Connection, name: str, json: bool) -> None:
@@ -218,7 +219,7 @@ def show(connection: Connection, name: str, json: bool) -> None:
 
 
 @command.command(name="set")
-@argument("name")
+@queue_argument("name")
 @_has_settings
 @option("--reset", type=SettingName(), multiple=True, help="Reset SETTING to its default; repeatable.")
 @option("--label", type=Label(), multiple=True, help="Set a label; repeatable.")
@@ -244,7 +245,7 @@ def set_(
 
 
 @command.command()
-@argument("name")
+@queue_argument("name")
 @option("--yes", "-y", is_flag=True, help="Skip the question.")
 @_if_version
 @connects_to_queues
@@ -259,7 +260,7 @@ def delete(connection: Connection, name: str, yes: bool, if_version: int | None)
 
 
 @command.command()
-@argument("name")
+@queue_argument("name")
 @option(
     "--sent-before",
     metavar="TIME",
@@ -294,12 +295,16 @@ def purge(
 
 
 @command.command()
-@argument("name")
+@queue_argument("name")
+@option("--json", is_flag=True, help="Print it as JSON, as `show` does.")
 @reads_queues
-def describe(connection: Connection, name: str) -> None:
+def describe(connection: Connection, name: str, json: bool) -> None:
     """Show what holds back the messages of the queue NAME, and its oldest leases."""
     with connection.client() as client:
         info = client.queue(name).info()
+    if json:
+        print_results(*queue_json(info, indent=2).splitlines())
+        return
     causes = [
         f"{each.explanation[:1].upper()}{each.explanation[1:]}."
         + _REMEDIES.get(each.reason, "").format(name)
@@ -343,7 +348,7 @@ def _set_flow(connection: Connection, name: str, flow: str, *, sending: bool, re
 
 
 @command.command()
-@argument("name")
+@queue_argument("name")
 @_sending
 @_receiving
 @connects_to_queues
@@ -353,7 +358,7 @@ def pause(connection: Connection, name: str, sending: bool, receiving: bool) -> 
 
 
 @command.command()
-@argument("name")
+@queue_argument("name")
 @_sending
 @_receiving
 @connects_to_queues

@@ -13,7 +13,8 @@ from spoolrack.errors import Draining, PermissionDenied, Unreachable
 
 from . import signals
 from .body_files import BodyFolder
-from .command_base import argument, option
+from .command_base import option
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import NOTHING, OK, USAGE, Failed, line_of
 from .output import Output, message_line, print_status
@@ -32,7 +33,7 @@ LAST_WORDS: Final = 5.0
 
 
 @click.command()
-@argument("queues", nargs=-1, required=True, metavar="QUEUE...")
+@queue_argument("queues", nargs=-1, required=True, metavar="QUEUE...")
 @option(
     "--max",
     "-n",

@@ -12,7 +12,8 @@ from typing import Final
 import click
 from spoolrack import Client, Redrive, RedriveState
 
-from .command_base import argument, option
+from .command_base import option
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import NOTHING, OK
 from .output import print_results, print_status, record_json
@@ -25,7 +26,7 @@ LONGEST_PAUSE: Final = 0.5
 
 
 @click.command()
-@argument("queue")
+@queue_argument()
 @option("--to", metavar="QUEUE", help="Destination queue.  [default: each message's source queue]")
 @option("--id", metavar="ID", multiple=True, help="Only this message. May be repeated.")
 @option(

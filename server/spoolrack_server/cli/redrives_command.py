@@ -10,6 +10,7 @@ from spoolrack import Redrive, RedriveState
 
 from .command_base import argument, option
 from .command_clock import current_time
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_status, record_json
 from .units import age_text, plural
@@ -21,7 +22,7 @@ def command() -> None:
 
 
 @command.command(name="list")
-@argument("queue", required=False)
+@queue_argument(required=False)
 @option("--json", is_flag=True, help="Print a line of JSON for each redrive.")
 @reads_queues
 def list_(connection: Connection, queue: str | None, json: bool) -> int:

@@ -9,6 +9,7 @@ from spoolrack import LeaseResult, Queue
 from spoolrack_store.fsck import receipts_of
 
 from .command_base import argument, option
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues
 from .exit_codes import NOTHING, OK, line_of
 from .line_reader import named_in
@@ -17,7 +18,7 @@ from .units import DELAY, plural, quoted
 
 
 @click.command()
-@argument("queue")
+@queue_argument()
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
 @option("--delay", type=DELAY, default="0s", help="Delay of the messages.")
 @option("--backoff", is_flag=True, help="Delay the messages by the queue's back-off.")
@@ -60,7 +61,7 @@ def command(
 
 
 @click.command()
-@argument("queue")
+@queue_argument()
 @argument("messages", nargs=-1, required=True, metavar="RECEIPT|ID...")
 @option("--reason", metavar="TEXT", help="Reason, kept in the dead-letter record.")
 @option("--quiet", "-q", is_flag=True, help="Don't print the number of rejected messages.")

@@ -16,7 +16,8 @@ from spoolrack_store.files.layout import ARCHIVE
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import is_queue_name
 
-from .command_base import argument, option
+from .command_base import option
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import BAD_CONTENT, NO_INPUT, NOTHING, OK, Failed
 from .output import print_results, print_status
@@ -24,7 +25,7 @@ from .units import FolderPath, Moment, plural, quoted
 
 
 @click.command()
-@argument("queue")
+@queue_argument()
 @option("--since", metavar="TIME", type=Moment(), help="Messages sent from TIME on: all by default.")
 @option("--until", metavar="TIME", type=Moment(), default="now", help="And before TIME.")
 @option("--into", metavar="QUEUE", help="Send to this queue; by default to the messages' own.")

@@ -8,6 +8,7 @@ import click
 from spoolrack import Schedule
 
 from .command_base import argument, option
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues, reads_queues
 from .output import columns, print_list, print_results, schedule_json
 from .send_command import attribute_of
@@ -20,7 +21,7 @@ def command() -> None:
 
 
 @command.command()
-@argument("queue")
+@queue_argument()
 @argument("name")
 @argument("cron")
 @argument("body", default="", type=Text(may_be_empty=True))
@@ -68,7 +69,7 @@ def create(
 
 
 @command.command()
-@argument("queue")
+@queue_argument()
 @argument("name")
 @option("--cron", metavar="CRON", help="Five fields, as in crontab(5).")
 @option("--time-zone", metavar="ZONE", help="The time zone of CRON.")
@@ -115,7 +116,7 @@ def update(
 
 
 @command.command(name="list")
-@argument("queue", required=False)
+@queue_argument(required=False)
 @option("--json", is_flag=True, help="Print a line of JSON for each schedule.")
 @reads_queues
 def list_(connection: Connection, queue: str | None, json: bool) -> int:
@@ -145,7 +146,7 @@ def _row(schedule: Schedule) -> tuple[str, ...]:
 
 
 @command.command()
-@argument("queue")
+@queue_argument()
 @argument("name")
 @connects_to_queues
 def pause(connection: Connection, queue: str, name: str) -> None:
@@ -155,7 +156,7 @@ def pause(connection: Connection, queue: str, name: str) -> None:
 
 
 @command.command()
-@argument("queue")
+@queue_argument()
 @argument("name")
 @connects_to_queues
 def resume(connection: Connection, queue: str, name: str) -> None:
@@ -165,7 +166,7 @@ def resume(connection: Connection, queue: str, name: str) -> None:
 
 
 @command.command()
-@argument("queue")
+@queue_argument()
 @argument("name")
 @connects_to_queues
 def delete(connection: Connection, queue: str, name: str) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from json import dumps
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from spoolrack_store.model.stage_requests import MAX_EPOCH
 
 from .batch_send import LineBatch
 from .command_base import argument, option
+from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import BAD_CONTENT, OK, Failed, outcome_of
 from .line_reader import Lines
@@ -35,7 +37,7 @@ STDIN = 0
 
 
 @click.command()
-@argument("queue")
+@queue_argument()
 @argument("body", required=False, type=Text(may_be_empty=True, any_bytes=True))
 @option(
     "--file", "-f", metavar="FILE", type=FilePath(), help="Send the content of FILE as one message."
@@ -106,6 +108,7 @@ STDIN = 0
     help="With --batch: leave the batch in a stage, and print its name for 'stages publish'.",
 )
 @option("--quiet", "-q", is_flag=True, help="Print neither ids, nor counts, nor progress.")
+@option("--json", is_flag=True, help="Print the outcome as a line of JSON.")
 @http_url
 @connects_to_queues
 def command(
@@ -128,6 +131,7 @@ def command(
     epoch: int | None,
     no_publish: bool,
     quiet: bool,
+    json: bool,
 ) -> int:
     """Send BODY to QUEUE, and print the message's id.
 
@@ -143,6 +147,8 @@ def command(
     given = [source for source in (body, file, link, lines) if source is not None]
     if len(given) > 1:
         raise click.UsageError("Choose one of BODY, --file, --link and --lines.")
+    if quiet and json:
+        raise click.UsageError("Choose one of --quiet and --json.")
     if delay is not None and deliver_at is not None:
         raise click.UsageError("Choose one of --delay and --deliver-at.")
     if batch and deliver_at is not None:
@@ -164,11 +170,15 @@ def command(
         if create:
             _ensure(connection, queue)
         if options is not None:
-            return _send_batch(connection, queue, lines, message, options, quiet)
-        return _send_lines(connection, queue, lines, message, in_flight, quiet)
+            return _send_batch(connection, queue, lines, message, options, quiet, json)
+        return _send_lines(connection, queue, lines, message, in_flight, quiet, json)
     if deduplication_id is not None:
         message = replace(message, deduplication_id=deduplication_id)
-    with connection.client() as client, progress_bar(f"Sending to {queue}", None, quiet) as advance:
+    is_typed = _is_typed("-" if body is None and file is None and link is None else body or file)
+    with (
+        connection.client() as client,
+        progress_bar(f"Sending to {queue}", None, quiet or is_typed) as advance,
+    ):
         send = _sender(connection, client.queue(queue), message, body, file, link, advance)
         try:
             id = send()
@@ -177,9 +187,16 @@ def command(
                 raise
             _ensure(connection, queue)
             id = send()
-    if not quiet:
+    if json:
+        print_results(dumps({"queue": queue, "id": id}))
+    elif not quiet:
         print_results(id)
     return OK
+
+
+def _is_typed(source: str | None) -> bool:
+    """Return whether the content is typed at a terminal: a bar would be drawn through it."""
+    return source == "-" and sys.stdin.isatty()
 
 
 def attribute_of(text: str) -> tuple[str, str]:
@@ -259,29 +276,45 @@ def _batch_options(
 
 
 def _send_batch(
-    connection: Connection, queue: str, name: str, like: Outgoing, options: BatchOptions, quiet: bool
+    connection: Connection,
+    queue: str,
+    name: str,
+    like: Outgoing,
+    options: BatchOptions,
+    quiet: bool,
+    json: bool,
 ) -> int:
     connection.check_queue(queue)
     with (
         _open_lines(name) as file,
         connection.patient_client() as client,
-        progress_bar(f"Staging for {queue}", _length_of(file), quiet) as advance,
+        progress_bar(f"Staging for {queue}", _length_of(file), quiet or _is_typed(name)) as advance,
     ):
-        code, stage = LineBatch(client, queue, like, advance, quiet).send(Lines(file), options)
-    if stage is not None:
+        batch = LineBatch(client, queue, like, advance, quiet or json)
+        code, stage = batch.send(Lines(file), options)
+    if json:
+        if code == OK:
+            print_results(dumps({"queue": queue, "sent_count": batch.sent_count, "stage": stage}))
+    elif stage is not None:
         print_results(stage)
     return code
 
 
 def _send_lines(
-    connection: Connection, queue: str, name: str, like: Outgoing, in_flight: int, quiet: bool
+    connection: Connection,
+    queue: str,
+    name: str,
+    like: Outgoing,
+    in_flight: int,
+    quiet: bool,
+    json: bool,
 ) -> int:
     connection.check_queue(queue)
     with (
         _open_lines(name) as file,
         connection.patient_client() as client,
         # Its measure is the bytes that were acknowledged.
-        progress_bar(f"Sending to {queue}", _length_of(file), quiet) as advance,
+        progress_bar(f"Sending to {queue}", _length_of(file), quiet or _is_typed(name)) as advance,
     ):
         sender = LineSender(
             client.queue(queue),
@@ -296,7 +329,12 @@ def _send_lines(
     if code is not OK:
         print_status(f"{why}; {_where_to_go_on(sender, name, queue)}")
         return code
-    if not quiet:
+    if json:
+        refused = sorted(number for number, _ in sender.refusals)
+        print_results(
+            dumps({"queue": queue, "sent_count": sender.acknowledged, "refused_lines": refused})
+        )
+    elif not quiet:
         print_status(f"sent {plural(sender.acknowledged, 'message')} to {queue}")
     return BAD_CONTENT if sender.refusals else OK
 

@@ -6,6 +6,7 @@ conditions, and docs/how-to/sizing.md says how they are put together.
 
 from __future__ import annotations
 
+from json import dumps
 from math import ceil
 from typing import Final
 
@@ -56,7 +57,8 @@ _LARGEST_CALL: Final = 1_000
     default=1,
     help="Messages of one call.",
 )
-def command(rate: int, body: int, backlog: int, batch: int) -> int:
+@option("--json", is_flag=True, help="Print it as a line of JSON; sizes are bytes.")
+def command(rate: int, body: int, backlog: int, batch: int, json: bool) -> int:
     """Estimate the processors, disk, memory and syncs for a load.
 
     Each message is sent, received and deleted once. The estimate may be wrong by a factor of two:
@@ -70,23 +72,35 @@ def command(rate: int, body: int, backlog: int, batch: int) -> int:
     processors = max(rate * shared, min(calls * ALONE_US, most * shared)) / 1e6
     files = ceil(backlog / batch)
     blocks = ceil((body + _HEAD) * batch / _BLOCK) * _BLOCK
-    disk = ceil(files * _UNLINKED_LATER) * (blocks + _INODE)
+    inodes = ceil(files * _UNLINKED_LATER)
+    disk = inodes * (blocks + _INODE)
     # 0.4 KiB a file, and 8 bytes for each further message of it: 12 bytes each in a batch of 100.
     used = _IDLE + _TOUCHED + files * 410 + backlog * 8
     # Sends are refused past half of what a container's limit leaves beyond 64 MiB.
     memory = max(_IDLE + 2 * (used - _IDLE), 128 * _MIB)
+    syncs = calls * SYNCS_OF_A_LIFE
     rows = [
         ("processors", f"{processors:.1f}", "of the server, for sends, receives and deletes"),
         ("disk", size_text(disk), "of blocks and inodes, with half as much again for deleted files"),
-        ("inodes", f"{ceil(files * _UNLINKED_LATER):,}", "for as many files"),
+        ("inodes", f"{inodes:,}", "for as many files"),
         ("memory", size_text(memory), "as the limit of a container"),
         (
             "syncs",
-            f"{calls * SYNCS_OF_A_LIFE:,.0f}/s",
+            f"{syncs:,.0f}/s",
             "at most: calls that arrive together share them",
         ),
     ]
-    print_results(*columns(("WHAT", "ESTIMATE", ""), rows, right=frozenset({1})))
+    if json:
+        estimate = {
+            "processors": round(processors, 1),
+            "disk": disk,
+            "inodes": inodes,
+            "memory": memory,
+            "syncs_per_second": round(syncs),
+        }
+        print_results(dumps(estimate))
+    else:
+        print_results(*columns(("WHAT", "ESTIMATE", ""), rows, right=frozenset({1})))
     print_status(
         "estimated from the figures of docs/explanation/performance.md, of 2 cores with ext4;"
         " it may be wrong by a factor of two: measure your machine by spoolrack bench"

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from json import dumps
 from typing import Final
 
 import click
 from spoolrack import Queue
 from spoolrack_store.model.shards import shard_of
 
+from .command_base import option
 from .connection_options import Connection, connects_to_queues, temporary_queue
 from .exit_codes import OK, TRY_AGAIN, Failed
 from .output import print_results
@@ -20,8 +22,9 @@ _WAIT: Final = 10.0
 
 
 @click.command()
+@option("--json", is_flag=True, help="Print a line of JSON for each shard, or the server.")
 @connects_to_queues
-def command(connection: Connection) -> int:
+def command(connection: Connection, json: bool) -> int:
     """Send a message, receive it, and delete it.
 
     That happens in a queue of its own, whose name begins with "try-", and which it deletes at the end:
@@ -32,6 +35,10 @@ def command(connection: Connection) -> int:
         for shard in range(shards):
             with temporary_queue(client, _name_on(shard, shards)) as queue:
                 took = 1_000 * _live(queue)
+            if json:
+                of = {"shard": f"{shard}/{shards}"} if shards > 1 else {}
+                print_results(dumps({**of, "milliseconds": round(took, 1)}))
+                continue
             where = f"shard {shard} of {shards}: " if shards > 1 else ""
             print_results(f"{where}sent, received and deleted a message in {took:.1f} ms")
     return OK
