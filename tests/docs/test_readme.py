@@ -68,6 +68,13 @@ async def test_all_python_of_the_quick_start_works_pasted_into_one_interpreter(
     assert out.endswith("at the end\n")
 
 
+async def test_the_example_of_the_index_works(server: Server, tmp_path: Path) -> None:
+    (example,) = snippets((CHECKOUT / "docs" / "index.md").read_text())
+    out, err = await _typed(server, tmp_path, example)
+    assert out.splitlines()[-1] == "resize cat.jpg"
+    assert "Error" not in err, err
+
+
 async def test_the_worker_of_the_readme_handles_what_its_commands_sent(
     server: Server, tmp_path: Path
 ) -> None:

@@ -86,6 +86,25 @@ def test_the_index_lists_every_page() -> None:
     assert {page for page in pages if not page.startswith("project/")} == listed
 
 
+def test_the_index_says_what_it_is_and_how_it_is_installed_before_it_lists_pages() -> None:
+    beginning = (DOCS / "index.md").read_text().partition("\n## ")[0]
+    title, what, example, *_ = beginning.split("\n\n")
+    assert (title, what.startswith("A durable message queue")) == ("# Spoolrack", True)
+    assert example.startswith("```python\nimport spoolrack")
+    assert "pip install" in beginning
+    assert len(beginning.split()) < 300
+
+
+def test_the_index_lists_how_to_pages_by_topics_that_fit_on_a_screen() -> None:
+    """The site's navigation is that of the index: a heading, and the pages below it."""
+    index = (DOCS / "index.md").read_text()
+    (guides,) = re.findall(r"^## How-to guides\n(.*?)(?=^## )", index, re.DOTALL | re.MULTILINE)
+    none, *topics = re.split(r"^### ", guides, flags=re.MULTILINE)
+    assert not none.strip()
+    assert len(topics) == 5
+    assert all(3 <= len(re.findall(r"\]\(how-to/", topic)) <= 10 for topic in topics)
+
+
 def test_the_page_of_decisions_lists_each() -> None:
     page = (DOCS / "explanation" / "decisions.md").read_text()
     files = sorted((DOCS / "explanation" / "decisions").glob("*.md"))
