@@ -164,6 +164,7 @@ class Supervisor:
             del self._running[n]
             self.workers.remove(n)
             listening.cancel()
+            channel.close()
             await asyncio.gather(listening, return_exceptions=True)
 
 

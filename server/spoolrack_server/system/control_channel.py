@@ -66,7 +66,11 @@ class ControlChannel:
                     answer.set_exception(ConnectionResetError())
             for task in self._answering:
                 task.cancel()
-            self._writer.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close this end, also if `run` was cancelled before it began."""
+        self._writer.close()
 
     def _receive(self, message: Any) -> None:
         if "ask" in message:
