@@ -41,11 +41,12 @@ HUGE = MAX_BODY_IN_MEMORY + 4_096
 
 
 def sent(rig: FrontRig, written: WrittenBody, **more: object) -> str:
-    """Send a body in a file; return its message's id."""
+    """Send a body in a file; return its message's id, once the message is in its queue's folder."""
     stored: SendResults = rig.ask(Send(queue="files", bodies=[b""], written=written, **more))  # type: ignore[arg-type]
     rig.store.discard_body(written)
     (id,) = stored.results
     assert isinstance(id, str), id
+    rig.in_turn()
     return id
 
 
