@@ -235,6 +235,10 @@ def test_an_empty_result_is_said_at_a_terminal_and_nowhere_else(
         assert spoolrack(*arguments) == Result(code=1, out="", err="")
         code, seen = at_a_terminal(server.url, *arguments)
         assert (code, b"jobs has no such message" in seen) == (1, True)
+    for arguments in (["receive", "jobs"], ["receive", "jobs", "--exec", "cat"]):
+        assert spoolrack(*arguments) == Result(code=1, out="", err="")
+        code, seen = at_a_terminal(server.url, *arguments)
+        assert (code, seen) == (1, b"spoolrack: no message came\r\n")
     assert spoolrack("stages", "list") == Result(code=0, out="", err="")
     assert at_a_terminal(server.url, "stages", "list") == (0, b"spoolrack: nothing to list\r\n")
 

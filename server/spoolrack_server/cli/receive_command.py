@@ -17,7 +17,7 @@ from .command_base import option
 from .completion import queue_argument
 from .connection_options import Connection, connects_to_queues, http_url
 from .exit_codes import NOTHING, OK, USAGE, Failed, line_of
-from .output import Output, message_line, print_status
+from .output import Output, message_line, print_empty, print_status
 from .shell_runner import Runner
 from .units import COUNT, VISIBILITY, Span, Text, plural
 
@@ -263,6 +263,8 @@ def _print_each(
                     sync()
                     _delete(written)
                 _give_back(messages[len(written) :])
+    if not received:
+        print_empty("no message came")
     return OK if received else NOTHING
 
 
@@ -320,6 +322,8 @@ def _run_each(batches: Iterator[list[Message]], runner: Runner, follow: bool, *,
             _give_back([*failures, *(message for _, message in put_off.values())])
     if failed:
         print_status(f"the command failed on {plural(failed, 'message')} of {received:,}")
+    if not received:
+        print_empty("no message came")
     return OK if received and not failed else NOTHING
 
 
