@@ -169,14 +169,15 @@ class NameTaken(SpoolrackError):
 
 class ReservationNotFound(SpoolrackError):
     """There is no reservation of this stream and number: it was never made by this server, or ended
-    more than 30 days ago."""
+    more than 30 days ago, or before 20 later ones that were lost."""
 
     reason = "RESERVATION_NOT_FOUND"
     code = "NOT_FOUND"
 
 
 class RedriveNotFound(SpoolrackError):
-    """There is no redrive of this id: it was never started, or ended more than 30 days ago."""
+    """There is no redrive of this id: it was never started, or ended more than 30 days ago, or
+    before the last 100 of its queue."""
 
     reason = "REDRIVE_NOT_FOUND"
     code = "NOT_FOUND"
@@ -284,6 +285,23 @@ class TooManyDeduplicationIds(SpoolrackError):
     deduplication_window, or make that shorter."""
 
     reason = "TOO_MANY_DEDUPLICATION_IDS"
+    code = "RESOURCE_EXHAUSTED"
+
+
+class TooManyWriters(SpoolrackError):
+    """The server remembers the epochs of as many writers as it can, of the queue, or without messages
+    of the caller: publish under a writer that it knows, or wait until the epoch_retention of others
+    ends. Nothing was published."""
+
+    reason = "TOO_MANY_WRITERS"
+    code = "RESOURCE_EXHAUSTED"
+
+
+class TooManyReservations(SpoolrackError):
+    """The queue has as many reservations and committed streams as it can: commit some, or wait until
+    lost ones and idle streams are forgotten. Nothing was reserved."""
+
+    reason = "TOO_MANY_RESERVATIONS"
     code = "RESOURCE_EXHAUSTED"
 
 

@@ -176,3 +176,19 @@ async def test_a_chunk_has_messages_or_columns(client: Client) -> None:
     no = await refused(client.stub.Stage(request))
     assert no.code is grpc.StatusCode.INVALID_ARGUMENT
     assert await listed(client) == {}
+
+
+async def test_a_writer_that_a_queue_has_no_room_for_is_refused_and_told_what_to_do(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spoolrack_store.engine.stages.MAX_WRITERS", 1)
+    await client.create()
+    for name in ("a", "b"):
+        await stage(client, name.encode(), name=name)
+    await publish(client, "a", writer="first")
+    no = await refused(publish(client, "b", writer="second"))
+    assert (no.code, no.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_WRITERS")
+    assert no.metadata == {"what": "the queue q", "held": "1", "limit": "1"}
+    assert "Publish under a writer that is known" in no.message
+    assert (await publish(client, "b", writer="first", epoch=1)).message_count == 1
+    assert await bodies(client) == [b"a", b"b"]

@@ -61,7 +61,7 @@ class Redrives(Resource[Redrive]):
 
     def list(self, queue: str = "", *, timeout: Seconds | None = None) -> AsyncIterator[RedriveHandle]:
         """Return the redrives of a dead-letter queue, or all, the oldest first: running ones, and those
-        that ended within the last 30 days. `timeout` is for each page of them."""
+        that ended within the last 30 days, up to 100 of a queue. `timeout` is for each page of them."""
         arguments.text("queue", queue)
         fetch, span = self._context.transport.redrives.list_redrives, arguments.timeout(timeout)
         return self._handles(items(self._context, fetch, span, queue=queue))

@@ -87,7 +87,7 @@ class RedriveServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListRedrives(self, request, context):
-        """Returns the redrives that run, or ended in the last 30 days, a page at a time.
+        """Returns the redrives that run, or ended in the last 30 days, up to 100 of a queue, a page at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -46,7 +46,7 @@ class RedriveServiceStub:
     GetRedrive: _grpc.UnaryUnaryMultiCallable[_redrive_service_pb2.GetRedriveRequest, _redrive_service_pb2.GetRedriveResponse]
     """Returns a redrive with its progress."""
     ListRedrives: _grpc.UnaryUnaryMultiCallable[_redrive_service_pb2.ListRedrivesRequest, _redrive_service_pb2.ListRedrivesResponse]
-    """Returns the redrives that run, or ended in the last 30 days, a page at a time."""
+    """Returns the redrives that run, or ended in the last 30 days, up to 100 of a queue, a page at a time."""
     CancelRedrive: _grpc.UnaryUnaryMultiCallable[_redrive_service_pb2.CancelRedriveRequest, _redrive_service_pb2.CancelRedriveResponse]
     """Cancels a redrive. Moved messages stay moved. A repetition succeeds."""
 
@@ -68,7 +68,7 @@ class RedriveServiceAsyncStub(RedriveServiceStub):
     GetRedrive: _aio.UnaryUnaryMultiCallable[_redrive_service_pb2.GetRedriveRequest, _redrive_service_pb2.GetRedriveResponse]  # type: ignore[assignment]
     """Returns a redrive with its progress."""
     ListRedrives: _aio.UnaryUnaryMultiCallable[_redrive_service_pb2.ListRedrivesRequest, _redrive_service_pb2.ListRedrivesResponse]  # type: ignore[assignment]
-    """Returns the redrives that run, or ended in the last 30 days, a page at a time."""
+    """Returns the redrives that run, or ended in the last 30 days, up to 100 of a queue, a page at a time."""
     CancelRedrive: _aio.UnaryUnaryMultiCallable[_redrive_service_pb2.CancelRedriveRequest, _redrive_service_pb2.CancelRedriveResponse]  # type: ignore[assignment]
     """Cancels a redrive. Moved messages stay moved. A repetition succeeds."""
 
@@ -105,7 +105,7 @@ class RedriveServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _redrive_service_pb2.ListRedrivesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_redrive_service_pb2.ListRedrivesResponse, _abc.Awaitable[_redrive_service_pb2.ListRedrivesResponse]]:
-        """Returns the redrives that run, or ended in the last 30 days, a page at a time."""
+        """Returns the redrives that run, or ended in the last 30 days, up to 100 of a queue, a page at a time."""
 
     @_abc_1.abstractmethod
     def CancelRedrive(

@@ -129,7 +129,7 @@ class ReservationServiceServicer(object):
         A repetition succeeds. A number below the stream's last commit succeeds if its reservation is among
         the last 100 committed ones, and fails with RESERVATION_COMMITTED otherwise: this server may not
         have made it. A number above the last commit that was never reserved, or ended more than 30 days
-        ago, fails with RESERVATION_NOT_FOUND.
+        ago or before 20 later ones that were lost, fails with RESERVATION_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -65,7 +65,7 @@ class ReservationServiceStub:
     A repetition succeeds. A number below the stream's last commit succeeds if its reservation is among
     the last 100 committed ones, and fails with RESERVATION_COMMITTED otherwise: this server may not
     have made it. A number above the last commit that was never reserved, or ended more than 30 days
-    ago, fails with RESERVATION_NOT_FOUND.
+    ago or before 20 later ones that were lost, fails with RESERVATION_NOT_FOUND.
     """
     ReleaseReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]
     """Releases a reservation: its messages return to the queue. Later calls for it fail with
@@ -115,7 +115,7 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     A repetition succeeds. A number below the stream's last commit succeeds if its reservation is among
     the last 100 committed ones, and fails with RESERVATION_COMMITTED otherwise: this server may not
     have made it. A number above the last commit that was never reserved, or ended more than 30 days
-    ago, fails with RESERVATION_NOT_FOUND.
+    ago or before 20 later ones that were lost, fails with RESERVATION_NOT_FOUND.
     """
     ReleaseReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ReleaseReservationRequest, _reservation_service_pb2.ReleaseReservationResponse]  # type: ignore[assignment]
     """Releases a reservation: its messages return to the queue. Later calls for it fail with
@@ -186,7 +186,7 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
         A repetition succeeds. A number below the stream's last commit succeeds if its reservation is among
         the last 100 committed ones, and fails with RESERVATION_COMMITTED otherwise: this server may not
         have made it. A number above the last commit that was never reserved, or ended more than 30 days
-        ago, fails with RESERVATION_NOT_FOUND.
+        ago or before 20 later ones that were lost, fails with RESERVATION_NOT_FOUND.
         """
 
     @_abc_1.abstractmethod

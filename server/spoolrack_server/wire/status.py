@@ -61,6 +61,8 @@ _CODES: Final[Mapping[str, tuple[StatusCode, int]]] = {
     # softlayer/mq has one answer for whatever can't be guaranteed: retry after so many seconds.
     "QUEUE_FULL": (StatusCode.RESOURCE_EXHAUSTED, 503),
     "TOO_MANY_DEDUPLICATION_IDS": (StatusCode.RESOURCE_EXHAUSTED, 503),
+    "TOO_MANY_WRITERS": (StatusCode.RESOURCE_EXHAUSTED, 503),
+    "TOO_MANY_RESERVATIONS": (StatusCode.RESOURCE_EXHAUSTED, 503),
     "DISK_FULL": (StatusCode.RESOURCE_EXHAUSTED, 503),
     "MEMORY_LIMIT": (StatusCode.RESOURCE_EXHAUSTED, 503),
     "QUEUE_BEING_DELETED": (StatusCode.UNAVAILABLE, 503),

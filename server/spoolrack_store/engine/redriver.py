@@ -19,6 +19,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from ..files.disk import explaining
@@ -46,6 +47,7 @@ from ..model.redrive_names import (
 )
 from ..model.redrive_requests import (
     MAX_RATE,
+    MAX_REMEMBERED,
     MAX_SELECTED,
     REDRIVE_MEMORY,
     CancelRedrive,
@@ -162,6 +164,8 @@ class Redriver(Part):
         self._ids = ids
         self._redrives: dict[str, _Drive] = {}
         """By id."""
+        self._of_queue: dict[str, dict[str, None]] = {}
+        """The ids of each queue's redrives, the oldest first."""
         self._active_redrives: dict[str, _Drive] = {}
         """Those that go on, or have to say what they moved; the first has waited longest for a turn."""
         self.pending = (self._active_redrives,)
@@ -234,13 +238,27 @@ class Redriver(Part):
         """Know a redrive, behind all others that have work."""
         id = drive.name.id
         self._redrives[id] = drive
+        self._of_queue.setdefault(drive.order.queue, {})[id] = None
         self._active_redrives.pop(id, None)
         if drive.goes_on or drive.unsynced:
             self._active_redrives[id] = drive
 
     def _drop(self, id: str) -> None:
-        self._redrives.pop(id, None)
+        drive = self._redrives.pop(id, None)
         self._active_redrives.pop(id, None)
+        if drive is not None:
+            of_queue = self._of_queue[drive.order.queue]
+            del of_queue[id]
+            if not of_queue:
+                del self._of_queue[drive.order.queue]
+
+    def _unlink_oldest(self, queue: str) -> None:
+        """Unlink the oldest redrives of a queue, of which none is running, before a new one."""
+        ids = self._of_queue.get(queue, {})
+        # A root of an earlier version may have more; a commit unlinks few of them.
+        for id in list(islice(ids, min(2, max(0, len(ids) + 1 - MAX_REMEMBERED)))):
+            self._moves.unlink_file(self._redrives[id].path)
+            self._drop(id)
 
     def _rename(self, drive: _Drive, name: RedriveName) -> None:
         if name != drive.name:
@@ -265,6 +283,7 @@ class Redriver(Part):
         for drive in self._active_redrives.values():
             if drive.goes_on and drive.order.queue == record.name:
                 raise RedriveRunning(queue=record.name, redrive=drive.name.id)
+        self._unlink_oldest(record.name)
         order = RedriveOrder(
             queue=record.name,
             queue_created_at=record.created_at,

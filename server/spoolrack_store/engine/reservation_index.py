@@ -21,6 +21,7 @@ It is unlinked once the commit is durable that made it so.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from ..model.deadlines import Deadlines
 from ..model.errors import StoreError
 from ..model.names import NotAName
 from ..model.reservation_names import Marker, ReservationName, ReservationRecord, parse_reservation_name
+from ..model.reservation_requests import REMEMBERED_LOST_SETS
 from ..model.settings import MAX_VISIBILITY
 from .moves import Moves
 
@@ -136,10 +138,14 @@ class ReservationIndex:
         self.sets: dict[Key, ReservedSet] = {}
         self.markers: dict[str, StreamCommit] = {}
         """By stream."""
+        self._held_of: Counter[str] = Counter()
+        """How many of these, and of the sets, each queue has; large sets count more than once."""
         self.streams: dict[str, dict[int, ReservedSet]] = {}
         """The sets of each stream."""
         self.of_queue: dict[str, dict[ReservedSet, None]] = {}
         """The sets of each queue, by the name that the queue had."""
+        self._lost_of: dict[str, dict[ReservedSet, None]] = {}
+        """The sets of each stream that are `LOST`."""
         self.of_token: dict[str, ReservedSet] = {}
         self.in_state: dict[SetState, dict[ReservedSet, None]] = {state: {} for state in SetState}
         self.ends = Deadlines[Key]()
@@ -162,6 +168,22 @@ class ReservationIndex:
         newest = self.markers.get(a_set.name.stream)
         return newest is not None and a_set.name.sequence_number in newest.marker.sets
 
+    def count_of(self, queue: str) -> int:
+        """Return how many sets and markers are of a queue; a set counts once more for ten files."""
+        return self._held_of[queue]
+
+    def oldest_lost(self, stream: str) -> ReservedSet | None:
+        """Return the oldest lost set of a stream that has more of them than are remembered."""
+        lost = self._lost_of.get(stream, {})
+        if len(lost) <= REMEMBERED_LOST_SETS:
+            return None
+        return min(lost, key=lambda a_set: a_set.name.sequence_number)
+
+    def _hold(self, queue: str, count: int) -> None:
+        self._held_of[queue] += count
+        if not self._held_of[queue]:
+            del self._held_of[queue]
+
     # Changes in memory.
 
     def add(self, a_set: ReservedSet) -> None:
@@ -173,6 +195,7 @@ class ReservationIndex:
         self.streams.setdefault(a_set.name.stream, {})[a_set.name.sequence_number] = a_set
         self.of_queue.setdefault(a_set.record.queue, {})[a_set] = None
         self.of_token[a_set.record.token] = a_set
+        self._hold(a_set.record.queue, _weight(a_set))
         if self.is_named(a_set):
             a_set.state = SetState.COMMITTED
         elif a_set.name.is_lost:
@@ -187,6 +210,9 @@ class ReservationIndex:
             return
         del self.sets[a_set.key], self.in_state[a_set.state][a_set]
         self.of_token.pop(a_set.record.token, None)
+        self._hold(a_set.record.queue, -_weight(a_set))
+        if a_set.state is SetState.LOST:
+            _remove(self._lost_of, a_set.name.stream, a_set)
         self.ends.discard(a_set.key)
         _remove(self.streams, a_set.name.stream, a_set.name.sequence_number)
         _remove(self.of_queue, a_set.record.queue, a_set)
@@ -198,6 +224,10 @@ class ReservationIndex:
         if state not in TRANSITIONS[a_set.state]:
             raise AssertionError(f"no transition leads from {a_set.state} to {state}")
         del self.in_state[a_set.state][a_set]
+        if a_set.state is SetState.LOST:
+            _remove(self._lost_of, a_set.name.stream, a_set)
+        if state is SetState.LOST:
+            self._lost_of.setdefault(a_set.name.stream, {})[a_set] = None
         a_set.state = state
         self.in_state[state][a_set] = None
         self.ends.discard(a_set.key)
@@ -208,7 +238,10 @@ class ReservationIndex:
         other = self.markers.get(stream)
         if other is not None and other.sequence_number > commit.sequence_number:
             other, commit = commit, other
+        self.drop_marker(stream)
         self.markers[stream] = commit
+        for queue in commit.marker.queues:
+            self._hold(queue, 1)
         if other is not None and other.sequence_number != commit.sequence_number:
             self.stale_files[marker_path(stream, other.sequence_number)] = commit.made
         sets = self.of_stream(stream)
@@ -216,13 +249,19 @@ class ReservationIndex:
             if number in sets:
                 self.change(sets[number], SetState.COMMITTED)
 
+    def drop_marker(self, stream: str) -> None:
+        """Drop the marker of a stream, if it has one."""
+        newest = self.markers.pop(stream, None)
+        for queue in () if newest is None else newest.marker.queues:
+            self._hold(queue, -1)
+
     # The files.
 
     def recover(self) -> None:
         """Read all files."""
         for a_set in list(self.sets.values()):
             self.drop(a_set)
-        for known in (self.markers, self.unchecked_keys, self.stale_files):
+        for known in (self.markers, self._held_of, self.unchecked_keys, self.stale_files):
             known.clear()
         # In the order of their names: of two records of a set the one that ends first is kept.
         for path in sorted(f"{RESERVED}/{each.name}" for each in self._moves.scan(RESERVED)):
@@ -243,7 +282,7 @@ class ReservationIndex:
         a_set = self.sets.get((name.stream, name.sequence_number))
         if name.due is None:
             if self.committed(name.stream) == name.sequence_number:
-                del self.markers[name.stream]
+                self.drop_marker(name.stream)
         elif a_set is not None and a_set.name == name:
             self.drop(a_set)
         self._read(path)
@@ -279,6 +318,11 @@ class ReservationIndex:
         # Of two sets the older one was undone, and that isn't durable: none of them was answered.
         if useless is not None:
             self.stale_files[useless.path] = 0
+
+
+def _weight(a_set: ReservedSet) -> int:
+    """Return how many reservations a set counts for: its record names each file."""
+    return 1 + len(a_set.record.files) // 10
 
 
 def _remove(groups: dict[str, dict[Member, Value]], group: str, member: Member) -> None:

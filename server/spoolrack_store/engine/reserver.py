@@ -47,6 +47,7 @@ from ..model.errors import (
     ReservationNotFound,
     ReservationUnread,
     StoreError,
+    TooManyReservations,
 )
 from ..model.field_checks import check_number, check_span, check_word
 from ..model.members import effort
@@ -55,6 +56,7 @@ from ..model.receipts import make_set_token, mark_in, mark_of
 from ..model.reservation_names import Marker, ReservationName, ReservationRecord
 from ..model.reservation_requests import (
     MAX_EFFORT,
+    MAX_RESERVATIONS,
     MAX_RESERVED_MESSAGES,
     MAX_SEQUENCE_NUMBER,
     MAX_STREAM_NAME,
@@ -201,6 +203,8 @@ class Reserver(Part):
         """Lease the next slice of a set; with the last one its record is written."""
         self._catalog.require_same(request)
         queue, token = self._catalog.require(partial_set.queue), partial_set.token
+        if not partial_set.runs:
+            self._require_room(queue.name)
         self._leave_out_unleased(partial_set)
         if self._leaser.expire(queue):
             return UNFINISHED
@@ -259,6 +263,11 @@ class Reserver(Part):
             self._attempt(partial(self._give_up, a_set))
             raise
         return self._shown(a_set, is_new=True)
+
+    def _require_room(self, queue: str) -> None:
+        held = self.index.count_of(queue)
+        if held >= MAX_RESERVATIONS:
+            raise TooManyReservations(queue=queue, held=held, limit=MAX_RESERVATIONS)
 
     def _lease(
         self, runs: Sequence[tuple[Entry, int]], token: str, until: tuple[Millis, Millis]
@@ -611,6 +620,8 @@ class Reserver(Part):
             return  # The rest is for the next commits.
         if work.then is not None:
             self.index.change(a_set, work.then)
+            if (oldest := self.index.oldest_lost(a_set.name.stream)) is not None:
+                self.index.change(oldest, SetState.DISCARDED)
             return
         files = (self._moves.index.file(text) for text, _ in a_set.record.files)
         changed = [file.changed for file in files if file is not None]
@@ -645,7 +656,7 @@ class Reserver(Part):
         for stream in index.markers.keys() - index.streams.keys():
             if index.markers[stream].marker.made_at < before:
                 self._moves.unlink_file(marker_path(stream, index.committed(stream)))
-                del index.markers[stream]
+                index.drop_marker(stream)
 
     # The sets and markers.
 

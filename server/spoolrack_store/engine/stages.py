@@ -20,7 +20,8 @@ and goes to quarantine.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
@@ -42,6 +43,7 @@ from ..model.errors import (
     StageIncomplete,
     StageNotFound,
     StoreError,
+    TooManyWriters,
 )
 from ..model.field_checks import check_number, check_span, check_word
 from ..model.members import MOST
@@ -69,6 +71,7 @@ from ..model.stage_requests import (
     MAX_STAGES,
     MAX_TIME_TO_LIVE,
     MAX_WRITER_NAME,
+    MAX_WRITERS,
     MIN_EPOCH_RETENTION,
     MIN_TIME_TO_LIVE,
     Abort,
@@ -173,6 +176,8 @@ class Stages(Part):
         """By life: as long as a power cut may bring the record back, no stage begins this life."""
         self._writers: dict[str, list[_End]] = {}
         """The manifests of each writer, the latest epoch last."""
+        self._manifests_of: Counter[str] = Counter()
+        """How many manifests there are by whom they count for, which bounds the writers."""
         self.unfinished_ends: dict[_End, None] = {}
         """The records with which something is to be done."""
         self._memories = Deadlines[str]()
@@ -236,11 +241,14 @@ class Stages(Part):
         for record in records.values():
             if record.settings.sending == "paused":
                 raise SendingPaused(queue=record.name)
+        before = {} if last_manifest is None else last_manifest.queues
+        queues = {name: (record.created_at, 0) for name, record in records.items()} or before
+        if not request.is_tick:  # A queue has few schedules.
+            self._require_room(_payers(queues, request.owner), last_manifest)
         self._sync(stages)
         manifest = Manifest(
             stages={str(stage.life): stage.first for stage in stages},
-            queues={queue: (record.created_at, 0) for queue, record in records.items()}
-            or (last_manifest.queues if last_manifest is not None else {}),
+            queues=queues,
             messages=messages,
             digest=request.digest,
             published_at=self._clock.wall(),
@@ -251,6 +259,14 @@ class Stages(Part):
         self._moves.create_file(f"{PUBLISHED}/{by}", manifest.encode())
         self._add_manifest(by, manifest)
         return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
+
+    def _require_room(self, payers: Collection[str], last: Manifest | None) -> None:
+        """Raise `TooManyWriters` if one of `payers` has no room for a manifest that doesn't take the
+        place of its writer's last one."""
+        known = () if last is None else _payers(last.queues, last.owner)
+        for payer in payers:
+            if payer not in known and (held := self._manifests_of[payer]) >= MAX_WRITERS:
+                raise TooManyWriters(what=_payer_text(payer), held=held, limit=MAX_WRITERS)
 
     def _has_newer_queue(self, request: Publish, before: Manifest) -> bool:
         """Return whether a stage of the request is for a queue that was deleted and created again since
@@ -478,6 +494,7 @@ class Stages(Part):
         ends.sort(key=attrgetter("epoch"))
         self.unfinished_ends.update(dict.fromkeys(ends))
         self._memories.set(end.path, manifest.expires_at)
+        self._manifests_of.update(_payers(manifest.queues, manifest.owner))
 
     def _add_end(self, end: _End) -> None:
         self._ends_by_path[end.path] = end
@@ -495,6 +512,10 @@ class Stages(Part):
         self.unfinished_ends[end] = None
         if end.manifest is not None:
             self._memories.discard(end.path)
+            for payer in _payers(end.manifest.queues, end.manifest.owner):
+                self._manifests_of[payer] -= 1
+                if not self._manifests_of[payer]:
+                    del self._manifests_of[payer]
             self._writers[end.writer].remove(end)
             if not self._writers[end.writer]:
                 del self._writers[end.writer]
@@ -754,6 +775,18 @@ def _owns(request: Publish, last: Manifest, last_epoch: int) -> bool:
         return bool(last.queues) or not last.owner
     is_same = request.epoch == last_epoch and request.digest != "" and request.digest == last.digest
     return bool(last.queues) and (is_same or not last.owner)
+
+
+def _payers(queues: Collection[str], owner: str) -> Collection[str]:
+    """Return what a manifest counts for: its queues, or without any its caller, as "@", with which no
+    queue's name begins, and its identity."""
+    return tuple(queues) or (f"@{owner}",)
+
+
+def _payer_text(payer: str) -> str:
+    if not payer.startswith("@"):
+        return f"the queue {payer}"
+    return f"{payer[1:] or 'callers without an identity'}, without messages"
 
 
 def _is_short(chunk: Chunk, size: int) -> bool:

@@ -141,7 +141,8 @@ class NameTaken(StoreError):
 
 class ReservationNotFound(StoreError):
     """There is no reservation {sequence_number} of the stream {stream}: it was never made here, or
-    ended more than 30 days ago. Check that this server made it; to continue here, reserve again."""
+    ended more than 30 days ago, or before 20 later ones that were lost. Check that this server made it;
+    to continue here, reserve again."""
 
 
 class ReservationLost(StoreError):
@@ -184,8 +185,25 @@ class TooManyDeduplicationIds(StoreError):
     retry_after = Millis(5_000)
 
 
+class TooManyWriters(StoreError):
+    """The epochs of {held} writers are remembered of {what}, the limit is {limit}: nothing was
+    published, and the stages are unchanged. Publish under a writer that is known, or wait until the
+    epoch_retention of others ends; use fewer writers, or a shorter epoch_retention."""
+
+    retry_after = Millis(5_000)
+
+
+class TooManyReservations(StoreError):
+    """The queue {queue} has {held} reservations and committed streams, the limit is {limit}: nothing
+    was reserved. Commit reservations of a stream that has several, or wait until lost ones and idle
+    streams are forgotten, after 30 days; use fewer streams."""
+
+    retry_after = Millis(5_000)
+
+
 class RedriveNotFound(StoreError):
-    """There is no redrive {redrive}: it was never started, or ended more than 30 days ago."""
+    """There is no redrive {redrive}: it was never started, or ended more than 30 days ago, or
+    before the last 100 of its queue."""
 
 
 class ScheduleNotFound(StoreError):

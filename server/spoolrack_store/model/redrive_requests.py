@@ -19,6 +19,8 @@ MAX_SELECTED = 1_000
 """Ids in one selection."""
 REDRIVE_MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
 """A redrive that has ended is remembered for so long."""
+MAX_REMEMBERED = 100
+"""Redrives of a queue: a new one takes the place of the oldest."""
 
 
 class RedriveState(Enum):

@@ -22,6 +22,10 @@ MIN_RESERVATION_TIMEOUT = Millis(1_000)
 MAX_SEQUENCE_NUMBER = 2**63 - 1
 REMEMBERED_SETS = 100
 """Sets of earlier commits that a stream's marker names, so that a repetition is told from a stray."""
+MAX_RESERVATIONS = 100_000
+"""Of a queue, held or lost, with the streams that are committed; one counts once more for ten files."""
+REMEMBERED_LOST_SETS = 20
+"""Of a stream, the last: a reader that fails again and again without a commit fills no queue."""
 MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
 """Lost sets, and how far a stream is committed, are remembered for so long."""
 

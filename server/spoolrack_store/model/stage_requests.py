@@ -23,6 +23,8 @@ MAX_CHUNK = 999_999_999
 MAX_EPOCH = 2**63 - 1
 MAX_STAGES = 10_000
 """In one publication."""
+MAX_WRITERS = 100_000
+"""Writers whose last epoch is remembered: of a queue, and of a caller without messages."""
 DEFAULT_EPOCH_RETENTION = Millis(30 * 24 * 60 * 60 * 1_000)
 MIN_EPOCH_RETENTION = Millis(60 * 1_000)
 MAX_EPOCH_RETENTION = Millis(365 * 24 * 60 * 60 * 1_000)
