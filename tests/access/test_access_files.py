@@ -274,6 +274,8 @@ async def test_a_look_that_hangs_is_told_and_holds_up_no_end_of_the_process(file
     loaded.reload = reload  # type: ignore[method-assign]
     looking = asyncio.create_task(loaded.look())
     await hangs.wait()
+    loaded._watched[0]._seen -= STALE
+    assert loaded.stale == ["tokens"]
     (thread,) = (each for each in threading.enumerate() if each.name == "spoolrack-access")
     assert thread.daemon
     looking.cancel()

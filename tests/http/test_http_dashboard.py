@@ -63,7 +63,9 @@ async def test_the_page_itself_holds_no_script_no_style_and_no_address_of_anothe
     page = (await get(http, "/-/dashboard")).body.decode()
     assert not re.search(r"<script(?![^>]*\bsrc=)", page)
     assert not re.search(r"<style|\sstyle=|\son\w+=|//", page)
-    for named in re.findall(r'(?:src|href)="(?!#)([^"]+)"', page):
+    named_files = re.findall(r'(?:src|href)="(?!#)([^"]+)"', page)
+    assert {"dashboard/app.js", "dashboard/style.css"} <= set(named_files)
+    for named in named_files:
         assert (await get(http, f"/-/{named}")).status == 200, named
 
 
@@ -145,4 +147,4 @@ def test_no_script_of_ours_makes_html_of_a_text() -> None:
 def test_the_pages_read_no_field_of_a_dead_letter_record_that_is_not_there() -> None:
     pages = [(STATIC / "pages" / name).read_text() for name in ("message.js", "messages.js")]
     read = {field for page in pages for field in re.findall(r"\b(?:record|last)\.(\w+)", page)}
-    assert read <= set(DeadLetterRecord.DESCRIPTOR.fields_by_name)
+    assert {"reason", "source_queue"} <= read <= set(DeadLetterRecord.DESCRIPTOR.fields_by_name)

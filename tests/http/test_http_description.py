@@ -23,6 +23,7 @@ from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
 from spoolrack_server.wire import status
 from spoolrack_store.model.clock import SystemClock
+from spoolrack_store.model.errors import InvalidSetting
 from spoolrack_store.model.names import QUEUE_NAME
 from spoolrack_store.model.settings import QueueSettings
 
@@ -181,8 +182,10 @@ def test_the_description_knows_the_bounds_of_queues() -> None:
         scale = 1_000 if setting["type"] == "number" else 1
         assert setting["default"] * scale == getattr(QueueSettings(), name)
         if "maximum" in setting and name != "max_receives":
-            for bound in (setting["minimum"], setting["maximum"]):
+            for bound, step in ((setting["minimum"], -1), (setting["maximum"], 1)):
                 QueueSettings(**{name: round(bound * scale)})
+                with pytest.raises(InvalidSetting):
+                    QueueSettings(**{name: round(bound * scale) + step})
 
 
 def test_requests_belong_to_the_paths_that_describe_them() -> None:

@@ -7,6 +7,9 @@ import errno
 import io
 import os
 import socket
+import time
+from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 from spoolrack_server.http import listen_sockets
@@ -18,10 +21,13 @@ class Starved(socket.socket):
     """A listening socket without descriptors for its connections."""
 
     refusals = 0
+    moments: ClassVar[list[float]] = []
+    """Of the refused accepts of one starvation."""
 
     def accept(self) -> tuple[socket.socket, object]:
         if self.refusals:
             self.refusals -= 1
+            self.moments.append(time.monotonic())
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return super().accept()
 
@@ -36,7 +42,7 @@ class Greeting(asyncio.Protocol):
 async def test_a_listener_without_descriptors_rests_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listen_sockets, "REST", 0.001)
+    monkeypatch.setattr(listen_sockets, "REST", 0.02)
     said = io.StringIO()
     listening = Starved()
     listening.bind(("127.0.0.1", 0))
@@ -46,10 +52,12 @@ async def test_a_listener_without_descriptors_rests_and_says_so_once(
     try:
         for episode in (1, 2):
             listening.refusals = 5
+            listening.moments.clear()
             reader, writer = await asyncio.open_connection(*listening.getsockname())
             assert await reader.read() == b"hello"
             writer.close()
             assert listening.refusals == 0
+            assert all(later - one > 0.015 for one, later in pairwise(listening.moments))
             assert said.getvalue().count("no connection can be accepted") == episode
     finally:
         acceptor.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
 import socket
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
 from spoolrack_server.process.server import Server
+from spoolrack_server.system.logs import make_log
 
-from tests.support.http_rig import Http, raw_to
+from tests.support.http_rig import Http, http_to, raw_to
 
 CHUNK = b"1\r\nx\r\n0\r\n\r\n"
 
@@ -57,15 +59,21 @@ async def test_an_expectation_that_is_unknown_is_refused(http: Http, server: Ser
 
 
 async def test_a_client_that_hangs_up_before_it_may_go_on_is_no_mistake_of_the_server(
-    http: Http, server: Server, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await http.create()
+    lines = io.StringIO()
     rest = "HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
-    for target in 3 * ("POST /no/such/path", "PATCH /q", "GET /q", "POST /q/messages"):
-        with socket.create_connection((server.http_host, server.http_port or 0)) as client:
-            client.sendall(f"{target} {rest}".encode())
-    assert (await http.counts())["ready_count"] == 0  # By then the server has met them all.
+    async with (
+        Server(tmp_path / "root", log=make_log(stream=lines)) as server,
+        http_to(server) as http,
+    ):
+        await http.create()
+        for target in 3 * ("POST /no/such/path", "PATCH /q", "GET /q", "POST /q/messages"):
+            with socket.create_connection((server.http_host, server.http_port or 0)) as client:
+                client.sendall(f"{target} {rest}".encode())
+        assert (await http.counts())["ready_count"] == 0  # By then the server has met them all.
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert "level=error" not in lines.getvalue()
 
 
 async def test_a_body_in_an_unknown_transfer_coding_is_not_stored(http: Http, server: Server) -> None:

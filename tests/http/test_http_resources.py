@@ -104,7 +104,11 @@ async def test_the_last_redrives_of_a_queue_are_listed_alone(http: Http, clock: 
     first = await post(http, "queues/dead/redrives", max_messages_per_second=1)
     assert (first.status, first.json["state"]) == (201, "running")
     cancelled = await http.ask("POST", f"/-/redrives/{first.json['id']}/cancel")
+    assert cancelled.json["state"] == "cancelled"
     assert cancelled.json["permissions"] == ["send", "receive", "manage", "monitor"]
     second = await post(http, "queues/dead/redrives", source_queue="q", message_ids=ids[2:])
+    other = await post(http, "queues/q/redrives", destination="dead")
+    (last,) = await listed(http, "redrives?last=1")
+    assert last["id"] == other.json["id"]
     newest = await listed(http, "redrives?queue=dead&last=1")
     assert [each["id"] for each in newest] == [second.json["id"]]

@@ -131,9 +131,12 @@ async def test_only_answered_requests_of_a_send_stream_are_stored(tmp_path: Path
         assert found == answered
 
 
-async def test_shutdown_waits_for_no_health_watch(server: Server, client: Client) -> None:
-    stuck: Client = client
-    await stuck.create()
+async def test_shutdown_waits_for_no_health_watch_and_no_idle_stream(
+    server: Server, client: Client
+) -> None:
+    await client.create()
+    watch = health_pb2_grpc.HealthStub(client.channel).Watch(health_pb2.HealthCheckRequest())
+    assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
     call = client.channel.stream_stream(
         "/spoolrack.v1.QueueService/StreamSend", response_deserializer=rpc.StreamSendResponse.FromString
     )()

@@ -128,8 +128,13 @@ def members_of(supervisor: int) -> list[int]:
 
 def test_one_that_died_is_started_again_and_the_rest_is_ready(serve: Serve) -> None:
     running = serve(2)
-    os.kill(members_of(running.process.pid)[1], signal.SIGKILL)
+    survivor, killed = members_of(running.process.pid)
+    os.kill(killed, signal.SIGKILL)
 
+    end = time.monotonic() + STUCK
+    while len(members := {*members_of(running.process.pid)} - {killed}) < 2:
+        assert time.monotonic() < end, "it isn't started again"
+    assert survivor in members
     running.until("ready", (200, ""))
     running.until("live", (200, ""))
 
