@@ -225,11 +225,43 @@ def test_a_lost_batch_is_empty_where_redelivery_is_asked_for(
     if was_read:
         assert rows(server, first, start, end, time) == BODIES[:4_000]
     time.sleep(61)
-    one = reading(redelivers=True)
+    one = reading(on_lost="redeliver")
 
     assert one.parts(initial(), end) == []
     again = latest(one, end)
     assert rows(server, one, end, again, time) == BODIES[:4_000]
+
+
+def test_what_no_other_reader_has_leased_of_a_lost_batch_is_deleted_where_that_is_asked_for(
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
+) -> None:
+    """The batch's rows are in the output, and Spark's commit log lacks it."""
+    server.put("jobs", BODIES)
+    first, start = reading(deletes_unread=False), initial()
+    end = latest(first, start)
+    assert rows(server, first, start, end, time) == BODIES[:4_000]
+    time.sleep(61)
+    other = latest(reading(), initial(), messages=1_000)
+    server.client.reservations.release(other.gen, other.sequence_number)
+    one = reading(on_lost="delete", deletes_unread=False)
+
+    assert one.parts(initial(), end) == []
+    again = latest(one, end)
+
+    assert sorted(rows(server, one, end, again, time)) == sorted(BODIES[:1_000] + BODIES[4_000:7_000])
+    assert server.left("jobs") == len(BODIES) - 3_000
+
+
+def test_a_lost_batch_that_no_task_has_read_comes_again_where_it_may_be_deleted(
+    server: RelayedServer, reading: Callable[..., JobsReading], time: Time
+) -> None:
+    server.put("jobs", BODIES)
+    end = latest(reading(), initial())
+    time.sleep(61)
+    one = reading(on_lost="delete", deletes_unread=False)
+
+    assert one.parts(initial(), end) == []
+    assert rows(server, one, end, latest(one, end), time) == BODIES[:4_000]
 
 
 def test_a_batch_that_was_done_and_could_not_be_deleted_is_told(

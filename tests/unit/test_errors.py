@@ -52,6 +52,12 @@ def test_a_message_is_one_line_and_names_every_fact(kind: type[StoreError]) -> N
     assert text[-1] in ".)"
 
 
+def test_a_message_that_ends_with_another_error_has_one_full_stop() -> None:
+    why = errors.MessageTooLarge(size=9, queue="jobs", limit=5)
+    assert str(errors.InvalidMessage(why=str(why))) == f"The message can't be stored: {why}"
+    assert str(errors.InvalidMessage(why="it has none")).endswith("it has none.")
+
+
 @kinds
 def test_an_error_survives_a_pickle_and_a_copy(kind: type[StoreError]) -> None:
     error = kind(**facts_of(kind))

@@ -14,7 +14,7 @@ def test_options_have_defaults_and_any_case() -> None:
     assert options.place.address == "queues:50051"
     assert options.max_messages == 7
     assert options.hold_seconds == 600
-    assert not options.redelivers
+    assert options.on_lost == "fail"
 
 
 @pytest.mark.parametrize(

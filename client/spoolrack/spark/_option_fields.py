@@ -115,6 +115,13 @@ def either(name: str, text: str, usual: str, other: str) -> bool:
     return word == other
 
 
+def one_of(name: str, text: str, *among: str) -> str:
+    word = text.lower()
+    if word not in among:
+        raise InvalidOption(f"{name} is {word!r}: it may be {' or '.join(map(repr, among))}.")
+    return word
+
+
 def words(name: str, text: str, *among: str) -> tuple[str, ...]:
     """Return words that commas divide, each once, and `among` these if there are any."""
     found = tuple(filter(None, map(str.strip, text.split(","))))

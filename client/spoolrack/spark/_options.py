@@ -22,6 +22,7 @@ from ._option_fields import (
     known,
     moment,
     names_in,
+    one_of,
     option,
     partitions,
     seconds,
@@ -106,9 +107,10 @@ class ReadOptions:
     """How long messages stay with a query that is away."""
     delete_delay_seconds: float = option("deleteDelaySeconds", 0.0, seconds, 0.0, MAX_DELETE_DELAY)
     """How long a finished batch stays leased before it is deleted."""
-    redelivers: bool = option("onLostReservation", False, either, "fail", "redeliver")
-    """The fate of a batch whose messages were given to others: it is empty, and they come again.
-    False: the query fails."""
+    on_lost: str = option("onLostReservation", "fail", one_of, "fail", "redeliver", "delete")
+    """The fate of a batch whose hold is over. `fail`: the query fails. `redeliver`: it is empty, and
+    its messages come again. `delete`: it is empty and counts as finished; of its messages those come
+    again that another reader has leased since, or that no task has read."""
     deletes_unread: bool = option("onUnreadBatch", False, either, "fail", "delete")
     """Whether a batch that is done for Spark is deleted if no task has read it. False: the query
     fails."""

@@ -196,8 +196,9 @@ class StreamReading:
             if error.reason not in GONE:
                 raise
             self._lost(end, "can't be read any more", error)
-            # The batch is empty now: its commit must delete nothing.
-            self._give_back(end)
+            if self._options.on_lost != "delete":
+                # The batch is empty now: its commit must delete nothing.
+                self._give_back(end)
             return reserved.Reservation()
         self._extender.keep(end, self._caller, self._named(end))
         return answer.reservation
@@ -255,16 +256,16 @@ class StreamReading:
         text = (
             f"Batch {offset.sequence_number} of the stream {offset.gen} ({offset.n} messages of "
             f"{self._queue}) {what}: its hold of {self._options.hold_seconds:g} s was "
-            "over, it was released, or its queue was deleted. Those that are still in the queue come "
-            "again"
+            "over, it was released, or its queue was deleted. Those that stay in the queue come again"
         )
-        if self._options.redelivers:
-            log.warning("%s, in a later batch.", text)
+        if self._options.on_lost != "fail":
+            log.warning("%s, in a later batch (onLostReservation=%s).", text, self._options.on_lost)
             return
         raise BatchLost(
-            f"{text}: work that this batch has already done with them is done twice. To go on, "
-            "start the query with .option('onLostReservation', 'redeliver'); to be away for longer, "
-            "set holdSeconds."
+            f"{text}: work that this batch has already done with them is done twice. To go on, start "
+            "the query once with .option('onLostReservation', 'redeliver'); or with 'delete' if the "
+            "batch's rows are in the output, which deletes those that no other reader has leased "
+            "since. To be away for longer, set holdSeconds."
         ) from why
 
 

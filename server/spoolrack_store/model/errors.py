@@ -30,6 +30,8 @@ class StoreError(Exception):
     def __init__(self, **facts: object) -> None:
         self.facts = {name: _cut(fact) for name, fact in facts.items()}
         message = (inspect.getdoc(type(self)) or "").replace("\n", " ").format(**self.facts)
+        if message.endswith(".."):
+            message = message[:-1]  # A fact at the end was a whole sentence, of another error.
         # A caller's own text is shown to others: in logs, and on terminals.
         super().__init__(printable(message))
 
