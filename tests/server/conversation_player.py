@@ -100,7 +100,7 @@ _HEADERS: Final = ("Connection", "Date", "Server")
 """Not told: that a connection ends is up to when a body comes."""
 _REQUEST: Final = re.compile(r"\b[0-9a-f]{12}-[0-9a-f]+\b")
 _UNTOLD: Final = re.compile(
-    r"_bucket|_sum\b|_created|commit_|sync_|disk_|memory_|streams|loop_|process_|python_|_build|gc_"
+    r"_bucket|_sum\b|_created|_dropped_|commit_|sync_|disk_|memory_|streams|loop_|process_|python_|_build|gc_"
     r"|unlinked|reaper|access_file_age|GET /-/metrics"
 )
 """Metrics that are as the machine is."""
