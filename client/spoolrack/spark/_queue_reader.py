@@ -220,12 +220,16 @@ class StreamReading:
             if error.reason != NOT_FOUND:
                 raise
 
+    def is_committed(self, done: Offset) -> bool:
+        """Return whether a commit of this batch is no call: it was made lately, or there is none."""
+        is_late = self._caller.monotonic() >= self._committed_at + REMIND
+        return done.is_initial or (done.is_at(self._committed) and not is_late)
+
     def commit(self, done: Offset) -> None:
         """Delete the messages of all batches up to this one, which Spark knows to be done."""
-        now = self._caller.monotonic()
-        is_known = done.is_at(self._committed) and now < self._committed_at + REMIND
-        if done.is_initial or is_known:
+        if self.is_committed(done):
             return
+        now = self._caller.monotonic()
         request = reserved.CommitReservationsRequest(
             stream=done.gen,
             last_sequence_number=done.sequence_number,

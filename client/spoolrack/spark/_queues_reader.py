@@ -203,7 +203,10 @@ class QueuesReading:
                 if error.reason != MISSING:
                     raise
 
-        of_each(done.by_queue, commit)
+        uncommitted = [
+            queue for queue, offset in done.by_queue.items() if not self._of(queue).is_committed(offset)
+        ]
+        of_each(uncommitted, commit)
 
     def lag(self, offset: QueuesOffset | None) -> dict[str, Any] | None:
         """Return the offset, and the messages behind it: for the query's progress. None: no server
