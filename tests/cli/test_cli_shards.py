@@ -108,7 +108,8 @@ def test_a_queue_is_described_and_used_wherever_it_is(
 ) -> None:
     for name in OF.values():
         assert offline("send", name, "hello").code == OK
-        assert "1" in offline("queues", "describe", name).out
+        _, counts, *_ = offline("queues", "describe", name).out.splitlines()
+        assert counts.split()[:4] == [name, "1", "0", "0"]
         assert offline("receive", name, "--delete").out == "hello"
 
 
