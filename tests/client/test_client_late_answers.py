@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,9 +20,11 @@ from spoolrack._transports import grpc_calls
 from spoolrack.testing import RunningServer
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
+from spoolrack_server.process.server import Server
 
 from tests.client.odd_server import SERVICE
 from tests.support import STUCK
+from tests.support.server_rig import until_waiting
 from tests.support.waiting import until
 
 AT_DIFFERENT_MOMENTS = 120
@@ -122,16 +125,17 @@ def test_an_interrupted_receive_gives_a_late_answer_back_before_its_client_is_cl
 
 
 async def test_a_receive_whose_answer_never_comes_is_cancelled_at_the_server(
-    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grpc_calls, "LATE", 0.0)
-    async with aio.connect(server.url) as client:
+    async with Server(tmp_path / "root") as server, aio.connect(server.grpc_address) as client:
         queue = await client.create_queue("jobs")
-        receiving = asyncio.create_task(queue.receive(wait=20))
-        await asyncio.sleep(0)
+        receiving = asyncio.create_task(queue.receive(wait=3_600))
+        await until_waiting(server, 1)
         receiving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await receiving
+        await until_waiting(server, 0)
         await queue.send(b"a")
         (message,) = await queue.receive(wait=STUCK)
         assert message.receive_count == 1

@@ -33,6 +33,11 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "max_bytes": (0, 2**50),
     "max_message_size": (1, 1024**4),
     "messages_per_file": (0, 1_000),
+    "priority_aging": (0, 365 * DAY),
+    "backoff_initial": (0, 12 * HOUR),
+    "backoff_factor": (1, 1_000),
+    "backoff_maximum": (1, 12 * HOUR),
+    "backoff_jitter": (0, 100),
 }
 DEAD_LETTERS: dict[str, object] = {"max_receives": 3, "dead_letter_queue": "dead"}
 
@@ -108,6 +113,12 @@ def test_a_settings_file_is_text_that_a_person_can_read() -> None:
     line, checksum = encode(Record(settings=QueueSettings(), created_at=NOW)).decode().splitlines()
     assert json.loads(line)["visibility_timeout"] == 30_000
     assert len(checksum) == 8
+
+
+def test_the_bounds_are_those_of_every_number() -> None:
+    assert BOUNDS.keys() == {
+        name for name, default in asdict(QueueSettings()).items() if isinstance(default, int)
+    }
 
 
 @pytest.mark.parametrize(("name", "bounds"), BOUNDS.items())
