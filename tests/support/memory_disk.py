@@ -110,6 +110,9 @@ class MemoryDisk:
     def scan(self, path: str) -> list[FolderEntry]:
         return [FolderEntry(name, _kind_of(node)) for name, node in self._folder(path).entries.items()]
 
+    def listing(self, path: str) -> Iterator[FolderEntry]:
+        yield from self.scan(path)
+
     def facts(self, path: str) -> Facts:
         node = self.node(path)
         size = len(node.content) if isinstance(node, File) else 0

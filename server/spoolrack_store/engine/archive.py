@@ -10,12 +10,14 @@ Nothing in `archive/` is a message of a queue, and anything may be removed from 
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
-from ..files.disk import Disk, FileKind, explaining
+from ..files.disk import Disk, FileKind, FolderEntry, explaining
 from ..files.layout import ARCHIVE, BODY
 from ..model.background_work import BackgroundWork
 from ..model.clock import HOUR, Millis, day_of, end_of_day
@@ -56,8 +58,10 @@ class Archive(Part):
         self._next_look = moves.clock.monotonic()
         self._days: list[str] = []
         """Folders of days that are kept no longer."""
-        self._names: list[str] | None = None
-        """The names in the last of them that are still there; None: it isn't listed yet."""
+        self._names: Iterator[FolderEntry] | None = None
+        """The listing of the last of them; None: it hasn't begun."""
+        self._unlinked = 0
+        """Files that it has named."""
         self.pending = (self._days,)
 
     def paths_of(self, entries: Iterable[Entry]) -> dict[Entry, list[str]]:
@@ -110,16 +114,19 @@ class Archive(Part):
             folder = self._days[-1]
             try:
                 left -= self._unlink(folder, left)
-                if self._names:
-                    continue
+                if left <= 0:
+                    return
                 self._moves.disk.remove_folder(folder)
                 left -= 1
             except FileNotFoundError:
                 pass  # Another process was faster.
             except OSError as error:
+                if error.errno == errno.ENOTEMPTY and self._unlinked:
+                    self._names = None  # The listing has passed names over, beside the unlinks.
+                    continue
                 log.warning("%s stays in the archive for now: %s", folder, error)
-            self._days.pop()
             self._names = None
+            self._days.pop()
 
     def _days_over(self) -> Iterator[str]:
         """Yield the folders of days that are kept no longer."""
@@ -135,13 +142,16 @@ class Archive(Part):
                     yield f"{ARCHIVE}/{queue.name}/{day.name}"
 
     def _unlink(self, folder: str, most: int) -> int:
-        """Unlink up to `most` files of a day; return how many."""
+        """Unlink up to `most` files of a day; return how many. It lists no more: a day may have
+        millions."""
         disk = self._moves.disk
         if self._names is None:
-            self._names = [each.name for each in disk.scan(folder)]
-        count = min(most, len(self._names))
-        for _ in range(count):
+            self._names, self._unlinked = disk.listing(folder), 0
+        count = 0
+        for each in islice(self._names, most):
             with suppress(FileNotFoundError):  # Another process was faster.
-                disk.unlink(f"{folder}/{self._names.pop()}")
+                disk.unlink(f"{folder}/{each.name}")
             self._moves.effort.spend()
+            count += 1
+        self._unlinked += count
         return count

@@ -992,21 +992,30 @@ class Index:
 
     def unpack(self, id: str) -> Entry:
         """Make the objects of a packed message."""
-        name = parse(self._packed.pop(id))
-        batch = self.batches[name.stem.text] = self._by_id[id] = BatchFile(name.stem)
-        group = self._groups.pop(id, None)
+        entry = self.look_at_packed(id)
+        self.batches[entry.batch.stem.text] = self._by_id[id] = entry.batch
+        del self._packed[id]
+        self._groups.pop(id, None)
+        self._consumers.pop(id, None)
+        for order in self.queues[entry.name.queue].orders_of(entry):
+            order.show(entry)
+        self.to_be_packed.append(id)
+        return entry
+
+    def look_at_packed(self, id: str) -> Entry:
+        """Return the entry of a packed message, which stays packed. It must not be changed."""
+        name = parse(self._packed[id])
+        batch = BatchFile(name.stem)
+        group = self._groups.get(id)
         if group is not None:
             batch.groups = Groups({group: 1} if group else {}, 1)
         entry, _ = batch.add(name, self._listed)
         entry.counted = entry.members
         entry.due = self.dues.times.get(id, 0)
-        since, _, consumer = self._consumers.pop(id, "").partition(" ")
+        since, _, consumer = self._consumers.get(id, "").partition(" ")
         if since:
             share = LeaseShare(1, name.stem.counted, None, consumer, Millis(int(since, 16)), 0, 1)
             entry.shares = (share,)
-        for order in self.queues[name.queue].orders_of(entry):
-            order.show(entry)
-        self.to_be_packed.append(id)
         return entry
 
     def pack_listed(

@@ -256,7 +256,7 @@ class Questions:
                     search.skip -= messages
                     search.after = f"{first[:-INDEX_DIGITS]}fff"
                     continue
-            entries = [entry or self._engine.index.unpack(id) for id, entry in seen]
+            entries = [entry or self._packed(id) for id, entry in seen]
             for id, entry, place in sorted(_messages_of(entries), key=itemgetter(0)):
                 if wanted.sent_before is not None and sent_at(id) >= wanted.sent_before:
                     search.end("")
@@ -281,6 +281,13 @@ class Questions:
         if next(files, None) is None:
             search.end("")
         return locations
+
+    def _packed(self, id: str) -> Entry:
+        """Return a packed message's entry, to be looked at. Only one whose file is in memory is
+        unpacked: its line may be learned."""
+        index = self._engine.index
+        entry = index.look_at_packed(id)
+        return entry if self._engine.reader.kept(entry.batch) is None else index.unpack(id)
 
     def _location(self, entry: Entry, index: int) -> _Location:
         name, batch = entry.name, entry.batch

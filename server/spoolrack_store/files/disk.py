@@ -166,6 +166,10 @@ class Disk(Protocol):
     def scan(self, path: str) -> list[FolderEntry]:
         """Return all names in a folder, in no order."""
 
+    def listing(self, path: str) -> Iterator[FolderEntry]:
+        """Yield the names in a folder, in no order, as they are asked for. What is made or unlinked
+        meanwhile may be missing."""
+
     def facts(self, path: str) -> Facts:
         """Return the facts about a name itself: a link is not followed."""
 

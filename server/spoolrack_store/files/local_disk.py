@@ -475,6 +475,15 @@ class LocalDisk:
         finally:
             os.close(folder)
 
+    def listing(self, path: str) -> Iterator[FolderEntry]:
+        folder = os.open(path, _FOLDER_FLAGS, dir_fd=self._root)
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    yield FolderEntry(entry.name, _kind_of(entry))
+        finally:
+            os.close(folder)
+
     def facts(self, path: str) -> Facts:
         status = os.stat(path, dir_fd=self._root, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode):

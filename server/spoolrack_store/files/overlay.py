@@ -140,6 +140,9 @@ class OverlayDisk:
             for name, file in self._names(path).items()
         ]
 
+    def listing(self, path: str) -> Iterator[FolderEntry]:
+        yield from self.scan(path)
+
     def facts(self, path: str) -> Facts:
         if self._entry(path) is FileKind.FOLDER:
             return Facts(kind=FileKind.FOLDER, size=0, links=1, changed_ns=0)
