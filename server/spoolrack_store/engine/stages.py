@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
 from operator import attrgetter
+from typing import Final
 
 from ..files.disk import DiskRoom, FileKind, explained
 from ..files.layout import PUBLISHED
@@ -88,6 +89,8 @@ from .moves import FileVanished, Moves
 from .part import DUE_NOW, RETRY, Part, postponing
 
 log = logging.getLogger(__name__)
+
+_NONE: Final[Mapping[str, str]] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -180,6 +183,8 @@ class Stages(Part):
         """How many manifests there are by whom they count for, which bounds the writers."""
         self.unfinished_ends: dict[_End, None] = {}
         """The records with which something is to be done."""
+        self._last_queues: Mapping[str, tuple[Millis, int]] = {}
+        """Of the manifest that came last."""
         self._memories = Deadlines[str]()
         """When the memory of each manifest is over, in Unix time, by its path."""
         self.pending = (self.unfinished_ends, self._open_stages)
@@ -486,7 +491,11 @@ class Stages(Part):
             self._deadlines.discard(name)
 
     def _add_manifest(self, by: Publication, manifest: Manifest) -> None:
-        lives, commit = list(manifest.stages), self._moves.commit
+        lives, commit = tuple(manifest.stages), self._moves.commit
+        if manifest.queues != self._last_queues:
+            self._last_queues = manifest.queues
+        # Each batch may have one, for an hour: what `lives` says, and others have, isn't kept twice.
+        manifest = replace(manifest, stages=_NONE, queues=self._last_queues)
         end = _End(f"{PUBLISHED}/{by}", lives, commit, manifest, by.writer, by.epoch)
         self._add_end(end)
         ends = self._writers.setdefault(by.writer, [])
