@@ -127,6 +127,28 @@ def test_a_batch_is_deleted_when_it_is_finished_for_longer_than_the_delay(
     assert server.left("jobs") == 0
 
 
+@pytest.mark.parametrize("ends_by_itself", [False, True])
+def test_no_more_batches_wait_for_their_delay_than_the_server_remembers_when_they_are_lost(
+    server: RelayedServer, run: Callable[..., Run], ends_by_itself: bool
+) -> None:
+    """A query that is stopped for longer than its hold has no message of a finished batch again."""
+    server.put("jobs", [f"more-{number}".encode() for number in range(40)])
+    query = run()
+    if ends_by_itself:
+        query.reading.only_what_is_there()
+        assert len(query.rest()) == 46
+        assert server.left("jobs") == 0
+        return
+    assert len(query.rest()) == 32
+    query.batch()
+    query.sleep(3_600)
+    again = run(query.start)
+    assert len(again.rest()) == 14
+    again.sleep(DELAY)
+    assert again.batch() == []
+    assert server.left("jobs") == 0
+
+
 def test_a_run_that_ends_by_itself_waits_and_deletes_its_last_batch(
     server: RelayedServer, run: Callable[..., Run], clock: ManualClock
 ) -> None:

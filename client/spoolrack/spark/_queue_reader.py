@@ -153,31 +153,36 @@ class StreamReading:
         """Return whether an earlier run left a reservation that isn't in this checkpoint: its messages
         were not ready when they were counted. Asks the server once."""
         if self._reserved_until is None:
-            self._reserved_until = max(self._held(start), default=NOTHING_YET)
+            held = (number for number, is_held in self._listed(start).items() if is_held)
+            self._reserved_until = max(held, default=NOTHING_YET)
         return start.sequence_number < self._reserved_until
 
-    def _held(self, of: Offset) -> list[int]:
-        """Return the sequence numbers of the stream's reservations that are held."""
+    def _listed(self, of: Offset) -> dict[int, bool]:
+        """Return the sequence numbers of the stream's reservations, and whether each is held."""
         request = reserved.ListReservationsRequest(queue=self._queue, stream=of.gen, page_size=1_000)
-        held = []
+        listed = {}
         while True:
             page = self._call(of, "ListReservations", request)
-            held += [
-                one.sequence_number
-                for one in page.reservations
-                if one.state == reserved.RESERVATION_STATE_HELD
-            ]
+            for one in page.reservations:
+                listed[one.sequence_number] = one.state == reserved.RESERVATION_STATE_HELD
             if not page.next_page_token:
-                return held
+                return listed
             request.page_token = page.next_page_token
 
-    def keep_finished(self, done: Offset) -> None:
-        """Extend the reservations up to this one, which an earlier run has read and not deleted."""
-        for number in self._held(done):
-            if number <= done.sequence_number:
-                self._extender.keep(
-                    replace(done, sequence_number=number), self._caller, self._named(done)
-                )
+    def keep_finished(self, done: Offset) -> bool:
+        """Extend the reservations up to this one, which an earlier run has finished and not deleted.
+        Return False if the hold of one is over: its messages are ready."""
+        listed = {
+            number: is_held
+            for number, is_held in self._listed(done).items()
+            if number <= done.sequence_number
+        }
+        if not all(listed.values()):
+            return False
+        for number in listed:
+            offset = replace(done, sequence_number=number)
+            self._extender.keep(offset, self._caller, self._named(done))
+        return True
 
     def extend(self, end: Offset) -> Any:
         """Extend a batch's hold; return the `Reservation`, or an empty one for a lost batch."""

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from ..errors import SpoolrackError
 from ._light_client import AT_ONCE, LightClient, of_each
@@ -26,6 +26,10 @@ from ._options import ReadOptions
 from ._queue_peek import MISSING, counts_of
 from ._queue_reader import StreamReading, read_slice
 from ._reservation_extender import ReservationExtender
+
+FINISHED: Final = 16
+"""Finished batches that are not deleted yet, at most: the server remembers 20 lost reservations of a
+stream, and messages of forgotten ones would be delivered again, though they are finished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,11 @@ class QueuesReading:
         `is_only`: this run reserves no other."""
         self.commit(start)
         if is_only:
-            self._commit_all()
+            self._wait_for_delays()
+        if len(self._finished) >= FINISHED:
+            if self._readable_queues is None:
+                return start
+            self._wait_for_delays(FINISHED - 1)  # Without a batch the run would end.
         may_wait = self._may_wait()
         counts: dict[str, Any] = {}
         if self._options.queues or may_wait:
@@ -112,7 +120,7 @@ class QueuesReading:
         if ends:
             self._reserved_at = self._caller.monotonic()
         elif self._readable_queues is not None:
-            self._commit_all()
+            self._wait_for_delays()
         return start.moved_to(ends)
 
     def _of(self, queue: str) -> StreamReading:
@@ -165,8 +173,8 @@ class QueuesReading:
         delay, now = self._options.delete_delay_seconds, self._caller.monotonic()
         is_initial = all(offset.is_initial for offset in done.by_queue.values())
         if done != self._noted and not is_initial:
-            if delay and self._noted is None:
-                self._keep_finished(done)
+            if delay and self._noted is None and not self._keep_finished(done):
+                delay = 0.0  # Else this run would read again what the run before has finished.
             self._noted = done
             self._finished.append((now + delay, done))
         while self._finished and self._finished[0][0] <= now:
@@ -174,25 +182,28 @@ class QueuesReading:
         if self._deletable is not None:
             self._delete(self._deletable)
 
-    def _commit_all(self) -> None:
-        """Wait for the delay of the finished batches, and delete their messages."""
-        while self._finished:
-            last, done = self._finished[-1]
-            self._caller.sleep(max(0.0, last - self._caller.monotonic()))
-            self.commit(done)
+    def _wait_for_delays(self, most: int = 0) -> None:
+        """Delete finished batches, each after its delay, until so many of them are left."""
+        while len(self._finished) > most and self._noted is not None:
+            self._caller.sleep(max(0.0, self._finished[0][0] - self._caller.monotonic()))
+            self.commit(self._noted)
 
-    def _keep_finished(self, done: QueuesOffset) -> None:
-        """Extend the batches that the run before has finished and not deleted."""
+    def _keep_finished(self, done: QueuesOffset) -> bool:
+        """Extend the batches that the run before has finished and not deleted. Return False if the hold
+        of one is over."""
 
-        def keep(queue: str) -> None:
+        def keep(queue: str) -> bool:
             try:
-                self._of(queue).keep_finished(done.by_queue[queue])
+                return self._of(queue).keep_finished(done.by_queue[queue])
             except SpoolrackError as error:
                 if error.reason != MISSING:
                     raise
+                return True
 
-        of_each([queue for queue, one in done.by_queue.items() if not one.is_initial], keep)
+        queues = [queue for queue, one in done.by_queue.items() if not one.is_initial]
+        are_held = all(of_each(queues, keep).values())
         self._extender.extend_all()
+        return are_held
 
     def _delete(self, done: QueuesOffset) -> None:
         def commit(queue: str) -> None:
