@@ -35,8 +35,9 @@ HELD_BYTES: Final = 8 * CHUNK_BYTES
 """With messages for many queues: of all that isn't on its way yet."""
 MESSAGE_BYTES: Final = 200
 """Overhead of a message."""
-_OWN_RETENTION: Final = 3_600.0
-"""Seconds. Only the batch itself repeats a publication without a writer."""
+_OWN_RETENTION: Final = 600.0
+"""Seconds. Only the batch itself repeats a publication without a writer. A later repetition finds no
+stage: it can't publish twice."""
 CLEANUP_TIMEOUT: Final = 5.0
 """Seconds for the cleanup of a batch that failed. Stages that are left expire."""
 

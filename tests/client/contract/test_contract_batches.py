@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import pytest
 import spoolrack
@@ -257,6 +258,20 @@ def test_an_aborted_batch_never_appears(client: spoolrack.Client, jobs: Queue) -
     with pytest.raises(StageNotFound):
         client.staging.publish("me", 0, ["s"])
     assert jobs.receive() == []
+
+
+def test_a_batch_that_is_repeated_after_its_memory_is_published_once(
+    client: spoolrack.Client, jobs: Queue, world: World
+) -> None:
+    """Its epoch is remembered for ten minutes; its stage is gone with the publication."""
+    batch = jobs.batch()
+    fill(batch, ["a"])
+    repeated = partial(client.staging.publish, batch.writer, batch.epoch, [batch.stage])
+    assert repeated().duplicate
+    world.advance(601)
+    with pytest.raises(StageNotFound):
+        repeated()
+    assert bodies(jobs) == ["a"]
 
 
 def test_an_unpublished_stage_expires(client: spoolrack.Client, jobs: Queue, world: World) -> None:
