@@ -210,6 +210,34 @@ def test_each_message_of_a_batch_is_a_row_of_the_queue_that_it_died_into(made: M
     assert are_dead == [False, True, True, True]
 
 
+def test_a_redriven_message_is_no_dead_letter_and_one_of_a_strict_queue_is(made: MadeRoot) -> None:
+    """A death in a strict queue begins a message's age anew, as a redrive does, by the same tag."""
+    stem, file, later = made.stem(NOW, 4), "0123uv", NOW + 5
+    for queue in ("jobs", "dead"):
+        (made.path / "queues" / queue).mkdir()
+    made.put(
+        [
+            f"queues/jobs/{stem.text},v2,i0,d{NOW}.m2..jobs,t{later}",
+            f"queues/dead/{stem.text},v3,i1,d{NOW}.m2..jobs,t{NOW}",
+            f"queues/jobs/{stem.text},v4,i2,h{file},t{later}",
+            f"queues/dead/{stem.text},v5,i3,h{file},t{NOW}",
+        ]
+    )
+    record = DeadLetterRecord(
+        source_queue="jobs",
+        reason="rejected",
+        receives=1,
+        first_receive=None,
+        dead_lettered_at=Millis(NOW),
+        explanation="why",
+    )
+    (made.path / "dead_letters" / f"{stem.id}.{file}").write_bytes(encode_records([record]))
+
+    rows = {row["id"]: row["is_dead_letter"] for row in rows_of(made.path, columns="id,is_dead_letter")}
+
+    assert [rows[id] for id in map(stem.message_id, range(4))] == [False, True, False, True]
+
+
 @pytest.mark.parametrize("partitions", [0, 1, 2, 7])
 def test_each_message_is_in_one_partition(made: MadeRoot, partitions: int) -> None:
     made.ready("jobs", NOW, 300)

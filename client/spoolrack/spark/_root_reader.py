@@ -399,6 +399,18 @@ _RECORD: Final = pa.struct(
         ("redriven_at", TIME),
     ]
 )
+
+
+def _is_dead_letter(rows: _HeldMessages) -> bool | None:
+    """Return whether messages are dead letters, not redriven since; None if that can't be told."""
+    name = rows.name
+    if name.death is None or name.renewed is None:
+        return name.death is not None
+    if not name.death.file:
+        return name.renewed <= name.death.at
+    return None if rows.records is None else rows.records[-1]["redriven_at"] is None
+
+
 COLUMNS: Final[dict[str, Column]] = {
     "queue": alike(pa.string(), lambda rows: rows.name.queue),
     "state": alike(pa.string(), lambda rows: rows.state),
@@ -408,9 +420,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "lease_expires_at": alike(TIME, lambda rows: _micros(rows.due) if rows.name.token else None),
     "receive_count": alike(pa.int32(), lambda rows: min(rows.name.receives, MOST_RECEIVES)),
     "first_received_at": alike(TIME, lambda rows: _micros(rows.name.first)),
-    "is_dead_letter": alike(
-        pa.bool_(), lambda rows: rows.name.death is not None and rows.name.death.redriven is None
-    ),
+    "is_dead_letter": alike(pa.bool_(), lambda rows: _is_dead_letter(rows)),
     "priority": alike(pa.int32(), lambda rows: rows.name.stem.priority),
     "approximate_size": apart(pa.int64(), _sizes),
     "file": alike(pa.string(), lambda rows: rows.file),
@@ -449,6 +459,7 @@ class _RangeReader:
         self._wants_body = "body" in options.columns
         self._wants_line = not _OF_LINES.isdisjoint(options.columns)
         self._wants_records = "dead_letter_records" in options.columns
+        self._wants_deaths = "is_dead_letter" in options.columns
         self._wants_batches = not _OF_BATCHES.isdisjoint(options.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -606,13 +617,23 @@ class _RangeReader:
                 for rows in runs:
                     rows.line, rows.groups = line, groups
                     self._fill(rows, line, content)
-        for rows in runs if self._wants_records else ():
-            if rows.name.death is not None and not self._tell(rows):
+        for rows in runs:
+            if self._needs_records(rows.name) and not self._tell(rows):
                 return False
         for rows in runs:
             self._page.append(rows)
             self._count += rows.length
         return True
+
+    def _needs_records(self, name: Name) -> bool:
+        """Return whether a column needs what a name's dead-letter file tells: with a file, a name alone
+        doesn't tell a redrive from a death in a strict queue."""
+        death = name.death
+        if death is None:
+            return False
+        return self._wants_records or bool(
+            self._wants_deaths and death.file and name.renewed is not None
+        )
 
     def _load(self, stem: Stem, paths: Sequence[str]) -> tuple[Line, bytes]:
         """Return the line of a file, and what holds the bodies if they are asked for."""
