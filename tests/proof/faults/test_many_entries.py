@@ -123,7 +123,7 @@ def check(few: Path, many: Path, count: int) -> None:
     assert costs == use(few), "it costs more with more that waits"
     start, *operations = costs
     assert start["scan"] < 20
-    assert start["read"] <= 5, "its settings, its identity and its shard, and no message"
+    assert start["read"] <= 6, "its format, settings, identity and shard, and no message"
     assert all(cost["scan"] == 0 for cost in operations)
     with opened(many) as rig:
         counts = rig.store.queue("q").counts
