@@ -103,6 +103,19 @@ async def test_a_short_commit_is_done_by_the_loop_and_synced_by_another_thread(t
         assert threading.get_ident() not in disk.syncing
 
 
+@pytest.mark.parametrize("per_file", [0, 1, 1_000])
+async def test_a_request_for_nothing_is_answered(tmp_path: Path, per_file: int) -> None:
+    """A send is left without messages where each is refused before: it has no files to be counted."""
+    async with opened(tmp_path) as (store, _):
+        settings = QueueSettings(messages_per_file=per_file)
+        await answer(store.submit(CreateQueue(name="none", settings=settings)))
+        for queue in ("none", "q"):
+            assert (await answer(store.submit(Send(queue=queue, bodies=[])))).results == []
+            assert await answer(store.submit(Receive(queue=queue, max_messages=1))) == []
+            assert await answer(store.submit(Delete(queue=queue, ids=[], receipts=[]))) == []
+        assert store.failure is None
+
+
 async def test_long_work_is_done_by_another_thread(tmp_path: Path) -> None:
     async with opened(tmp_path) as (store, disk):
         await answer(store.submit(sending(b"one")))

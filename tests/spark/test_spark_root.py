@@ -18,6 +18,7 @@ from spoolrack.spark._options import InvalidOption
 from spoolrack_store.files import layout
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.dead_letter_records import DeadLetterRecord, encode_records
+from spoolrack_store.model.sealed import seal
 from spoolrack_store.model.stage_names import Manifest
 
 from benchmarks.made_root import MadeRoot
@@ -293,8 +294,9 @@ def test_the_messages_of_a_published_stage_that_are_not_yet_in_their_queue_are_n
 def test_the_messages_of_a_deleted_queue_are_deleted(made: MadeRoot) -> None:
     made.ready("jobs", NOW, 2)
     made.ready("other", NOW, 3)
-    (made.path / "config" / "jobs.1.json").write_text('{"created_at": 1, "deleted": false}')
-    (made.path / "config" / "jobs.2.json").write_text('{"created_at": 1, "deleted": true}')
+    for version, is_deleted in ((1, False), (2, True)):
+        sealed = seal({"created_at": 1, "deleted": is_deleted})
+        (made.path / "config" / f"jobs.{version}.json").write_bytes(sealed)
     (made.path / "config" / "jobs.3.json").write_text("{")
 
     assert Counter(row["queue"] for row in rows_of(made.path, columns=NAMES)) == {"other": 3}

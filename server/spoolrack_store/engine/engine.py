@@ -22,6 +22,7 @@ from ..model.background_work import ALL_WORK, BackgroundWork
 from ..model.clock import Clock, CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
 from ..model.errors import DiskError, OutcomeUnknown, ReservationCommitted, ReservationLost, StoreError
+from ..model.members import MOST
 from ..model.message_ids import INDEX_DIGITS, FileIds, batch_of
 from ..model.operations import (
     ChangeVisibility,
@@ -469,7 +470,7 @@ class Engine:
             return FILES
         if isinstance(request, Send):
             record = self.catalog.records.get(request.queue)
-            most = 1 if record is None else record.settings.messages_per_file or messages
+            most = 1 if record is None else record.settings.messages_per_file or MOST
             kinds = {*request.delays.values(), *request.priorities.values()}
             return min(messages, -(-messages // most) + len(kinds))
         if isinstance(request, Receive):

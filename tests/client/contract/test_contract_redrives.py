@@ -186,6 +186,7 @@ def test_a_dead_letter_that_cannot_be_redriven_stays_and_is_counted(
 
 def test_a_message_dead_lettered_twice_has_both_records(world: World, client: Client) -> None:
     (id,) = die(world, client, "a")
+    world.advance(1)  # A redrive is told as later than the death, also in the same millisecond.
     redrive = ended(client, client.queue("jobs--dead").redrive())
     jobs = client.queue("jobs")
     (death,) = jobs.get(id).dead_letter_records
