@@ -279,11 +279,12 @@ def test_attempts_of_a_task_have_stages_of_their_own(server: RelayedServer) -> N
         return write_rows(options, iter(rows), "query")
 
     attempt(b"a", b"b")
-    winner = attempt(b"b", b"a")
+    winner = attempt(b"c", b"d")
     attempt(b"a", b"b")
     commit_rows(options, [winner], 0)
 
-    assert server.bodies("out") == [b"b", b"a"]
+    # Chunks that are staged at once may change places.
+    assert sorted(server.bodies("out")) == [b"c", b"d"]
 
 
 def test_a_write_that_fails_shows_nothing(spark: SparkSession, server: RelayedServer) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from spoolrack_store import snapshot
 from spoolrack_store.engine import recovery
+from spoolrack_store.engine.engine import Engine
 from spoolrack_store.files import layout
 from spoolrack_store.files.changes import LOCK, Changes
 from spoolrack_store.files.disk import FileKind, Lock
@@ -37,6 +38,11 @@ class SnapshotStory(BodyStory):
         self.taken = self.meanwhile = 0
         """Snapshots, and steps of processes while they were taken."""
         super().__init__(seed, model, **rest)
+
+    def _prepare(self, engine: Engine) -> None:
+        super()._prepare(engine)
+        # A start publishes with one commit all that the dead had sent, which is much after a snapshot.
+        engine.moves.effort.files = 10_000
 
     def _step(self) -> None:
         is_reaping = any(engine.moves.removed_files._paths for engine in self.engines.values())
@@ -131,7 +137,8 @@ class _Links:
         self.made = LinkedDisk(model=self.story.disk.model, can_sync_all=self.story.disk.can_sync_all)
         for path in ("FORMAT", LOCK):
             self.made.create(path, [b"spoolrack 4\n"], sync=True)
-        self.files_made: dict[int, File] = {}
+        self.files_made: dict[int, tuple[File, File]] = {}
+        """Each file with its twin, by its `id`, which no other file gets as long as it is kept here."""
         self.pace = self.story.snapshots.choice((0.05, 0.15, 0.4))
         """How probable it is that something happens before a folder or a name."""
 
@@ -170,7 +177,7 @@ class _Links:
             except FileNotFoundError:
                 continue
             assert isinstance(file, File)
-            twin = self.files_made.setdefault(id(file), File(file.content, file.changed, 0))
+            _, twin = self.files_made.setdefault(id(file), (file, File(file.content, file.changed, 0)))
             linked += known.get(found.name) is not twin
             into.entries[found.name] = twin
         if not self.drops:
@@ -182,7 +189,7 @@ class _Links:
         return linked
 
     def _count_links(self) -> None:
-        for twin in self.files_made.values():
+        for _, twin in self.files_made.values():
             twin.links = 0
         for path in _files_of(self.made, "."):
             file = self.made.node(path)
