@@ -478,12 +478,13 @@ def shares(budget: int, amounts: Sequence[int], busy: Sequence[bool]) -> list[in
     One is for each idle queue. The rest is shared evenly by the busy ones; one that holds less than its
     share gets as much more as is free.
     """
+    held = [max(1, amount) for amount in amounts]  # One without any gets one, too.
     busy_count = sum(busy)
-    spare = max(0, budget - (len(amounts) - busy_count) - sum(amounts))
+    spare = max(0, budget - sum(held))
     share = max(1, (budget - (len(amounts) - busy_count)) // max(1, busy_count))
     credits = []
-    for amount, is_busy in zip(amounts, busy, strict=True):
+    for amount, is_busy in zip(held, busy, strict=True):
         more = min(max(0, share - amount), spare) if is_busy else 0
         spare -= more
-        credits.append(max(1, min(amount, share) + more) if is_busy else 1)
+        credits.append(min(amount, share) + more if is_busy else 1)
     return credits

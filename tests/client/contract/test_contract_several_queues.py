@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 import spoolrack
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack import Client, Message, MessageStream
 from spoolrack._shards import QueuePattern
@@ -267,6 +267,7 @@ def test_an_unknown_order_is_refused(client: Client) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), min_size=1), st.integers(1, 200))
+@example([(0, False), (0, True), (0, True), (4, True)], 7)  # The last credit was given twice.
 def test_credits_are_no_more_than_the_budget_and_every_queue_has_one(
     queues: list[tuple[int, bool]], budget: int
 ) -> None:
