@@ -4,8 +4,6 @@ promises of each message: sends and receives of both kinds, unary and on streams
 from __future__ import annotations
 
 import logging
-import sys
-import threading
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -15,7 +13,16 @@ from typing import Final
 import spoolrack
 from spoolrack import Client, Message
 
-from tests.proof.races.stress import DEAD, DELAYS, OTHERS, PATIENCE, QUEUE, Ledger, watched
+from tests.proof.races.stress import (
+    DEAD,
+    DELAYS,
+    OTHERS,
+    PATIENCE,
+    QUEUE,
+    Ledger,
+    run_together,
+    watched,
+)
 
 LEASE: Final = 600.0
 """Seconds: no lease ends by itself."""
@@ -130,24 +137,10 @@ class ClientCaller:
 
 def work(url: str, *, seconds: float, threads: int, seed: int, interval: float) -> Ledger:
     """Let `threads` call by one client for so many seconds; return what they saw."""
-    ledger, before = Ledger(), sys.getswitchinterval()
+    ledger = Ledger()
     with watched(ledger), spoolrack.connect(url, timeout=PATIENCE) as client:
         for name in (DEAD, QUEUE, OTHERS[0]):
             client.create_queue(name)
         callers = [ClientCaller(client, ledger, Random(f"{seed} {each}")) for each in range(threads)]
-        sys.setswitchinterval(interval)
-        try:
-            until = time.monotonic() + seconds
-            running = [threading.Thread(target=each.run, args=(until,)) for each in callers]
-            for thread in running:
-                thread.start()
-            for thread in running:
-                thread.join(seconds + 3 * PATIENCE)
-                if thread.is_alive():
-                    ledger.faults.append(f"{thread} hangs")
-        finally:
-            sys.setswitchinterval(before)
-        if not ledger.faults:
-            for caller in callers:
-                caller.finish()
+        run_together(callers, ledger, seconds=seconds, interval=interval)
     return ledger

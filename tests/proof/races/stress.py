@@ -22,13 +22,13 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from spoolrack_store.committer import Driver
 from spoolrack_store.model.clock import Millis
@@ -334,6 +334,36 @@ class _Alarm(logging.Handler):
             self._ledger.faults.append(f"the log says: {line}")
 
 
+class Calling(Protocol):
+    """A thread's work."""
+
+    def run(self, until: float) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+def run_together(
+    callers: Sequence[Calling], ledger: Ledger, *, seconds: float, interval: float
+) -> None:
+    """Let each caller call in a thread of its own for so many seconds, and give back what it has."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(interval)
+    try:
+        until = time.monotonic() + seconds
+        running = [threading.Thread(target=each.run, args=(until,)) for each in callers]
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join(seconds + 3 * PATIENCE)
+            if thread.is_alive():
+                ledger.faults.append(f"{thread} hangs")
+    finally:
+        sys.setswitchinterval(before)
+    if not ledger.faults:
+        for caller in callers:
+            caller.finish()
+
+
 def work(
     root: Path,
     *,
@@ -345,28 +375,14 @@ def work(
     name: str = "p",
 ) -> Ledger:
     """Let `threads` call for so many seconds; return what they saw."""
-    ledger, before = Ledger(), sys.getswitchinterval()
+    ledger = Ledger()
     with watched(ledger), Store.open(root, driver=driver) as store:
         make_queues(store)
         callers = [
             Caller(store, ledger, Random(f"{seed} {name} {each}"), f"{name}{each}")
             for each in range(threads)
         ]
-        sys.setswitchinterval(interval)
-        try:
-            until = time.monotonic() + seconds
-            running = [threading.Thread(target=each.run, args=(until,)) for each in callers]
-            for thread in running:
-                thread.start()
-            for thread in running:
-                thread.join(seconds + 3 * PATIENCE)
-                if thread.is_alive():
-                    ledger.faults.append(f"{thread} hangs")
-        finally:
-            sys.setswitchinterval(before)
-        if not ledger.faults:
-            for caller in callers:
-                caller.finish()
+        run_together(callers, ledger, seconds=seconds, interval=interval)
         if store.failure is not None:
             ledger.faults.append(f"the store has failed: {store.failure}")
     return ledger
