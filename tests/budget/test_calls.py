@@ -3,7 +3,7 @@ the commit, and ask nothing of the parts that they don't concern."""
 
 from __future__ import annotations
 
-import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +22,7 @@ from spoolrack_store.store import Store
 from spoolrack_store.thread_driver import run_whole
 
 from tests.store.front_rig import CallersDriver
+from tests.support.function_calls import FunctionCalls
 
 CEILINGS = {"send": 166, "receive": 149, "delete": 157}
 """Calls of functions, properties and generators of the store, without its clocks, up to where it rests.
@@ -47,24 +48,16 @@ class Traced:
         return answer.result()
 
 
+def function_of_the_store(frame: FrameType) -> str | None:
+    path = Path(frame.f_code.co_filename)
+    module = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else ""
+    return f"{module}:{frame.f_code.co_qualname}" if module and module not in CLOCKS else None
+
+
 def calls_of(call: Callable[[], Any]) -> Counter[str]:
-    """Count the calls of the store's functions during `call`, in this thread; a generator that goes on
-    is a call, too."""
-    found: Counter[str] = Counter()
-
-    def on_call(frame: FrameType, event: str, argument: Any) -> None:
-        path = Path(frame.f_code.co_filename)
-        module = path.relative_to(PACKAGE).as_posix() if path.is_relative_to(PACKAGE) else ""
-        if event == "call" and module and module not in CLOCKS:
-            found[f"{module}:{frame.f_code.co_qualname}"] += 1
-
-    before = sys.getprofile()
-    sys.setprofile(on_call)
-    try:
-        call()
-    finally:
-        sys.setprofile(before)
-    return found
+    """Count the calls of the store's functions during `call`, in this thread."""
+    with FunctionCalls(function_of_the_store) as calls:
+        return calls.during(call, threading.get_ident())
 
 
 def calls_of_a_life(traced: Traced) -> dict[str, Counter[str]]:

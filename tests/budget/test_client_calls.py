@@ -6,18 +6,16 @@ The blocking client is counted: it is the asynchronous one and a function around
 from __future__ import annotations
 
 import inspect
-import sys
-import threading
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import pytest
 import spoolrack
 from spoolrack._transports.grpc_streams import RequestStream
 from spoolrack.testing import running_server
+
+from tests.support.function_calls import FunctionCalls
 
 PACKAGE = Path(spoolrack.__file__).parent
 ROUNDS = 60
@@ -30,38 +28,12 @@ LAYERS = {"send": 5, "delete": 5}
 """Coroutines from the queue's or the message's method to the frame on a stream, both included."""
 
 
-class Profile:
-    """Counts the calls of the client's functions in this thread and in all that start from now on."""
-
-    def __init__(self) -> None:
-        self._calls: list[str] = []
-        self._is_on = False
-        self.layers = 0
-        """Coroutines above the last request of a stream."""
-        threading.setprofile(self._on_call)
-        sys.setprofile(self._on_call)
-
-    def _on_call(self, frame: FrameType, event: str, argument: Any) -> None:
-        if self._is_on and event == "call":
-            path = Path(frame.f_code.co_filename)
-            # Other tests of this process may have begun to trace.
-            if path.is_relative_to(PACKAGE) and path.name != "tracing.py":
-                self._calls.append(f"{path.relative_to(PACKAGE)}:{frame.f_code.co_qualname}")
-            if frame.f_code is RequestStream.request.__code__:
-                self.layers = coroutines_of(frame)
-
-    def calls_of(self, call: Callable[[], Any]) -> Counter[str]:
-        self._calls.clear()
-        self._is_on = True
-        try:
-            call()
-        finally:
-            self._is_on = False
-        return Counter(self._calls)
-
-    def end(self) -> None:
-        threading.setprofile(None)
-        sys.setprofile(None)
+def function_of_the_client(frame: FrameType) -> str | None:
+    path = Path(frame.f_code.co_filename)
+    # Other tests of this process may have begun to trace.
+    if not path.is_relative_to(PACKAGE) or path.name == "tracing.py":
+        return None
+    return f"{path.relative_to(PACKAGE)}:{frame.f_code.co_qualname}"
 
 
 def coroutines_of(frame: FrameType | None) -> int:
@@ -75,48 +47,47 @@ def coroutines_of(frame: FrameType | None) -> int:
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, Counter[str]]:
-    with running_server() as server:
-        profile = Profile()
-        try:
-            with server.client() as client:
-                client.create_queue("q")
-                queue = client.queue("q")
-                # The first calls do work that is done once. How many steps a wait takes depends on the
-                # other threads: the least of several counts is the operation's own.
-                rounds = [counts_of_calls(profile, queue) for _ in range(ROUNDS)]
-                with queue.messages() as stream:
-                    lives = [counts_of_a_stream(profile, queue, stream) for _ in range(ROUNDS)]
-                return {
-                    operation: min((each[operation] for each in found), key=Counter.total)
-                    for found in (rounds, lives)
-                    for operation in found[0]
-                }
-        finally:
-            profile.end()
+    with (
+        running_server() as server,
+        FunctionCalls(function_of_the_client) as calls,
+        server.client() as client,
+    ):
+        client.create_queue("q")
+        queue = client.queue("q")
+        # The first calls do work that is done once. How many steps a wait takes depends on the
+        # other threads: the least of several counts is the operation's own.
+        rounds = [counts_of_calls(calls, queue) for _ in range(ROUNDS)]
+        with queue.messages() as stream:
+            lives = [counts_of_a_stream(calls, queue, stream) for _ in range(ROUNDS)]
+    return {
+        operation: min((each[operation] for each in found), key=Counter.total)
+        for found in (rounds, lives)
+        for operation in found[0]
+    }
 
 
-def counts_of_calls(profile: Profile, queue: spoolrack.Queue) -> dict[str, Counter[str]]:
+def counts_of_calls(calls: FunctionCalls, queue: spoolrack.Queue) -> dict[str, Counter[str]]:
     found: list[spoolrack.Message] = []
     return {
-        "send": profile.calls_of(lambda: queue.send(b"x")),
-        "receive": profile.calls_of(lambda: found.extend(queue.receive())),
-        "delete": profile.calls_of(lambda: found.pop().delete()),
+        "send": calls.during(lambda: queue.send(b"x")),
+        "receive": calls.during(lambda: found.extend(queue.receive())),
+        "delete": calls.during(lambda: found.pop().delete()),
     }
 
 
 def counts_of_a_stream(
-    profile: Profile, queue: spoolrack.Queue, stream: spoolrack.MessageStream
+    calls: FunctionCalls, queue: spoolrack.Queue, stream: spoolrack.MessageStream
 ) -> dict[str, Counter[str]]:
     def live() -> None:
         queue.send(b"x")
         next(stream).delete()
 
     live()
-    counts = {"life of a stream": profile.calls_of(live)}
+    counts = {"life of a stream": calls.during(live)}
     queue.send_many([b"x"] * 3)
     first, second, third = (next(stream) for _ in range(3))
     stream.ack(first)  # It starts the thread; the next acks share its call.
-    counts["ack"] = profile.calls_of(lambda: stream.ack(second))
+    counts["ack"] = calls.during(lambda: stream.ack(second))
     stream.ack(third)
     return counts
 
@@ -131,14 +102,17 @@ def test_a_lone_operation_calls_no_more_functions_of_the_client_than_its_ceiling
 
 
 def test_a_lone_send_and_delete_reach_their_stream_through_few_coroutines() -> None:
-    with running_server() as server, server.client() as client:
+    layers: list[int] = []
+
+    def note_request(frame: FrameType) -> None:
+        if frame.f_code is RequestStream.request.__code__:
+            layers.append(coroutines_of(frame))
+
+    with running_server() as server, FunctionCalls(note_request), server.client() as client:
         client.create_queue("q")
-        queue, profile = client.queue("q"), Profile()
-        try:
-            profile.calls_of(lambda: queue.send(b"x"))
-            sent = profile.layers
-            (message,) = queue.receive()
-            profile.calls_of(message.delete)
-        finally:
-            profile.end()
-    assert {"send": sent, "delete": profile.layers} == LAYERS
+        queue = client.queue("q")
+        queue.send(b"x")
+        sent = layers[-1]
+        (message,) = queue.receive()
+        message.delete()
+    assert {"send": sent, "delete": layers[-1]} == LAYERS

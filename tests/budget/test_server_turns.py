@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import selectors
-import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextvars import Context
 from dataclasses import dataclass
@@ -25,6 +25,8 @@ from spoolrack_server.process import loop_driver
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_store import committer
+
+from tests.support.function_calls import FunctionCalls
 
 PACKAGE: Final = str(Path(spoolrack_server.__file__).parent)
 COUNT: Final = 50
@@ -154,29 +156,26 @@ def _send() -> rpc.SendRequest:
     return rpc.SendRequest(queue="q", messages=[pb.OutgoingMessage(body=b"x")])
 
 
+def function_of_the_server(frame: FrameType) -> str | None:
+    return frame.f_code.co_qualname if frame.f_code.co_filename.startswith(PACKAGE) else None
+
+
 async def count(loop: CountingLoop, operation: Callable[[], None]) -> Counts:
     """Run `operation` in another thread, and count in this one: the least of four rounds, since what
     the server does from time to time comes between, the more the slower the machine is."""
-    functions = 0
-
-    def on_call(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal functions
-        functions += event == "call" and frame.f_code.co_filename.startswith(PACKAGE)
 
     def run() -> None:
         for _ in range(COUNT):
             operation()
 
     await asyncio.to_thread(run)
-    before = sys.getprofile()
+    here = threading.get_ident()
     rounds: list[Counts] = []
     for _ in range(4):
-        functions, callbacks, turns = 0, loop.callbacks, loop.selector.selects
-        sys.setprofile(on_call)
-        try:
+        callbacks, turns = loop.callbacks, loop.selector.selects
+        with FunctionCalls(function_of_the_server) as calls:
             await asyncio.to_thread(run)
-        finally:
-            sys.setprofile(before)
+        functions = calls.counts(here).total()
         called, turned = loop.callbacks - callbacks, loop.selector.selects - turns
         rounds.append(Counts(called / COUNT, turned / COUNT, functions / COUNT))
     return Counts(
