@@ -20,8 +20,10 @@ from spoolrack_store.fsck.findings import Mended, Problem, Remedy, Report
 from spoolrack_store.model.errors import RootInUse, RootUnusable, UnknownFormat
 from spoolrack_store.model.members import to_text
 from spoolrack_store.model.names import parse
+from spoolrack_store.model.operations import MessageFilter
 from spoolrack_store.model.sealed import seal, unseal
 from spoolrack_store.model.transitions import State
+from spoolrack_store.store import Store
 
 from tests.support.root_rig import (
     HOUR,
@@ -67,6 +69,20 @@ def repair(root: Path) -> tuple[list[Mended], list[Problem]]:
 
 def files_under(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_bytes_behind_the_length_that_a_name_says_are_no_damage_and_are_not_delivered(
+    root: Path,
+) -> None:
+    for path in (single(root), batch(root), leased(root), delayed(root)):
+        with path.open("ab") as file:
+            file.write(bytes(700) + b"the rest of a file that was made before\n")
+    assert check(root).problems == []
+    assert repair(root) == ([], [])
+    assert bodies(root) == READY
+    with Store.open(root) as store:
+        page = store.page("q", MessageFilter())
+    assert sorted(each.body for each in page.messages) == sorted([*READY, b"single 1", b"delayed"])
 
 
 def test_a_root_that_a_store_has_left_is_clean(root: Path) -> None:

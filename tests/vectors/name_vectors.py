@@ -140,9 +140,11 @@ def _content(vector: dict[str, Any]) -> dict[str, Any]:
     line = line_of(bodies, attributes, {})
     encoded = encode(line)
     stem = stem_of(_LONE if len(bodies) == 1 else _BATCH, line, encoded)
-    content = b"".join(bodies) + encoded
+    behind = _raw(vector, "behind") if "behind" in vector else b""
+    content = b"".join(bodies) + encoded + behind
     assert _messages(stem, content) == messages
-    return {"stem": stem.text, "content": text(content), "messages": vector["messages"]}
+    made = {"stem": stem.text, "content": text(content), "messages": vector["messages"]}
+    return {**made, "behind": text(behind)} if behind else made
 
 
 def _external(vector: dict[str, Any]) -> dict[str, Any]:

@@ -305,21 +305,21 @@ class _RootFolders:
                 continue  # No set of it is answered. Its leases end as their names say.
         return ends
 
-    def content(self, path: str, last: int | None = None) -> bytes:
-        """Return the bytes of a file, or the `last` ones; raise `OSError`, also for no regular file."""
-        return self.tail(path, last)[0]
+    def content(self, path: str) -> bytes:
+        """Return the bytes of a file; raise `OSError`, also for no regular file."""
+        return self.part(path)[0]
 
-    def tail(self, path: str, last: int | None = None) -> tuple[bytes, int]:
-        """Return the bytes of a file, or the `last` ones, and its length."""
+    def part(self, path: str, start: int = 0, end: int | None = None) -> tuple[bytes, int]:
+        """Return the bytes of a file from `start` to `end`, or to its own end, and its length."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         file = os.open(os.path.join(self.path, path), flags)
         try:
             facts = os.fstat(file)
             if not stat.S_ISREG(facts.st_mode):
                 raise OSError("it is no regular file")
-            start = 0 if last is None else max(0, facts.st_size - last)
+            end = facts.st_size if end is None else min(end, facts.st_size)
             parts, at = [], start
-            while at < facts.st_size and (part := os.pread(file, facts.st_size - at, at)):
+            while at < end and (part := os.pread(file, end - at, at)):
                 parts.append(part)
                 at += len(part)
             return b"".join(parts), facts.st_size
@@ -641,7 +641,8 @@ class _RangeReader:
             return decode(stem, b"", stem.length), b""
         for path in paths:
             try:
-                content, length = self._root.tail(path, None if self._wants_body else stem.line)
+                start = 0 if self._wants_body else stem.length - stem.line
+                content, length = self._root.part(path, start, stem.length)
             except FileNotFoundError:
                 continue
             line = decode(stem, content, length)
@@ -650,7 +651,7 @@ class _RangeReader:
             try:
                 return line, self._root.content(body_path(stem.id))
             except FileNotFoundError as why:
-                self._root.tail(path, 0)  # The message may have been deleted.
+                self._root.part(path, end=0)  # The message may have been deleted.
                 raise Damaged("its body is not there any more") from why
         raise FileNotFoundError(paths[0])
 

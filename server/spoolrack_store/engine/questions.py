@@ -457,7 +457,7 @@ def _line_of(file: BinaryIO, location: _Location) -> Line:
         return location.line
     stem = location.name.stem
     length = file.seek(0, 2)
-    file.seek(length - stem.line)
+    file.seek(stem.length - stem.line)
     return decode(stem, file.read(stem.line), length)
 
 

@@ -200,14 +200,15 @@ class Reader:
         return found
 
     def _read(self, entry: Entry) -> bytes:
-        content = self._read_file(entry.name.path)
-        line = decode(entry.batch.stem, content, len(content))
+        stem = entry.batch.stem
+        content = self._read_file(entry.name.path, stem.length)
+        line = decode(stem, content, len(content))
         self.keep(entry.batch, line, content)
         return content
 
-    def _read_file(self, path: str) -> bytes:
+    def _read_file(self, path: str, length: int | None = None) -> bytes:
         with _judging():
-            return self._disk.read(path)
+            return self._disk.read(path, length)
 
     def _check_body(self, stem: Stem, line: Line) -> None:
         """Read a body in a file of its own in pieces; raise `Damaged`, or `DiskError`."""

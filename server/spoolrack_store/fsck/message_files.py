@@ -295,14 +295,13 @@ class MessageInspector:
         stem = name.stem
         try:
             size = self._disk.facts(name.path).size
-            if size != stem.length:
-                # Not read: it may be larger than memory.
+            if size < stem.length:
                 return stem.full, f"it has {size} bytes instead of {stem.length}"
             if stem.is_external and (why := self._external_damage(stem, name.path)):
                 return stem.full, why
             if not self._findings.deep:
                 return 0, ""
-            content = self._disk.read(name.path)
+            content = self._disk.read(name.path, stem.length)
         except FileNotFoundError:
             raise
         except OSError as error:

@@ -222,7 +222,7 @@ class Mender:
 
     def _require_whole(self, path: str, batch: BatchFile, members: int) -> None:
         try:
-            content = self._disk.read(path, batch.stem.length + 1)
+            content = self._disk.read(path, batch.stem.length)
             line = decode(batch.stem, content, len(content))
             if line.is_external:
                 with open_body(self._disk, body_path(batch.stem.id), batch.stem.size) as file:

@@ -144,18 +144,18 @@ def lone_line(stem: Stem) -> Line:
 
 
 def decode(stem: Stem, tail: bytes, length: int) -> Line:
-    """Parse the line in `tail`, the last bytes of a file of `length` bytes.
+    """Parse the line of a file of `length` bytes; `tail` is the line, or the whole file.
 
-    Raise `Damaged` if the file isn't as long as its name says, or the line is another one. The bodies'
-    own checksums are for the reader of a body.
+    Bytes behind the length that the name says have no meaning. Raise `Damaged` if the file is shorter
+    than that, or the line is another one. The bodies' own checksums are for the reader of a body.
     """
-    if length != stem.length:
+    if length < stem.length:
         raise Damaged(f"it has {length} bytes instead of {stem.length}")
     if not stem.line:
         if stem.count:
             raise Damaged("a batch has no line of its messages")
         return lone_line(stem)
-    encoded = tail[len(tail) - stem.line :]
+    encoded = tail[: stem.length][-stem.line :]
     if zlib.crc32(encoded) != stem.crc:
         raise Damaged("the checksum of its line differs")
     try:

@@ -325,8 +325,9 @@ class Content:
 def read_contents(name: Name, content: bytes, external: bytes | None = None) -> list[Content]:
     """Return the messages of a file; `external` is the body in a file of its own. Raise `Damaged`."""
     bodies = 0 if name.external else name.size
-    if len(content) != bodies + name.line:
+    if len(content) < bodies + name.line:
         raise Damaged(name.path)
+    content = content[: bodies + name.line]
     line = content[bodies:]
     if crc32(line or content) != name.crc or (name.count and not line):
         raise Damaged(name.path)
