@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import cProfile
 import pstats
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from threading import RLock
@@ -15,9 +17,12 @@ from typing import Any
 import pytest
 from spoolrack_store.committer import Committer
 from spoolrack_store.engine.engine import Engine
+from spoolrack_store.engine.index import Index
 from spoolrack_store.engine.questions import Questions
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.model.clock import HOUR, Millis
+from spoolrack_store.model.message_ids import batch_of, first_id_of
+from spoolrack_store.model.names import Name, Stem
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,
@@ -33,6 +38,7 @@ from spoolrack_store.model.operations import (
 )
 from spoolrack_store.model.reservation_requests import CommitReservations
 from spoolrack_store.model.settings import QueueSettings, Record, encode
+from spoolrack_store.model.transitions import State
 from spoolrack_store.store_metrics import StoreMetrics
 from spoolrack_store.thread_driver import ThreadDriver
 
@@ -42,7 +48,6 @@ from tests.support.engines import applied, commit
 from tests.support.root_rig import NOW, Bytes, Still, lay_out, opened, settle
 from tests.support.set_rig import HOLD, SetRig
 from tests.support.steps import slices_of, steps_of
-from tests.support.steps import steps_of as steps_of_call
 
 BOUNDS = [Millis(15_000 << place) for place in range(5)]
 FEW_SETS, MANY_SETS = 2, 200
@@ -392,17 +397,61 @@ def test_small_groups_wait_no_longer_beside_a_large_one(tmp_path: Path) -> None:
         assert sorted(turns) == sorted(["large", *small])
 
 
-def test_an_extension_looks_at_each_name_of_the_batch_once_at_most() -> None:
-    """A batch may have a name for each of its messages, and an extension may be of all."""
+LEASED_FOR = Millis(60_000)
+
+
+def _extended(receipts: list[str]) -> list[Any]:
+    return [ChangeVisibility(queue="q", receipts=receipts, visibility=LEASED_FOR)]
+
+
+def _extended_twice(receipts: list[str]) -> list[Any]:
+    """The second finds names that no sync has made durable: each gets another name, by a link."""
+    return _extended(receipts) * 2
+
+
+def _released_one_by_one(receipts: list[str]) -> list[Any]:
+    return [ChangeVisibility(queue="q", receipts=[each], visibility=Millis(0)) for each in receipts]
+
+
+def _deleted(receipts: list[str]) -> list[Any]:
+    return [Delete(queue="q", receipts=receipts)]
+
+
+@pytest.mark.parametrize("asked", [_extended, _extended_twice, _released_one_by_one, _deleted])
+def test_a_message_costs_the_same_however_many_names_its_batch_has(
+    asked: Callable[[list[str]], list[Any]],
+) -> None:
+    """A batch may have a name for each of 1,000 messages, and a request may be about all of them."""
     costs = []
-    for count in (10, 800):
+    for count in (20, 400):
         rig = EngineRig({"q": QueueSettings()})
         rig.ask(Send(queue="q", bodies=[b"x"] * count))
         rig.settle()
         receipts = [rig.ask(Receive(queue="q", max_messages=1))[0].receipts[0] for _ in range(count)]
-        # The first is found at once.
-        extension = ChangeVisibility(queue="q", receipts=receipts[:1], visibility=Millis(60_000))
-        costs.append(steps_of_call(lambda rig=rig, asked=extension: rig.engine.apply([asked])))
+        rig.settle()
+        requests = asked(receipts)
+        costs.append(_steps_of_requests(rig, requests) / count)
     few, many = costs
-    lines_of_a_look = 2
-    assert many - few <= (800 - 10 + 5) * lines_of_a_look, costs
+    assert many < few * 1.1, costs
+
+
+def _steps_of_requests(rig: EngineRig, requests: list[Any]) -> int:
+    return steps_of(lambda: rig.engine.apply(requests))
+
+
+def test_a_name_of_many_that_another_process_tells_of_is_found_by_its_messages() -> None:
+    costs = []
+    for count in (20, 400):
+        index = Index()
+        stem = Stem(id=batch_of(first_id_of(NOW)), count=count, size=count, crc=1, line=100)
+        ready = Name(stem=stem, state=State.READY, queue="q", members=stem.full)
+        index.appear(ready, 1)
+
+        names = [replace(ready, version=at + 1, members=1 << at) for at in range(count)]
+        costs.append(_steps_of_names(index, names) / count)
+    few, many = costs
+    assert many < few * 1.1, costs
+
+
+def _steps_of_names(index: Index, names: list[Name]) -> int:
+    return steps_of(lambda: [index.appear(each, 1) for each in names])

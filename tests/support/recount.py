@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
@@ -17,7 +17,7 @@ from spoolrack_store.engine.index import (
     PriorityOrder,
     QueueIndex,
 )
-from spoolrack_store.model.members import lowest
+from spoolrack_store.model.members import indexes, lowest
 from spoolrack_store.model.message_ids import sent_at
 from spoolrack_store.model.names import Name
 from spoolrack_store.model.names import parse as _parse
@@ -26,6 +26,7 @@ from spoolrack_store.model.statistics import QueueMetrics
 from spoolrack_store.model.transitions import State
 
 WAITS = (State.LEASED, State.DELAYED)
+_OVER = (State.REMOVED, State.QUARANTINED)
 parse = lru_cache(maxsize=10_000)(_parse)
 """A story looks at the same names after every commit."""
 
@@ -79,12 +80,30 @@ def drifts(index: Index, now: int) -> list[str]:
     compare("the ends of what isn't hidden", ends.keys() - keys, set())
     compare("the groups of what isn't packed", index._groups.keys() - index._packed.keys(), set())
     compare("the consumers of what isn't packed", index._consumers.keys() - packed, set())
+    for batch in index.batches.values():
+        _compare_names(batch, compare)
     loose = {batch for batch in index.batches.values() if batch.is_loose and not batch.is_over}
     compare("the loose files", set(index.loose_files), loose)
     known = set(chain(index._by_id.values(), *index._doubles.values()))
     compare("the files by id", known, set(index.batches.values()))
     compare("the packed messages that have objects", index._packed.keys() & index._by_id.keys(), set())
     return found
+
+
+def _compare_names(batch: BatchFile, compare: Callable[[str, object, object], None]) -> None:
+    is_open = [entry.name.state not in _OVER for entry in batch.entries]
+    compare(f"whether {batch.stem.text} is over", batch.is_over, not any(is_open))
+    loose = [each for each, entry in zip(is_open, batch.entries, strict=True) if not entry.members]
+    compare(f"whether {batch.stem.text} is loose", batch.is_loose, any(loose))
+    versions = [entry.name.version for entry in batch.entries]
+    compare(f"the order of the names of {batch.stem.text}", versions, sorted(versions))
+    held = {index: entry for entry in batch.entries for index in indexes(entry.members)}
+    holders = {index: batch.holder(index) for index in range(batch.stem.count or 1)}
+    compare(
+        f"the holders in {batch.stem.text}",
+        {index: entry for index, entry in holders.items() if entry is not None},
+        held,
+    )
 
 
 def _entry_of(index: Index, name: Name) -> Entry:

@@ -536,7 +536,7 @@ class Engine:
         """Unlink names outside `remove/` that hold nothing, as far as that is durable."""
         effort = self.moves.effort
         for batch in list(islice(self.index.loose_files, effort.share())):
-            stale = list(batch.stale(self.moves.synced))
+            stale = list(islice(batch.stale(self.moves.synced), effort.share()))
             for entry in stale:
                 with postponing(log, "the unlinking of %s", entry.name.path):
                     self.moves.unlink(entry)

@@ -23,8 +23,10 @@ unlinks.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from ..model.batch_file import Line
 from ..model.clock import Millis
@@ -33,7 +35,10 @@ from ..model.members import indexes, lowest
 from ..model.names import Name, Stem
 from ..model.transitions import State
 
-_OVER = frozenset({State.REMOVED, State.QUARANTINED})
+FEW: Final = 8
+"""So many names of a batch are looked through; with more, the holder of a message is looked up."""
+_OVER: Final = frozenset({State.REMOVED, State.QUARANTINED})
+_VERSION_OF: Final = attrgetter("name.version")
 
 
 class Groups:
@@ -131,6 +136,59 @@ class Entry:
         return f"Entry({self.name.path}, members={self.members:b})"
 
 
+class _ManyNames(list[Entry]):
+    """The entries of a batch that has or had more than `FEW`: nothing looks through all of them."""
+
+    __slots__ = ("holders", "loose", "open")
+
+    def __init__(self, entries: Iterable[Entry], count: int) -> None:
+        super().__init__()
+        self.holders: list[Entry | None] = [None] * count
+        """The entry that holds each message."""
+        self.open = 0
+        """The number of names neither in `remove/` nor in quarantine."""
+        self.loose = 0
+        """The number of those that hold nothing."""
+        for entry in entries:
+            self.put(len(self), entry)
+
+    def place(self, version: int) -> int:
+        """Return the place of the first entry with this version, or a higher one."""
+        return bisect_left(self, version, key=_VERSION_OF)
+
+    def put(self, place: int, entry: Entry) -> None:
+        self.insert(place, entry)
+        self._count(entry, 1)
+        self.hold(entry.members, entry)
+
+    def take_out(self, entry: Entry) -> None:
+        """Remove an entry, if it is there."""
+        for at in range(self.place(entry.name.version), len(self)):
+            if self[at] is entry:
+                del self[at]
+                self._count(entry, -1)
+                self.hold(entry.members, None)
+                return
+            if self[at].name.version != entry.name.version:
+                return
+
+    def _count(self, entry: Entry, by: int) -> None:
+        if entry.name.state not in _OVER:
+            self.open += by
+            if not entry.members:
+                self.loose += by
+
+    def hold(self, members: int, entry: Entry | None) -> None:
+        """Note the entry that holds messages."""
+        for index in indexes(members):
+            self.holders[index] = entry
+
+    def holders_of(self, members: int) -> list[Entry]:
+        """Return the entries that hold any of the messages."""
+        found = dict.fromkeys(self.holders[index] for index in indexes(members))
+        return [entry for entry in found if entry is not None]
+
+
 class BatchFile:
     """A batch file and its names."""
 
@@ -138,7 +196,7 @@ class BatchFile:
 
     def __init__(self, stem: Stem) -> None:
         self.stem = stem
-        self.entries: tuple[Entry, ...] = ()
+        self.entries: tuple[Entry, ...] | _ManyNames = ()
         """By version, the lowest first. Most files have one: a tuple takes half of a list's bytes."""
         self.top = 0
         """The highest version of a name that it has or had."""
@@ -149,21 +207,15 @@ class BatchFile:
         self.groups: Groups | None = None
         """Its groups, once they are known, if its messages have any."""
 
-    def add(
-        self, name: Name, commit: int, holders: tuple[Entry, ...] | None = None
-    ) -> tuple[Entry, list[Entry]]:
-        """Add a name; return its entry, and the entries that lost messages to it.
-
-        `holders` are the entries that hold these messages, if the caller knows them: a batch may have a
-        name for each of 1,000 messages.
-        """
+    def add(self, name: Name, commit: int) -> tuple[Entry, list[Entry]]:
+        """Add a name; return its entry, and the entries that lost messages to it."""
         entry = Entry(self, name)
         losers: list[Entry] = []
-        at = len(self.entries)
-        for place, other in enumerate(self.entries if holders is None else holders):
+        entries = self.entries
+        many = entries if isinstance(entries, _ManyNames) else None
+        for other in entries if many is None else many.holders_of(name.members):
             # Equal versions can't come about; if they do, the later state wins, then the greater text.
             if name.version <= self.top and _outranks(other.name, name):
-                at = min(at, place)
                 if entry.members & other.name.members:
                     entry.members &= ~other.name.members
                     entry.taken = commit
@@ -171,7 +223,19 @@ class BatchFile:
                 other.members &= ~name.members
                 other.taken = commit
                 losers.append(other)
-        self.entries = (*self.entries[:at], entry, *self.entries[at:])
+                if many is not None and not other.members and other.name.state not in _OVER:
+                    many.loose += 1
+        at = len(entries)
+        if name.version <= self.top:
+            at = at if many is None else many.place(name.version + 1)
+            while at and _outranks(entries[at - 1].name, name):
+                at -= 1
+        if many is not None:
+            many.put(at, entry)
+        else:
+            self.entries = (*entries[:at], entry, *entries[at:])
+            if len(self.entries) > FEW:
+                self.entries = _ManyNames(self.entries, self.stem.count or 1)
         self.top = max(self.top, name.version)
         self.changed = commit
         return entry, losers
@@ -179,13 +243,26 @@ class BatchFile:
     def drop(self, entry: Entry, commit: int) -> None:
         """Remove a name that was unlinked or renamed."""
         entries = self.entries
-        if entry in entries:
+        if isinstance(entries, _ManyNames):
+            entries.take_out(entry)
+        elif entry in entries:
             at = entries.index(entry)
             self.entries = entries[:at] + entries[at + 1 :]
         self.changed = commit
 
+    def regain(self, entry: Entry, members: int, commit: int) -> None:
+        """Let a name hold messages again that a higher one held, which is gone."""
+        if isinstance(self.entries, _ManyNames):
+            self.entries.hold(members, entry)
+            if not entry.members and entry.name.state not in _OVER:
+                self.entries.loose -= 1
+        entry.members |= members
+        entry.taken = commit
+
     def holder(self, index: int) -> Entry | None:
         """Return the entry that holds the message with this index; None if it is gone."""
+        if isinstance(self.entries, _ManyNames):
+            return self.entries.holders[index]
         bit = 1 << index
         for entry in self.entries:
             if entry.members & bit:
@@ -194,9 +271,14 @@ class BatchFile:
 
     def entry_at(self, name: Name) -> Entry | None:
         """Return the entry with the path of `name`."""
-        for entry in self.entries:
-            if entry.name.version == name.version and entry.name.path == name.path:
-                return entry
+        entries = self.entries
+        first = entries.place(name.version) if isinstance(entries, _ManyNames) else 0
+        for at in range(first, len(entries)):
+            other = entries[at].name
+            if other.version > name.version:
+                break
+            if other.version == name.version and other.path == name.path:
+                return entries[at]
         return None
 
     def bytes_of(self, members: int) -> int:
@@ -242,6 +324,8 @@ class BatchFile:
     @property
     def is_over(self) -> bool:
         """Whether all its names are in `remove/` or in quarantine."""
+        if isinstance(self.entries, _ManyNames):
+            return not self.entries.open
         # No generator, here and below: each move asks.
         for entry in self.entries:  # noqa: SIM110
             if entry.name.state not in _OVER:
@@ -263,6 +347,8 @@ class BatchFile:
     @property
     def is_loose(self) -> bool:
         """Whether the batch has a name outside `remove/` that may be unlinked, now or after a sync."""
+        if isinstance(self.entries, _ManyNames):
+            return self.entries.loose > 0
         for entry in self.entries:  # noqa: SIM110
             if not entry.members and entry.name.state not in _OVER:
                 return True

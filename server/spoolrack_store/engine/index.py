@@ -827,18 +827,15 @@ class Index:
         entry = batch.holder(index)
         return None if entry is None else (entry, index)
 
-    def appear(
-        self, name: Name, commit: int, *, due: int = 0, holders: tuple[Entry, ...] | None = None
-    ) -> Entry:
-        """Add a name; `due` is the monotonic time at which its lease or delay ends. `holders` are the
-        entries that hold its messages, if they are known, and its version is the highest then."""
+    def appear(self, name: Name, commit: int, *, due: int = 0) -> Entry:
+        """Add a name; `due` is the monotonic time at which its lease or delay ends."""
         if name.stem.id in self._packed:
             self.unpack(name.stem.id)
         batch = self.batches.get(name.stem.text)
         is_new = batch is None
         if batch is None:
             batch = self.batches[name.stem.text] = BatchFile(name.stem)
-        entry, losers = batch.add(name, commit, holders)
+        entry, losers = batch.add(name, commit)
         if is_new:
             self._register(batch)
             if name.stem.key is not None:
@@ -912,8 +909,7 @@ class Index:
             if not back:
                 continue
             members &= ~back
-            other.members |= back
-            other.taken = commit
+            batch.regain(other, back, commit)
             self._count(other, other.members)
             if other.name.state in _WAITS:
                 self.schedule(other, other.due)

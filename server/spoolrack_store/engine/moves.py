@@ -282,7 +282,7 @@ class Moves:
             self.move(entry, members, State.REMOVED)
             return
         try:
-            self._make_name(other, name, 0, is_rename=True, loser=entry)
+            self._make_name(other, name, 0, is_rename=True)
         except NameVanished:
             # `rm remove/*`: messages deleted by that name must stay deleted, too.
             for each in list(batch.entries):
@@ -427,10 +427,9 @@ class Moves:
         *,
         patience: int = 0,
         is_rename: bool | None = None,
-        loser: Entry | None = None,
     ) -> Entry:
-        """Link or rename `entry` to `name`, whose version is above all. All of its messages are held by
-        `entry`, and by `loser`. Other processes are told that it is due by `patience` later."""
+        """Link or rename `entry` to `name`, whose version is above all. Other processes are told that
+        it is due by `patience` later."""
         if is_rename is None:
             is_rename = may_rename(entry, name.members, self.synced)
         source, target = entry.name.path, name.path
@@ -445,8 +444,7 @@ class Moves:
             raise
         if is_rename:
             self.syncer.file_moved(source, target)
-        holders = (entry,) if loser is None else (entry, loser)
-        made = self.index.appear(name, self.commit, due=due, holders=holders)
+        made = self.index.appear(name, self.commit, due=due)
         if is_rename:
             self.index.disappear(entry, self.commit)
         return made
