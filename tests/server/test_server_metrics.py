@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import grpc
@@ -14,13 +16,15 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.metrics.metrics import METRICS, Metric
+from spoolrack_server.metrics import observer
+from spoolrack_server.metrics.metrics import METRICS, Metric, Row
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.store_metrics import StoreMetrics
 
 from tests import CHECKOUT
+from tests.support import STUCK
 from tests.support.scrape import Scrape, scrape
 from tests.support.server_rig import Client
 
@@ -250,9 +254,34 @@ async def test_a_scrape_may_be_of_open_metrics(server: Server, client: Client) -
     }
 
 
-async def test_scrapes_at_once_are_answered_one_by_one(server: Server, client: Client) -> None:
+async def test_scrapes_at_once_are_collected_one_by_one(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await client.create()
+    asked, at_once = 0, []
+    all_asked = threading.Event()
+    collecting: set[object] = set()
+    page, collect_root = server.observer.page, observer.collect_root
+
+    async def ask(accept: str) -> tuple[bytes, str]:
+        nonlocal asked
+        asked += 1
+        if asked == 20:
+            all_asked.set()
+        return await page(accept)
+
+    def collect(*arguments: Any) -> Iterator[Row]:
+        own = object()
+        collecting.add(own)
+        at_once.append(len(collecting))
+        assert all_asked.wait(STUCK)
+        yield from collect_root(*arguments)
+        collecting.remove(own)
+
+    monkeypatch.setattr(server.observer, "page", ask)
+    monkeypatch.setattr(observer, "collect_root", collect)
 
     found: list[Scrape] = await asyncio.gather(*(scrape(server) for _ in range(20)))
 
     assert {each.value("spoolrack_queues") for each in found} == {1}
+    assert at_once == [1] * 20

@@ -14,11 +14,13 @@ from spoolrack_server.metrics.otel import OtelTraces
 from spoolrack_server.process.server import Server
 from spoolrack_store.model.operations import Receive, messages_of
 
+from tests.support.scrape import scrape_at
 from tests.support.server_rig import until_waiting
-from tests.support.serving import serving
+from tests.support.serving import ANY_PORTS, serving
 from tests.support.sqs_rig import Sqs, raw, refused, serving_sqs
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+DURATIONS = "spoolrack_operation_duration_seconds"
 
 
 async def test_an_operation_is_a_span_and_its_messages_carry_its_callers_trace(
@@ -84,8 +86,8 @@ async def test_the_account_is_that_of_the_option_or_of_the_credentials(tmp_path:
 
 @pytest.mark.timeout(120)
 def test_worker_processes_share_the_port_of_sqs(tmp_path: Path) -> None:
-    options = ("--grpc", "127.0.0.1:0", "--http", "off", "--sqs", "127.0.0.1:0", "--processes", 2)
-    with serving("--data", tmp_path / "root", *options) as server:
+    options = ("--sqs", "127.0.0.1:0", "--processes", 2)
+    with serving("--data", tmp_path / "root", *ANY_PORTS, *options) as server:
         url = server.at("SQS")
         first = Sqs(url).client
         queue = first.create_queue(QueueName="q", Attributes={"VisibilityTimeout": "60"})["QueueUrl"]
@@ -98,3 +100,10 @@ def test_worker_processes_share_the_port_of_sqs(tmp_path: Path) -> None:
                 found.append(json.loads(message["Body"]))
                 Sqs(url).client.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
         assert sorted(found) == list(range(20))
+        # The kernel deals out these forty connections and more.
+        durations = asyncio.run(scrape_at(server.at("HTTP"))).families[DURATIONS]
+        assert {
+            sample.labels["process"]
+            for sample in durations.samples
+            if sample.labels["operation"].startswith("SQS ")
+        } == {"0", "1"}
