@@ -106,6 +106,23 @@ class FrontRig:
         assert len(ids) == len(bodies), results
         return ids
 
+    def send_together(self, count: int) -> list[str]:
+        """Send one message, and so many others that share the next commit; return their ids."""
+        reached, advance = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            self.disk.before_sync = None
+            reached.set()
+            assert advance.wait(GIVE_UP)
+
+        send = Send(queue="q", bodies=[b"x"])
+        self.disk.before_sync = hold
+        first = self.store.submit(send)
+        assert reached.wait(GIVE_UP)
+        others = [self.store.submit(send) for _ in range(count)]
+        advance.set()
+        return [str(each.result(GIVE_UP).results[0]) for each in (first, *others)]
+
     def receive(self, most: int = 1, *, queue: str = "q") -> list[Delivery]:
         return self.ask(Receive(queue=queue, max_messages=most))
 

@@ -217,7 +217,11 @@ def test_the_archive_of_a_queue_that_keeps_no_more_goes_when_its_day_is_over(tmp
         take(rig, 1)
         until_removed(rig)
         rig.ask(DeleteQueue(name="kept"))
-        clock.advance(DAY + HOUR)
+        clock.advance(HOUR)
+        rig.in_turn()
+        assert len(days(tmp_path)) == 1
+
+        clock.advance(HOUR)
         rig.in_turn()
 
         assert days(tmp_path) == []

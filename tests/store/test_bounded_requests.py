@@ -200,6 +200,7 @@ def test_a_purge_goes_on_beside_large_requests(rig: Rig) -> None:
     purge = Purge(queue="other")
     found, _ = _commits(rig, [*(_delayed() for _ in range(CALLERS)), purge])
     assert found[purge] == MANY
+    assert list(found)[-1] is not purge
 
 
 def test_all_callers_of_large_requests_are_answered(tmp_path: Path) -> None:

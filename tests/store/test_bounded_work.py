@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from spoolrack_store.engine import leaser, part
 from spoolrack_store.engine.sender import MOST_FILES
+from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis
 from spoolrack_store.model.operations import (
     UNFINISHED,
+    CreateQueue,
     DeleteQueue,
     Purge,
     Receive,
@@ -29,6 +32,7 @@ from spoolrack_store.model.settings import QueueSettings
 from spoolrack_store.model.stage_requests import Publish, Stage
 from spoolrack_store.model.transitions import State
 
+from tests.store.front_rig import GIVE_UP, bodies_of, opened
 from tests.support.dead_letter_rig import DYING, LEASE, QUEUES, Rig
 from tests.support.engines import begun
 from tests.support.steps import slices_of, steps_of
@@ -67,16 +71,18 @@ def _rest(rig: Rig) -> None:
     raise AssertionError("the engine doesn't come to rest")
 
 
+DYING_AT_RECEIVE = QueueSettings(
+    max_receives=1,
+    dead_letter_queue="dead",
+    dead_letter_at="receive",
+    visibility_timeout=LEASE,
+    messages_per_file=1,
+)
+
+
 @pytest.fixture
 def dying_at_receive() -> Rig:
-    settings = QueueSettings(
-        max_receives=1,
-        dead_letter_queue="dead",
-        dead_letter_at="receive",
-        visibility_timeout=LEASE,
-        messages_per_file=1,
-    )
-    return Rig({**QUEUES, "q": settings})
+    return Rig({**QUEUES, "q": DYING_AT_RECEIVE})
 
 
 def test_a_receive_that_meets_a_mass_death_moves_a_bounded_number_of_files_in_each_commit(
@@ -103,14 +109,17 @@ def test_a_receive_that_meets_a_mass_death_moves_a_bounded_number_of_files_in_ea
     assert rig.ids("q") == []
 
 
-def test_a_receive_that_waits_is_answered_when_the_dead_have_moved(dying_at_receive: Rig) -> None:
-    rig = dying_at_receive
-    rig.send(*_bodies(SHARE + 1))
-    rig.ask(Receive(queue="q", max_messages=SHARE + 1))
-    rig.after(LEASE)
-    rig.ask()
-    # The committer keeps it, as it keeps any that finds nothing, and tries again.
-    assert rig.ask(Receive(queue="q", max_messages=10, wait=Millis(1_000))) == []
+def test_a_receive_that_waits_is_answered_when_the_dead_have_moved(tmp_path: Path) -> None:
+    clock = ManualClock()
+    with opened(tmp_path, clock) as rig:
+        rig.ask(CreateQueue(name="dead", settings=QueueSettings()))
+        rig.ask(CreateQueue(name="dying", settings=DYING_AT_RECEIVE))
+        rig.send(*_bodies(3 * SHARE), queue="dying")
+        rig.receive(3 * SHARE, queue="dying")
+        clock.advance(LEASE)
+        rig.send(b"live", queue="dying")
+        found = rig.store.submit(Receive(queue="dying", max_messages=10, wait=Millis(DAY)))
+        assert bodies_of(found.result(GIVE_UP)) == [b"live"]
 
 
 @pytest.mark.parametrize("whole_files", [True, False])

@@ -336,7 +336,7 @@ def test_many_lives_leave_few_segments_and_each_id_stays_taken() -> None:
     assert rig.engine.deduplication.count == 0
 
 
-def test_a_merge_leaves_out_what_is_free_and_makes_no_large_segment_larger() -> None:
+def test_a_merge_leaves_out_what_is_free() -> None:
     rig = Rig()
     lives(rig, MERGED - 1)
     rig.clock.now += WINDOW
@@ -345,6 +345,24 @@ def test_a_merge_leaves_out_what_is_free_and_makes_no_large_segment_larger() -> 
     rig.commit()
     merged = [rig.disk.read(f"keys/{name}") for name in rig.names("keys")]
     assert sum(content.count(b":") for content in merged) == 1
+
+
+def keys_per_segment(rig: Rig) -> list[int]:
+    return [rig.disk.read(f"keys/{name}").count(b":") for name in rig.names("keys")]
+
+
+@pytest.mark.parametrize(("keys", "segments"), [(4, [4] * MERGED), (3, [3] * (MERGED - 2) + [6])])
+def test_a_merge_makes_no_large_segment_larger(
+    monkeypatch: pytest.MonkeyPatch, keys: int, segments: list[int]
+) -> None:
+    monkeypatch.setattr(deduplication, "LARGE", 4)
+    monkeypatch.setattr(deduplication, "MOST_KEYS", 8)
+    rig = Rig()
+    for number in range(MERGED):
+        rig.send(*(f"{number} {key}" for key in range(keys)))
+        rig.commit(Purge(queue="q"))
+        rig.settle()
+    assert sorted(keys_per_segment(rig)) == segments
 
 
 @pytest.mark.parametrize("keep", list(Keep)[:2])

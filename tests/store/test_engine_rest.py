@@ -86,11 +86,16 @@ def test_commits_that_change_nothing_end_until_it_is_time_to_try_again() -> None
 
 def test_a_deleted_queue_waits_for_a_folder_that_can_not_be_listed() -> None:
     rig = Rig()
+    rig.clock.ticks = False
     rig.send(b"a")
     rig.ask(DeleteQueue(name="q"))
     rig.disk.fail(errno.EACCES, "scan")
-    _settle(rig)
+    committer = Committer(rig.engine, rig.clock, RLock(), ThreadDriver())
+    for _ in range(10):
+        run_whole(committer)
+    assert committer.poll_work() == (False, rig.clock.monotonic() + RETRY)
     rig.disk.heal()
+    assert rig.paths("config") != []
     rig.advance(2_000)
     _settle(rig)
     assert rig.paths("config", "queues", "remove") == []

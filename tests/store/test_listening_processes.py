@@ -123,11 +123,12 @@ def test_where_a_file_cannot_be_watched_a_receive_looks_often(
         other.send(b"a")
         other.in_turn()
         pause = threading.Event()
-        for _ in range(200):
+        # In all less than the time after which it looks where it can watch.
+        for _ in range(LISTENING_EVERY // 2 // LISTEN_EVERY):
             if future.done():
                 break
             clock.advance(LISTEN_EVERY)
-            pause.wait(0.005)
+            pause.wait(0.02)
         assert bodies_of(future.result(GIVE_UP)) == [b"a"]
 
 

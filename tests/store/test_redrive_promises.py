@@ -623,7 +623,7 @@ def test_the_last_moves_are_durable_before_a_redrive_says_that_it_is_done(rig: R
     assert is_done(rig.shown(redrive))
 
 
-def test_not_even_when_moves_of_an_earlier_commit_are_durable(rig: Rig) -> None:
+def test_a_redrive_is_not_done_when_the_moves_of_an_earlier_commit_alone_are_durable(rig: Rig) -> None:
     rig.bury(b"a", b"b")
     redrive = rig.start(rate=10)
     moves = []

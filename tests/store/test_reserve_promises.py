@@ -87,11 +87,14 @@ def test_a_foreign_entry_in_place_of_the_reserve_is_left_alone(tmp_path: Path, k
         place.symlink_to(victim)
     else:
         os.mkfifo(place)
+    before = place.lstat()
     with opened(tmp_path / "root") as rig:
         rig.send(b"a")
         found = rig.receive()
         assert bodies_of(found) == [b"a"]
         rig.delete(*found)
+    after = place.lstat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
     assert victim.read_bytes() == b"mine"
 
 

@@ -132,7 +132,7 @@ def test_what_one_process_writes_into_shared_bytes_another_one_reads_past_the_ca
         other.read(4096, 1)
 
 
-def test_times_in_the_log_are_those_of_no_host(tmp_path: Path) -> None:
+def test_times_in_the_log_are_those_of_no_host() -> None:
     memory, here, there = Bytes(), HostClock(), HostClock(since_boot=1_699_999_000_000)
     writer, reader = Changes(memory, "a", clock=here), Changes(memory, "b", clock=there)
     writer.begin_anew()

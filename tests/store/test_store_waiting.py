@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import threading
 import weakref
 from concurrent.futures import Future
 from pathlib import Path
@@ -210,21 +209,8 @@ def test_a_receive_that_waits_on_a_queue_that_is_deleted_is_told(tmp_path: Path)
 
 def test_sends_of_many_threads_share_a_sync(tmp_path: Path) -> None:
     with opened(tmp_path) as rig:
-        reached, advance = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            rig.disk.before_sync = None
-            reached.set()
-            assert advance.wait(GIVE_UP)
-
         rig.in_turn()
-        rig.disk.before_sync = hold
-        first = rig.store.submit(Send(queue="q", bodies=[b"x"]))
-        assert reached.wait(GIVE_UP)
-        others = [rig.store.submit(Send(queue="q", bodies=[b"x"])) for _ in range(50)]
-        advance.set()
-        ids = [future.result(GIVE_UP).results[0] for future in (first, *others)]
-        prefixes = {id[:-3] for id in ids[1:]}
+        prefixes = {id[:-3] for id in rig.send_together(50)[1:]}
         assert len(prefixes) == 1, "they are not one file of one commit"
 
 
