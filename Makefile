@@ -6,7 +6,7 @@
 #   make test WORKERS=1                   one test at a time
 
 .DEFAULT_GOAL := help
-.PHONY: help serve check lint docs test proof test-all newest torture torture-shards mutants interop interop-ceph image-steps bench-setup bench budget pipeline system-tools setup format stubs clean
+.PHONY: help serve check lint docs test proof test-all newest torture torture-shards mutants interop interop-ceph image-steps bench-setup bench bench-alone budget pipeline system-tools setup format stubs clean
 
 DATA ?= ./data
 ARGS ?=
@@ -81,6 +81,11 @@ bench: ## Compare with the limit and all peers that are installed, in ten minute
 	@.venv-bench/bin/python -m benchmarks.compare --json bench.json $(ARGS)
 	@.venv-bench/bin/python -m benchmarks.page bench.json docs/explanation/performance.md
 	@$(if $(ARGS),,scripts/long-runs bench)
+
+bench-alone: ## Measure one message alone beside an echo of gRPC and a plain file, in four minutes; best as root. Writes alone.json and the page.
+	@scripts/set-up dev
+	@.venv/bin/python -m benchmarks.alone --json alone.json $(ARGS)
+	@.venv/bin/python -m benchmarks.page alone.json docs/explanation/performance.md
 
 budget: ## Count the system calls of each operation, and write them down; a test compares.
 	@scripts/set-up dev

@@ -1,6 +1,8 @@
-"""Makes the figures of docs/explanation/performance.md, tables and plots, from what `compare` wrote.
+"""Makes the figures of docs/explanation/performance.md, tables and plots, from what `compare` wrote, or
+`alone`.
 
     python -m benchmarks.page bench.json docs/explanation/performance.md
+    python -m benchmarks.page alone.json docs/explanation/performance.md
 
 The text between the two marks in the page is replaced; the text around them stays. A page that isn't
 there is made. The plots go into a folder beside it that has the page's name.
@@ -14,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from . import plots
+from . import alone_figures, plots
 from .backlog import FULL, Standing
 from .marked_parts import write_between
 from .page_figures import Summary, ratio, short, summary
@@ -288,8 +290,13 @@ def plots_of(figures: Figures) -> dict[str, str]:
 def main() -> int:
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    figures = Figures(json.loads(Path(sys.argv[1]).read_text()))
+    document = json.loads(Path(sys.argv[1]).read_text())
     path = Path(sys.argv[2])
+    if document.get("benchmark") == alone_figures.NAME:
+        text = alone_figures.text_of(alone_figures.results_of(document))
+        write_between(alone_figures.BEGIN, alone_figures.END, text, path)
+        return 0
+    figures = Figures(document)
     folder = path.with_suffix("")
     folder.mkdir(exist_ok=True)
     for name, plot in plots_of(figures).items():

@@ -206,6 +206,14 @@ def processor_seconds(pids: Iterable[int]) -> float:
     return total / _TICKS
 
 
+def processor_clock(pid: int) -> int:
+    """Return the clock of a process's own processor time, for `time.clock_gettime`: to the nanosecond.
+
+    It is what clock_getcpuclockid(3) makes. Reading it raises `OSError` if there is no such process.
+    """
+    return (~pid << 3) | 2
+
+
 def memory_bytes(pids: Iterable[int]) -> int:
     """Return the memory of these processes; shared memory is counted once."""
     total = 0

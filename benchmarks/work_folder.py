@@ -20,11 +20,12 @@ from typing import Final
 
 from tests.support.loop_disk import LoopDisk, why_not
 
-__all__ = ["LoopDisk", "WorkFolder", "flush", "own_disk", "why_not"]
+__all__ = ["LoopDisk", "WorkFolder", "flush", "kind_of", "own_disk", "why_not"]
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _MAKING: Final = ("-i", "4096")
 """An inode for every 4 KiB: a message is a file."""
+_TITLES: Final = {"ext4": "ext4 with a journal", "xfs": "XFS"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +35,26 @@ class WorkFolder:
 
 
 @contextmanager
-def own_disk(within: Path, size: int, *, making: Sequence[str] = _MAKING) -> Iterator[WorkFolder]:
+def own_disk(
+    within: Path, size: int, *, making: Sequence[str] = _MAKING, kind: str = "ext4"
+) -> Iterator[WorkFolder]:
     """Make a folder of the comparison's own, on its own file system of `size` bytes where that can
-    be; 0: on no file system of its own. `making` are options of mkfs."""
+    be; 0: on no file system of its own. `kind` is one of `LoopDisk`'s, `making` are options of mkfs."""
     folder = Path(tempfile.mkdtemp(prefix="benchmarks-", dir=within))
     try:
-        reason = why_not("ext4") if size else "asked for"
+        reason = why_not(kind) if size else "asked for"
         if reason is not None:
             # PostgreSQL refuses to run as root, and its user must be able to enter the folder.
-            yield WorkFolder(folder=folder, described=f"{_kind_of(folder)}, as found ({reason})")
+            yield WorkFolder(folder=folder, described=f"{kind_of(folder)}, as found ({reason})")
             return
-        with LoopDisk(
-            "ext4", folder, size=size, making=making, is_written=True, is_direct=True
-        ) as disk:
+        with LoopDisk(kind, folder, size=size, making=making, is_written=True, is_direct=True) as disk:
             folder.chmod(0o755)
             inside = disk.mount_point / "run"
             inside.mkdir()
             yield WorkFolder(
                 folder=inside,
-                described=f"ext4 with a journal, {size >> 20:,} MiB, on a loop device with direct I/O, "
-                f"its image fully written, on {_kind_of(folder)}",
+                described=f"{_TITLES[kind]}, {size >> 20:,} MiB, on a loop device with direct I/O, "
+                f"its image fully written, on {kind_of(folder)}",
             )
     finally:
         shutil.rmtree(folder)
@@ -69,7 +70,7 @@ def flush(folder: Path) -> None:
         os.close(opened)
 
 
-def _kind_of(folder: Path) -> str:
+def kind_of(folder: Path) -> str:
     """Return the type of the file system that holds a folder."""
     mount = ("", "an unknown file system")
     path = str(folder.resolve())

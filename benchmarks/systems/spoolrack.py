@@ -152,11 +152,7 @@ class Spoolrack(System):
         return counts.ready_count + counts.leased_count + counts.delayed_count
 
     def settle(self, queue: str) -> None:
-        end = time.monotonic() + _SETTLED
-        while any((self.root / "remove").iterdir()):
-            if time.monotonic() > end:
-                raise Broken(f"the reaper has not come to an end in {_SETTLED:.0f} s")
-            time.sleep(0.02)
+        await_reaper(self.root)
 
     def seconds_of_imports(self) -> float:
         return min(_seconds_of(_IMPORTS) for _ in range(3))
@@ -211,6 +207,15 @@ class SpoolrackProcesses(Spoolrack):
         configuration=f"{processes} spoolrack serve on one root, the client processes dealt out to "
         "them; lease_durability strict",
     )
+
+
+def await_reaper(root: Path) -> None:
+    """Return when a root has no deleted file left; raise `Broken` after `_SETTLED`."""
+    end = time.monotonic() + _SETTLED
+    while any((root / "remove").iterdir()):
+        if time.monotonic() > end:
+            raise Broken(f"the reaper of {root} has not come to an end in {_SETTLED:.0f} s")
+        time.sleep(0.02)
 
 
 def _seconds_of(program: str) -> float:
