@@ -130,7 +130,9 @@ class Rig:
         return self._subject(GRPC, job, system.root)
 
     def counted_grpc(self) -> Subject:
-        root, socket = self._folder / "counted", self._folder / "counts"
+        root = self._folder / "counted"
+        # Not in the folder, which may be deep: a socket's path has 107 bytes at most.
+        socket = Path(self._stack.enter_context(tempfile.TemporaryDirectory())) / "counts"
         command = [sys.executable, "-m", f"{__package__}.counted_server", str(socket), "serve"]
         options = ["--data", str(root), "--grpc", "127.0.0.1:0", "--http", "off"]
         server = Server([*command, *options], self._folder / "log", folder=Path.cwd())
