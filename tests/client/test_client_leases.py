@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from random import Random
 
 import pytest
@@ -113,9 +114,7 @@ def test_leases_whose_queue_does_not_say_how_long_they_last_are_reported(
     assert "the leases of gone are not extended: There is no queue gone" in caplog.text
 
 
-def test_a_prefetched_message_with_an_expired_lease_is_not_handed_out_after_a_stop(
-    root: LossyRoot,
-) -> None:
+def test_a_prefetched_message_whose_lease_has_expired_is_not_handed_out(root: LossyRoot) -> None:
     with root.client(runtime=RootTime(root)) as client:
         client.create_queue("jobs")
         jobs = client.queue("jobs")
@@ -187,6 +186,40 @@ def test_a_worker_whose_client_is_closed_before_its_delete_logs_no_error(
     (warning,) = [record for record in caplog.records if sent in record.getMessage()]
     assert "comes back when its lease ends: it was closed" in warning.getMessage()
     assert (warning.levelname, warning.exc_info, failed) == ("WARNING", None, [])
+
+
+def test_a_message_that_its_block_or_its_handler_acks_is_deleted_once(root: LossyRoot) -> None:
+    with root.client() as client:
+        jobs = client.create_queue("jobs")
+        jobs.send_many(["a", "b"])
+        with jobs.messages(max_in_flight=1) as stream, next(stream) as message:
+            stream.ack(message)
+
+        def handle(message: spoolrack.Message) -> None:
+            message.ack()
+            worker.stop()
+
+        worker = jobs.worker(handle)
+        worker.run()
+        assert list(jobs.peek()) == []
+    assert sum(items for name, items in root.calls if name == "delete") == 2
+
+
+def test_a_nack_does_not_wait_for_its_answer(root: LossyRoot) -> None:
+    with root.client() as client:
+        jobs = client.create_queue("jobs")
+        jobs.send("a")
+        (message,) = jobs.receive()
+        may_answer = threading.Event()
+
+        async def release() -> None:
+            assert may_answer.wait(STUCK)
+
+        root.hooks["release"] = release
+        message.nack()
+        assert jobs.info().counts.leased_count == 1
+        may_answer.set()
+        until(lambda: jobs.info().counts.ready_count == 1)
 
 
 def test_a_message_that_no_handler_finished_is_ready_again_at_the_same_moment(root: LossyRoot) -> None:

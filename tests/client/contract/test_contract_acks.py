@@ -69,7 +69,7 @@ def test_acks_of_received_messages_outlast_the_client(world: World, other: Clien
 
 
 @pytest.mark.needs("delays", "receive counts")
-def test_a_nack_makes_the_message_ready_again_and_does_not_wait(jobs: Queue, world: World) -> None:
+def test_a_nack_makes_the_message_ready_again(jobs: Queue, world: World) -> None:
     jobs.send_many(["a", "b", "c"])
     a, b, c = jobs.receive(3)
     with a:
@@ -83,7 +83,7 @@ def test_a_nack_makes_the_message_ready_again_and_does_not_wait(jobs: Queue, wor
 
 
 @pytest.mark.needs("streams")
-def test_a_handler_may_ack_and_the_worker_deletes_no_second_time(jobs: Queue) -> None:
+def test_a_handler_may_ack_its_message(jobs: Queue) -> None:
     jobs.send_many(["a", "b"])
     errors: list[Exception] = []
     worker = jobs.worker(lambda message: message.ack(), on_error=lambda _, error: errors.append(error))
@@ -96,7 +96,7 @@ def test_a_handler_may_ack_and_the_worker_deletes_no_second_time(jobs: Queue) ->
 
 
 @pytest.mark.needs("streams")
-def test_an_acked_message_is_not_deleted_a_second_time_by_its_block(jobs: Queue) -> None:
+def test_a_message_may_be_acked_in_its_block(jobs: Queue) -> None:
     jobs.send("a")
     with jobs.messages() as stream, next(stream) as message:
         stream.ack(message)

@@ -7,6 +7,8 @@ import spoolrack
 from spoolrack import Outgoing, Queue
 from spoolrack.errors import InvalidRequest
 
+from tests.client.contract.conftest import World
+
 pytestmark = pytest.mark.needs("priorities")
 
 
@@ -30,10 +32,15 @@ def test_the_messages_of_a_batch_keep_their_priorities(jobs: Queue) -> None:
     assert [message.text for message in jobs.receive(10)] == ["high", "middle", "low"]
 
 
-def test_an_aging_lets_older_messages_come_first(client: spoolrack.Client) -> None:
+def test_an_aging_lets_older_messages_come_first(client: spoolrack.Client, world: World) -> None:
     client.create_queue("aged", priority_aging=3600)
     aged = client.queue("aged")
     assert aged.info().settings.priority_aging == 3600
+    aged.send("old")
+    world.advance(2 * 3600)
+    aged.send("new and first", priority=3)
+    aged.send("new", priority=1)
+    assert [message.text for message in aged.receive(3)] == ["new and first", "old", "new"]
 
 
 def test_an_impossible_priority_is_refused_before_it_is_sent(jobs: Queue) -> None:

@@ -169,7 +169,7 @@ def test_a_lost_set_is_told_as_lost_and_its_messages_come_again(
     assert (committed.deleted_count, committed.lost_sequence_numbers) == (0, (0,))
 
 
-def test_confirm_lengthens_the_hold(client: spoolrack.Client, five: Queue, world: World) -> None:
+def test_an_extension_lengthens_the_hold(client: spoolrack.Client, five: Queue, world: World) -> None:
     first = made(five.reserve("s", 0, visibility_timeout=10))
     world.advance(8)
     confirmed = client.reservations.extend("s", 0)
