@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from spoolrack import Client
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
@@ -70,9 +69,7 @@ def test_a_try_and_an_estimate_are_numbers(spoolrack: Spoolrack, offline: Spoolr
     assert (estimate["syncs_per_second"], estimate["inodes"]) == (700, 150_000)
 
 
-async def test_a_health_check_tells_the_servers_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_health_check_tells_the_servers_answer(tmp_path: Path) -> None:
     settings = ServeSettings(root=str(tmp_path / "root"), health=("127.0.0.1", 0))
     async with Server(settings) as server:
         assert server.health_url is not None

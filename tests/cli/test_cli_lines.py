@@ -25,6 +25,7 @@ from spoolrack_server.cli.line_reader import Lines
 from spoolrack_server.cli.line_sender import LineSender, Ranges
 
 from tests.cli.cli_rig import Spoolrack
+from tests.support import STUCK
 from tests.support.serving import PROGRAM
 from tests.support.waiting import until
 
@@ -66,8 +67,16 @@ def test_received_lines_equal_the_sent_ones(spoolrack: Spoolrack, start: Start, 
 
 
 def test_several_calls_at_a_time_lose_nothing(
-    spoolrack: Spoolrack, client: Client, tmp_path: Path
+    spoolrack: Spoolrack, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    calls = threading.Barrier(4)
+    send = LineSender._send
+
+    def send_beside_others(sender: LineSender, first: int, lines: list[bytes]) -> int:
+        calls.wait(STUCK)
+        return send(sender, first, lines)
+
+    monkeypatch.setattr(LineSender, "_send", send_beside_others)
     (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(MANY)))
     arguments = ["--lines", str(tmp_path / "lines"), "--in-flight", "4", "--quiet"]
     assert spoolrack("send", "jobs", *arguments).err == ""

@@ -68,7 +68,7 @@ def test_a_range_without_messages_sends_none_and_exits_with_1(on_root: Spoolrack
         assert (replayed.code, replayed.out) == (1, "0 messages sent to jobs.\n")
 
 
-def test_a_damaged_file_is_named_and_the_others_are_sent(on_root: Spoolrack, root: Path) -> None:
+def test_a_foreign_file_is_named_and_the_others_are_sent(on_root: Spoolrack, root: Path) -> None:
     (kept,) = (root / "archive" / "jobs").glob("*/*")
     kept.with_name("foreign").write_bytes(b"")
     replayed = on_root("replay", "jobs")
