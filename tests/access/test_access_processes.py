@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import spoolrack
 import trustme
+from spoolrack import RetryPolicy
 from spoolrack.errors import SpoolrackError
 from spoolrack_server.access.tokens import Tokens
 
@@ -108,7 +109,7 @@ def test_insecure_serves_other_machines_without_tls(tmp_path: Path) -> None:
 
 
 def test_several_processes_share_certificates_and_tokens_and_read_both_again(
-    tmp_path: Path, files: Files, ca: trustme.CA
+    tmp_path: Path, files: Files, ca: trustme.CA, other_ca: trustme.CA
 ) -> None:
     tls, trusted = files.write_certificate(ca), files.write_ca(ca)
     options = [
@@ -131,14 +132,18 @@ def test_several_processes_share_certificates_and_tokens_and_read_both_again(
         said = spoolrack_says("receive", "q", **alice)
         assert (said.returncode, said.stdout) == (os.EX_NOPERM, "")
         assert "send a token" in said.stderr
-        # All of them learn of a new identity, and forget the old one.
+        # All of them learn of a new certificate and of a new identity, and forget the old one.
+        files.write_certificate(other_ca)
         files.write_tokens("bob")
         files.write_permissions("bob all *")
+        trusted = files.write_ca(other_ca, "other.pem")
 
         def who_may() -> set[str]:
             found = set()
             for name in ("alice", "bob"):
-                with spoolrack.connect(at, ca=trusted, token=files.tokens[name]) as client:
+                with spoolrack.connect(
+                    at, ca=trusted, token=files.tokens[name], retry=RetryPolicy(attempts=1)
+                ) as client:
                     try:
                         client.queue("q").info()
                         found.add(name)

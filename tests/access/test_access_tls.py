@@ -342,7 +342,9 @@ def test_credentials_that_can_not_be_used_are_refused_at_once(files: Files, ca: 
             spoolrack.connect(target, **given)  # type: ignore[arg-type]
 
 
-async def test_a_call_of_each_kind_is_logged_with_its_caller(tmp_path: Path, files: Files) -> None:
+async def test_a_call_of_each_kind_carries_the_token_of_its_client(
+    tmp_path: Path, files: Files
+) -> None:
     """Unary calls, streams of requests over both of gRPC's surfaces, and streams of answers."""
     security = Security(tokens=files.write_tokens("me"))
     token = files.tokens["me"]

@@ -277,3 +277,4 @@ def test_another_file_system_is_refused_with_what_to_do(tmp_path: Path) -> None:
         rig.send(b"a")
     with pytest.raises(TargetUnusable, match=r"another file system .* rsync -aH"):
         take_snapshot(tmp_path / "root", elsewhere / f"copy-{os.getpid()}")
+    assert list(elsewhere.glob(f"*copy-{os.getpid()}*")) == []

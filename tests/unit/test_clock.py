@@ -22,10 +22,18 @@ def test_the_monotonic_clock_never_goes_back() -> None:
 
 @pytest.mark.parametrize("ago", [0, 1, 10**12])
 def test_a_wait_for_the_past_does_not_give_the_condition_away_for_long(ago: int) -> None:
+    spans: list[float | None] = []
+
+    class Noted(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            spans.append(timeout)
+            return False
+
     clock = SystemClock()
-    condition = threading.Condition()
+    condition = Noted()
     with condition:
         clock.wait(condition, Millis(clock.monotonic() - ago))
+    assert all(span is not None and span <= 0.001 for span in spans)
 
 
 def test_a_wait_does_not_end_before_its_moment() -> None:
