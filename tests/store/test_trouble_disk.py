@@ -69,6 +69,7 @@ def test_everything_but_sends_works_when_nothing_can_be_created(rig: Rig) -> Non
     rig.advance(30_000)
     assert sorted(rig.receive()) == ids[2:]
     assert rig.ask(Purge(queue="q")) == 3
+    assert isinstance(rig.send(b"z")[0], DiskFull)
     rig.check()
 
 
