@@ -5,12 +5,22 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, SyncFailed
+from spoolrack_store.engine.adoption import NAMES_LIKE_A_FILE
+from spoolrack_store.engine.part import FILES
+from spoolrack_store.files.disk import (
+    RESERVE_BYTES,
+    STEP_BYTES,
+    Facts,
+    FileKind,
+    FolderEntry,
+    SyncFailed,
+)
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.model.background_work import BackgroundWork
@@ -20,7 +30,7 @@ from spoolrack_store.model.settings import QueueSettings
 from tests.store.trouble_rig import Bytes, Rig
 from tests.support.engine_story import StillClock
 from tests.support.engines import applied, start
-from tests.support.steps import slices_of
+from tests.support.steps import slices_of, steps_of
 
 ID = "018bcfe5-6800-76c6-91b7-584a2265b000"
 
@@ -156,6 +166,64 @@ def test_many_files_are_adopted_in_slices_and_each_look_is_one_commit(root: Path
     slices = slices_of(lambda: rig.engine.index.queue("q").total, rig.commit, 60)
     assert max(slices) <= 15
     assert len(slices) < 20
+
+
+class CrowdedDisk(LocalDisk):
+    """Has `strange` names in `new/`, beside the files; counts what is listed and looked at."""
+
+    strange: Collection[str] = ()
+    listed = looked = 0
+
+    def listing(self, path: str) -> Iterator[FolderEntry]:
+        for each in super().listing(path):
+            self.listed += 1
+            yield each
+        for name in self.strange if path == "new" else ():
+            self.listed += 1
+            yield FolderEntry(name, FileKind.FILE)
+
+    def facts(self, path: str) -> Facts:
+        self.looked += 1
+        if path.removeprefix("new/") in self.strange:
+            return Facts(kind=FileKind.FILE, size=1, links=2, changed_ns=1)
+        return super().facts(path)
+
+
+@pytest.mark.parametrize("queue", ["q", "nowhere"])
+def test_a_commit_lists_and_looks_at_few_of_many_files_put_in(root: Path, queue: str) -> None:
+    """100,000 files held a commit for 1.1 s, and all others waited."""
+    disk = CrowdedDisk(root)
+    disk.strange = dict.fromkeys(f"{queue}:{uuid4()}" for _ in range(10_000))
+    rig = Rig(disk)
+    rig.tick()
+    listed, looked = [disk.listed], [disk.looked]
+    while disk.listed < 10_000:
+        rig.commit()
+        listed.append(disk.listed)
+        looked.append(disk.looked)
+        assert len(listed) < 1_000, "the listing stands still"
+    most = FILES // 2
+    assert max(after - before for before, after in pairwise([0, *listed])) <= most * NAMES_LIKE_A_FILE
+    assert max(after - before for before, after in pairwise([0, *looked])) <= most + 10
+
+
+def test_a_message_is_adopted_behind_many_strange_files(root: Path) -> None:
+    disk = CrowdedDisk(root)
+    disk.strange = dict.fromkeys(f"nowhere:{uuid4()}" for _ in range(10_000))
+    rig = Rig(disk)
+    put(root, b"from a shell")
+    rest(rig, looks=20)
+    assert bodies(rig) == [b"from a shell"]
+
+
+def test_a_start_parses_no_name_of_a_file_put_in(root: Path, rig: Rig) -> None:
+    costs = []
+    for count in (10, 110):
+        while len(os.listdir(root / "new")) < count:
+            put(root, b"x")
+        costs.append(steps_of(rig.start))
+    # Each is listed twice: for the index, and for deduplication keys. They were 29 lines.
+    assert (costs[1] - costs[0]) / 100 < 20
 
 
 def test_a_look_at_files_that_are_not_to_be_adopted_is_not_repeated_at_once(

@@ -13,11 +13,12 @@ from __future__ import annotations
 import errno
 import logging
 import zlib
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from ..files.disk import Facts, FileKind, SyncFailed, explained
-from ..files.layout import COPY, body_owner
+from ..files.disk import Facts, FileKind, FolderEntry, SyncFailed, explained, explaining
+from ..files.layout import COPY, NEW, body_owner
 from ..model.background_work import BackgroundWork
 from ..model.clock import Millis
 from ..model.errors import StoreError
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 UNCHANGED_FOR: Final = Millis(2_000)
 LOOK_EVERY: Final = Millis(2_000)
+NAMES_LIKE_A_FILE: Final = 32
+"""To list so many names takes as long as to move a file."""
 _FAILED_SYNC: Final = frozenset({errno.EIO, errno.ENOSPC, errno.EDQUOT})
 """Errors that fsync(2) itself reports, and open(2) of a file that is there doesn't."""
 
@@ -54,57 +57,77 @@ class Adoption(Part):
         self._ids = ids
         self._adopts = background.adopts
         self._unchanged_for = max(UNCHANGED_FOR, background.wait)
-        self._seen_files: dict[str, tuple[Facts, Millis]] = {}
-        """Files found in `new/`, and the monotonic time since which each is as it is."""
+        self._listings: list[Iterator[FolderEntry]] = []
+        """The listing of `new/` that is under way, if there is one."""
         self._unseen_files: list[str] = []
-        """Files that the last listing has found, and no commit has looked at since; the first last."""
-        self.pending = (self._unseen_files, self._seen_files)
+        """Files that the listing has found, and no commit has looked at since; the first last."""
+        self._seen_before: dict[str, tuple[Facts, Millis]] = {}
+        """Files that the last listing found in `new/`, and this one hasn't yet; with the monotonic time
+        since which each is as it is."""
+        self._seen_now: dict[str, tuple[Facts, Millis]] = {}
+        """Those that this listing has found."""
+        self.pending = (self._listings, self._unseen_files, self._seen_before, self._seen_now)
         self._next_look = moves.clock.monotonic()
 
     def next_due(self) -> Millis | None:
-        return DUE_NOW if self._unseen_files else self._next_look if self._seen_files else None
+        if self._listings or self._unseen_files:
+            return DUE_NOW
+        return self._next_look if any(self.pending) else None
 
     def tick(self) -> None:
-        """List `new/`, if it is time; `advance` looks at what is there."""
+        """Begin to list `new/`, if it is time; `advance` looks at what is there. Raise `DiskError`."""
         now = self._moves.clock.monotonic()
-        if not self._adopts or self._unseen_files or now < self._next_look:
+        if not self._adopts or self._listings or self._unseen_files or now < self._next_look:
             return
         self._next_look = Millis(now + LOOK_EVERY)
-        found = self._moves.scan("new")
-        self._unseen_files += [
-            each.name for each in found if each.kind is FileKind.FILE and ":" in each.name
-        ]
-        there = {
-            name: self._seen_files[name] for name in self._unseen_files if name in self._seen_files
-        }
-        self._unseen_files.reverse()
-        self._seen_files.clear()
-        self._seen_files.update(there)
+        with explaining():
+            self._listings.append(self._moves.disk.listing(NEW))
 
     def advance(self) -> None:
-        """Adopt files that have been unchanged for long enough, as many as the commit may. Raise
-        `SyncFailed` if a file can't be made durable."""
+        """List `new/`, and adopt files that have been unchanged for long enough, as many as the commit
+        may. Raise `DiskError`, and `SyncFailed` if a file can't be made durable."""
         self.tick()
         effort = self._moves.effort
         left = effort.share()
-        while self._unseen_files and left > 0:
-            files = self._look_at(self._unseen_files.pop())
+        while left > 0 and (self._listings or self._unseen_files):
+            files = self._look_at(self._unseen_files.pop()) if self._unseen_files else self._list()
             left -= files
             effort.spend(files)
 
+    def _list(self) -> int:
+        """List some more of `new/`, or, at its end, drop some files that are gone; return the effort,
+        in files."""
+        try:
+            with explaining():
+                found = list(islice(self._listings[0], NAMES_LIKE_A_FILE))
+        except StoreError:
+            self._listings.clear()
+            raise
+        if found:
+            names = [each.name for each in found if each.kind is FileKind.FILE and ":" in each.name]
+            self._unseen_files += reversed(names)
+            return len(found) // NAMES_LIKE_A_FILE
+        gone = self._seen_before
+        for _ in range(min(NAMES_LIKE_A_FILE, len(gone))):
+            gone.popitem()
+        if not gone:
+            self._listings.clear()
+            self._seen_before, self._seen_now = self._seen_now, gone
+        return 1 if gone else 0
+
     def _look_at(self, name: str) -> int:
         """Look at a file, and adopt it if it is time; return the effort, in files."""
-        path, queue, now = f"new/{name}", adoptable(name), self._moves.clock.monotonic()
+        path, queue, now = f"{NEW}/{name}", adoptable(name), self._moves.clock.monotonic()
         if queue is None or queue not in self._catalog.records:
             return 0
-        before = self._seen_files.pop(name, None)
+        before = self._seen_before.pop(name, None)
         try:
             facts = self._moves.disk.facts(path)
             if facts.links != 1:
                 return 1  # It has a second name somewhere, through which it could be changed.
             since = before[1] if before is not None and before[0] == facts else now
             if now - since < self._unchanged_for:
-                self._seen_files[name] = facts, since
+                self._seen_now[name] = facts, since
                 return 1
             self._adopt(path, queue)
             return 1 + SYNC_EFFORT + facts.size // BYTES_LIKE_A_FILE

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from ..files.layout import NEW
 from ..model.batch_file import Damaged, Line
 from ..model.clock import CommitClock, Millis
 from ..model.errors import DiskError, StoreError, TooManyDeduplicationIds
@@ -64,7 +65,7 @@ class _Segment:
 class Deduplication(Part):
     """The deduplication ids of all queues. Not thread-safe."""
 
-    folders = (FOLDER, "new")
+    folders = (FOLDER, NEW)
 
     def __init__(
         self, moves: Moves, catalog: Catalog, reader: Reader, ids: FileIds, clock: CommitClock
@@ -163,8 +164,9 @@ class Deduplication(Part):
         for known in (self._segments, self._by_size, self._to_be_merged, self._superseded):
             known.clear()
         for folder in self.folders:
-            found = self._moves.scan(folder)
-            self._changed_paths.update((f"{folder}/{each.name}", None) for each in found)
+            for each in self._moves.scan(folder):
+                if folder == FOLDER or ",k" in each.name:  # There may be many without a key.
+                    self._changed_paths[f"{folder}/{each.name}"] = None
         for path in self._changed_paths:
             if path.startswith(f"{FOLDER}/"):
                 # The process that wrote it may not have synced it.

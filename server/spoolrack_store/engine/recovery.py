@@ -286,8 +286,10 @@ def _name_of(moves: Moves, folder: str, each: FolderEntry) -> Name | None:
     """Return the name of a message; None for anything else, which is noted as foreign if it is."""
     path = f"{folder}/{each.name}"
     is_file = each.kind is FileKind.FILE
+    if folder == NEW and is_file and adoptable(each.name):
+        return None  # Before its name is parsed: there may be many.
     name = name_at(path) if is_file else None
-    if name is not None or (folder == NEW and is_file and adoptable(each.name)):
+    if name is not None:
         return name
     owner = body_owner(each.name) if folder == NEW else ""
     if owner and (owner == moves.owner or moves.is_living(owner)):
