@@ -46,9 +46,7 @@ def handle_of(message: Message, received_at: Millis) -> str:
 def parse(text: str) -> Handle:
     match = _HANDLE.fullmatch(text)
     if match is None:
-        raise sqs_errors.invalid_receipt(
-            f'The input receipt handle "{text[:300]}" is not a valid receipt handle.'
-        )
+        raise sqs_errors.not_a_receipt(text)
     last = LastReceive(int(match["receives"]), Millis(int(match["first"])))
     # Handles of 1.0.0-beta.1 have no last number.
     return Handle(match["receipt"], last, Millis(int(match["at"] or match["first"])))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from spoolrack_store.model.errors import StoreError
+from spoolrack_store.model.errors import InvalidReceipt, StoreError
 from spoolrack_store.model.terminal_text import printable
 
 PREFIX: Final = "AWS.SimpleQueueService."
@@ -105,6 +105,10 @@ def no_resource(parameter: str) -> SqsError:
     )
 
 
+def not_a_receipt(handle: str) -> SqsError:
+    return invalid_receipt(f'The input receipt handle "{handle[:300]}" is not a valid receipt handle.')
+
+
 FAULT: Final = "The server made a mistake, and its log says more: please report it."
 
 _FROM_STORE: Final[Mapping[str, Callable[[str], SqsError]]] = {
@@ -112,7 +116,6 @@ _FROM_STORE: Final[Mapping[str, Callable[[str], SqsError]]] = {
     "INVALID_SETTING": invalid_attribute_value,
     "INVALID_REQUEST": invalid_value,
     "INVALID_MESSAGE": invalid_value,
-    "INVALID_RECEIPT": invalid_receipt,
     "MESSAGE_TOO_LARGE": invalid_value,
     "ATTRIBUTES_TOO_LARGE": invalid_value,
     "UNAUTHENTICATED": missing_token,
@@ -148,5 +151,7 @@ def of_store(error: StoreError) -> SqsError | None:
     """Return SQS's form of a store's error; None for one that must not reach a client."""
     if error.reason == "QUEUE_NOT_FOUND":
         return queue_not_found()
+    if isinstance(error, InvalidReceipt):
+        return not_a_receipt(str(error.facts["receipt"]))
     make = _FROM_STORE.get(error.reason)
     return None if make is None else make(str(error))

@@ -391,7 +391,9 @@ def bodies(by_column: columns.MessageColumns) -> list[bytes]:
     """Return the bodies of messages by column; raise `InvalidRequest` for columns that don't belong
     together."""
     sizes, joined = by_column.body_sizes, by_column.bodies
-    if min(sizes, default=0) < 0 or sum(sizes) != len(joined):
+    if (least := min(sizes, default=0)) < 0:
+        raise InvalidRequest(what="body_sizes", value=least, rule="must have no length below 0")
+    if sum(sizes) != len(joined):
         rule = f"must be the lengths of the bodies, which have {len(joined)} bytes"
         raise InvalidRequest(what="body_sizes", value=f"{sum(sizes)} bytes", rule=rule)
     for what, places in (("attributes", by_column.attributes), ("groups", by_column.groups)):

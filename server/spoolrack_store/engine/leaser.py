@@ -199,7 +199,7 @@ class Leaser(Part):
         visibility = request.visibility
         if visibility is None:
             visibility = record.settings.visibility_timeout
-        check_span("visibility", visibility, 1, MAX_VISIBILITY)
+        check_span("visibility_timeout", visibility, 1, MAX_VISIBILITY)
         if request.max_messages < 1:
             check_number("max_messages", request.max_messages, 1)
         return record, visibility
@@ -533,7 +533,7 @@ class Leaser(Part):
         """Extend or release leases. Messages of one name move together."""
         record = self._catalog.require(request.queue)
         visibility = request.visibility
-        check_span("visibility", visibility, 0, MAX_VISIBILITY)
+        check_span("visibility_timeout", visibility, 0, MAX_VISIBILITY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         is_strict = record.settings.group_order == "strict"
         targets = self._find_all(request, results, {} if is_strict else request.last_receives)
