@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from spoolrack_server.metrics.otel import OtelTraces
 from spoolrack_server.process.server import Server
-from spoolrack_store.model.operations import Receive, messages_of
+from spoolrack_store.model.operations import CreateQueue, Receive, messages_of
+from spoolrack_store.model.settings import QueueSettings
 
 from tests.support.scrape import scrape_at
 from tests.support.server_rig import until_waiting
@@ -107,3 +108,21 @@ def test_worker_processes_share_the_port_of_sqs(tmp_path: Path) -> None:
             for sample in durations.samples
             if sample.labels["operation"].startswith("SQS ")
         } == {"0", "1"}
+
+
+async def test_a_large_list_is_within_the_memory_of_responses(server: Server, sqs: Sqs) -> None:
+    """A list of 1,000 queues has more than 64 KiB, and a client may not read it."""
+    store = server.store
+    creating = [
+        store.submit(CreateQueue(name=f"{number:0>80}", settings=QueueSettings()))
+        for number in range(700)
+    ]
+    await asyncio.gather(*map(asyncio.wrap_future, creating))
+    responses = server._memory.responses
+    with responses.share("another connection", responses.total):
+        refusal = await refused(sqs.list_queues())
+        assert (refusal.code, refusal.status) == ("ServiceUnavailable", 503)
+        few = await sqs.list_queues(MaxResults=100)
+        assert len(few["QueueUrls"]) == 100
+    assert len((await sqs.list_queues())["QueueUrls"]) == 700
+    assert responses.used == 0

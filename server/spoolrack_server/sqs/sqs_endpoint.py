@@ -19,12 +19,12 @@ from weakref import WeakKeyDictionary
 
 from aiohttp import web
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.errors import Draining, MessageTooLarge, StoreError
+from spoolrack_store.model.errors import Draining, MemoryLimit, MessageTooLarge, StoreError
 
 from ..access.access_control import AccessControl
 from ..app.application import Application
 from ..app.caller import Caller, Permission
-from ..app.memory import MemoryLimiter
+from ..app.memory import SMALL, MemoryLimiter
 from ..app.trace_context import context_in
 from ..http import request_bodies
 from ..http.context import HttpContext
@@ -125,6 +125,7 @@ class SqsEndpoint:
         self._account = account
         self._hosts = (*EMULATORS, *(() if url is None else (urlsplit(url).hostname or "localhost",)))
         self._operations = SqsOperations(app, memory, clock)
+        self._responses = memory.responses
         self._arriving = request_bodies.UploadMemory(ARRIVING, evicts=True)
         """Of bodies from callers that aren't known yet: one that dawdles delays no other."""
         self._key_by_connection: WeakKeyDictionary[asyncio.Transport, str] = WeakKeyDictionary()
@@ -221,7 +222,10 @@ class SqsEndpoint:
         except Exception as error:  # noqa: BLE001 - each is answered
             response = self._refusal(request, call.operation, error, id)
         else:
-            response = await self._written(request, call, result, id)
+            try:
+                response = await self._written(request, call, result, id)
+            except MemoryLimit as error:
+                response = self._refusal(request, call.operation, error, id)
         if self._listener.is_refusing:
             response.force_close()
         return response
@@ -230,7 +234,7 @@ class SqsEndpoint:
         self, request: web.Request, call: _SqsCall, result: Result, id: str
     ) -> web.StreamResponse:
         """Return the response to an operation. Write it first if it has leased messages, and give them
-        back if the client doesn't get them."""
+        back if the client doesn't get them; or if it is large. Raise `MemoryLimit` without room."""
 
         def response() -> web.Response:
             return web.Response(
@@ -241,13 +245,24 @@ class SqsEndpoint:
 
         leased = result.leased
         if leased is None:
-            return response()
+            return await self._counted(request, response())
         with leased.handing_over():
             made = await self._context.app.in_thread(response) if result.is_large else response()
             result.content = {}  # All of it is in the response.
             if not leased.receipts:
                 return made
             leased.resize(len(made.body) if isinstance(made.body, bytes) else 0)
+            return await request_bodies.write(request, made, self._context.http_limits)
+
+    async def _counted(self, request: web.Request, made: web.Response) -> web.StreamResponse:
+        """Count the bytes of a large response until the kernel has taken them. Raise `MemoryLimit`
+        without room: only a list is large, and it changes nothing."""
+        size = len(made.body) if isinstance(made.body, bytes) else 0
+        if size <= SMALL:
+            return made
+        if self._listener.is_refusing:
+            made.force_close()
+        with self._responses.share(peer_of(request), size):
             return await request_bodies.write(request, made, self._context.http_limits)
 
     def _recheck(self, call: _SqsCall) -> None:
