@@ -9,6 +9,10 @@ While another process holds the lock, nothing is lost: the commit is tried again
 
 `Parking` holds the receives and reserves that wait: first come, first served.
 
+A plain request that comes while nothing else is at work is done in its caller's thread, without a
+future, a hand-over or a wake-up: `try_now`. What such commits leave for later, as the names of what was
+sent, waits a little for the next caller.
+
 Two locks. `changing` guards the engine and its index, and the parking with it: the holder alone reads
 or changes them, be it a commit, a question of another thread, or the driver that looks for work.
 `_guard` guards the queue of requests, for moments only. A thread that holds `_guard` never waits for
@@ -29,6 +33,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from .engine.engine import Engine, NotEntered, Work
 from .engine.part import RETRY
+from .engine.short_way import PLAIN
 from .files.changes import LockWait, Poisoned, describe_holder
 from .files.disk import SyncFailed
 from .listener import Listener
@@ -54,6 +59,8 @@ SHORT_SECONDS: Final = 0.005
 """So long the disk may take for a commit that counts as short."""
 ENDED_WAITS: Final = 100
 """Waits that one commit ends, so that their callers are not all woken together: the next ends more."""
+LINGER: Final = Millis(2)
+"""So long the engine's own work waits for the next caller that does its commit itself."""
 NEWS_EVERY: Final = Millis(5)
 """It takes in what it hears of no more often than this, so that others get the lock, too."""
 
@@ -135,6 +142,10 @@ class Committer:
         self._ticks = ticks
         self._next_tick = clock.monotonic()
         self._next_listen = self._last_news = Millis(0)
+        self._linger_until = Millis(0)
+        """The engine's own work waits until then."""
+        self._looks_at: Millis | None = None
+        """When the driver looks for work again, unless it is woken; None: then only."""
         self._listener = listener
         self._listen_every = LISTEN_EVERY if listener is None else LISTENING_EVERY
         self._true_clock = SystemClock()
@@ -171,6 +182,56 @@ class Committer:
         if refusal is not None:
             future.set_exception(refusal)
         return future
+
+    def try_now(self, request: Request[Answer], within: float) -> Answer | None:
+        """Do a plain request in the calling thread; return the answer, which is durable. None: it isn't
+        plain, something else is at work, or the disk took longer than `within` seconds of late for a
+        lone message; then nothing was done. Raise `OutcomeUnknown`.
+
+        Not for a thread in which a signal's handler may raise: half a commit is a fault.
+        """
+        if not isinstance(request, PLAIN) or not self.changing.acquire(blocking=False):
+            return None
+        try:
+            if self._busy_since is not None or self._is_asked() or self._refusal(request) is not None:
+                return None
+            if self._draining or self._lock_wait.next_try is not None:
+                return None
+            engine, statistics = self._engine, self._engine.moves.statistics
+            if engine.moves.syncer.lone_seconds > within or self._parking.is_awaited(request.queue):
+                return None
+            if self._clock.monotonic() >= self._next_tick:
+                return None
+            began = self._busy_since = statistics.watch()
+            work = engine.apply_alone(request)
+            if work is None:
+                return None
+            if work.commit is not None:
+                work.commit.sync()
+            engine.finish(work)
+            statistics.commit((request,), work.outcomes, began)
+            self._leave_the_rest()
+            answer: Answer = work.outcomes[0]
+            return answer
+        except BaseException as error:
+            if isinstance(error, SyncFailed):
+                self._fail(str(error), (), OutcomeUnknown)
+            else:
+                self.fail(error)
+            raise OutcomeUnknown(detail=str(error)) from error
+        finally:
+            self._busy_since = None
+            self.changing.release()
+
+    def _leave_the_rest(self) -> None:
+        """Let the driver do what is left of a request that was done in its caller's thread, unless a
+        caller comes soon who does it along."""
+        until = self._linger_until = Millis(self._clock.monotonic() + LINGER)
+        looks_at = self._looks_at
+        if looks_at is None or looks_at > until:
+            due = self._engine.left_until(until)
+            if due is not None and (looks_at is None or due < looks_at):
+                self.wake()
 
     def wake(self) -> None:
         """Look for work: a waiting receive has credits that no commit has given back."""
@@ -264,19 +325,24 @@ class Committer:
     def poll_work(self) -> tuple[bool, Millis | None]:
         """Return whether there is work, and else the monotonic time of the next work, if any."""
         with self.changing, self._guard:
-            next_try = self._lock_wait.next_try
-            if next_try is not None:
-                # The work that wanted the lock is still to be done.
-                return self._true_clock.monotonic() >= next_try, next_try
-            if self._queued_requests and not self._draining:
-                asked = self._queued_requests[0].request
-                if isinstance(asked, Receive) and asked.wait != 0:
-                    self._park_idle()
-            if self._is_asked():
-                return True, None
-            if self._stopped or self._failure is not None:
-                return False, None
-            return self._next_own_work(self._clock.monotonic())
+            found = self._poll()
+            self._looks_at = Millis(0) if found[0] else found[1]
+            return found
+
+    def _poll(self) -> tuple[bool, Millis | None]:
+        next_try = self._lock_wait.next_try
+        if next_try is not None:
+            # The work that wanted the lock is still to be done.
+            return self._true_clock.monotonic() >= next_try, next_try
+        if self._queued_requests and not self._draining:
+            asked = self._queued_requests[0].request
+            if isinstance(asked, Receive) and asked.wait != 0:
+                self._park_idle()
+        if self._is_asked():
+            return True, None
+        if self._stopped or self._failure is not None:
+            return False, None
+        return self._next_own_work(self._clock.monotonic())
 
     @property
     def is_awaited(self) -> bool:
@@ -316,7 +382,7 @@ class Committer:
         waits, due = self._engine.next_work(now)
         times: list[Millis] = []
         if waits:
-            times.append(self._rest_until)
+            times.append(max(self._rest_until, self._linger_until))
         if self._ticks:
             times.append(self._next_tick)
         if due is not None and (self._ticks or self._parking.waiting):
@@ -373,6 +439,7 @@ class Committer:
 
         No two at a time. Between two steps of it another thread may go on.
         """
+        self._linger_until = Millis(0)
         with self._guard:
             waiting, self._queued_requests = self._queued_requests, []
             draining = self._draining

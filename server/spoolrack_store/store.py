@@ -171,6 +171,15 @@ class Store:
         """
         return self._committer.submit(request)
 
+    def try_now(self, request: Request[Answer], within: float) -> Answer | None:
+        """Do a plain request in the calling thread, if nothing else is at work; return the answer,
+        which is durable. None, and nothing was done: submit it.
+
+        `within`: seconds that the disk may have taken of late for a lone message, since that is how
+        long this waits. Not for a thread in which a signal's handler may raise. Raise `OutcomeUnknown`.
+        """
+        return self._committer.try_now(request, within)
+
     def retry_receives(self) -> None:
         """Try the waiting receives again: a report has freed a consumer's credits."""
         self._committer.wake()

@@ -74,6 +74,7 @@ from .reserver import Reserver
 from .schedule_catalog import ScheduleCatalog
 from .sender import Sender
 from .sharing import Sharing
+from .short_way import ShortWay
 from .stages import Stages
 
 log = logging.getLogger(__name__)
@@ -184,6 +185,8 @@ class Engine:
             self.expiry,
         )
         self._pending = tuple(part.pending for part in self._parts)
+        self._untimed = [each for each in chain(*self._pending) if each is not self.index.dues.times]
+        """The same without the ends of leases and delays."""
         self._ends_of_stages = self.stages.unfinished_ends
         self._ends_of_sets = self.reservations.index.in_state[SetState.COMMITTED]
         self._has_answers_to_move = True
@@ -225,6 +228,19 @@ class Engine:
         changes = Changes(memory, owner, pid, clock if disk.several_hosts else None)
         self.sharing = Sharing(self.moves, changes, self.catalog, is_living, self._parts)
         self._queue_room.sources.append(self.sharing.orphan_load)
+        self.short_way: ShortWay | None = ShortWay(
+            self.moves,
+            self.catalog,
+            self.reader,
+            self._ids,
+            random,
+            self._sender,
+            self._leaser,
+            self._dead_letters,
+            self.sharing,
+            self._untimed,
+        )
+        """None: each request takes the general way."""
 
     def open(self) -> bool:
         """Index the folders, and make them durable; False if another process holds the lock.
@@ -244,6 +260,8 @@ class Engine:
         what others did can't be read, and then nothing was done; `SyncFailed` if nothing may
         be relied on any more.
         """
+        if len(requests) == 1 and not tick and (work := self.apply_alone(requests[0])) is not None:
+            return work
         try:
             if not self.sharing.enter():
                 return None
@@ -257,6 +275,12 @@ class Engine:
         finally:
             self._clock.release()
             self.sharing.leave()
+
+    def apply_alone(self, request: Request[Any]) -> Work | None:
+        """Execute a plain request up to the sync, if nothing else is to be done; None, and it is not
+        done. Raise `SyncFailed`."""
+        outcome = None if self.short_way is None else self.short_way.apply(request)
+        return None if outcome is None else self._work_of((request,), [outcome], changed=True)
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:
         effort = self.moves.effort
@@ -287,12 +311,18 @@ class Engine:
         if self._queue_room.coming:
             self._queue_room.begin()
         outcomes = run_in(self._turns, requests, self.moves.request_effort) if requests else []
+        changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
+        return self._work_of(requests, outcomes, changed=changed)
+
+    def _work_of(
+        self, requests: Sequence[Request[Any]], outcomes: list[Outcome], *, changed: bool
+    ) -> Work:
+        """End a commit's changes: return what is to be synced, if an answer waits for it."""
         unpublished, self.moves.unpublished = self.moves.unpublished, []
         if not self._needs_sync(requests, outcomes):
             if self.index.unpublished_queues:
                 self.index.publish(self._sender.in_new, self.moves.synced)
             return Work(outcomes, 0, None, unpublished)
-        changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
         return Work(outcomes, number, commit, unpublished, changed)
@@ -483,6 +513,14 @@ class Engine:
         return len(
             {*(each.partition("~")[0][:-INDEX_DIGITS] for each in receipts), *map(batch_of, ids)}
         )
+
+    def left_until(self, until: Millis) -> Millis | None:
+        """Return when something is due that the last commit has left: what waits for no time is due
+        `until`. None: nothing is."""
+        index = self.index
+        if index.deleted_files or index.loose_files or any(self._untimed):
+            return until
+        return index.dues.next()
 
     def ready(self, queue: str) -> int | None:
         """Return the number of messages that a receive could lease; None if there is no such queue."""

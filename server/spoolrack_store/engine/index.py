@@ -255,6 +255,11 @@ class EntryOrder:
         """Return the id of the first message."""
         return self.names.first()
 
+    def only_first(self) -> Entry | None:
+        """Return the first entry; None if there is none, or two hold one message."""
+        first = self.names.first()
+        return None if first is None or self._doubles else self.at(first)
+
     def at(self, first: str) -> Entry:
         """Return an entry whose first message is `first`."""
         return self._by_first.get(first) or self._unpack(first)
@@ -536,6 +541,7 @@ def _before(entry: Entry, members: int, id: str) -> int:
 COUNTED: Final = (State.READY, State.LEASED, State.DELAYED)
 """The states whose messages a queue counts as its own."""
 _WAITS: Final = (State.LEASED, State.DELAYED)
+_OVER: Final = (State.REMOVED, State.QUARANTINED)
 
 
 _MOMENT_OF: Final = itemgetter(slice(13))
@@ -894,6 +900,29 @@ class Index:
         elif batch in self.loose_files and not batch.is_loose:
             del self.loose_files[batch]
 
+    def rename(self, entry: Entry, name: Name, commit: int, *, due: int = 0) -> Entry:
+        """Replace the only name of a file by another one, to which all that it holds moves: what
+        `appear` and `disappear` do, at once."""
+        batch, old, members = entry.batch, entry.name, entry.members
+        made = Entry(batch, name)
+        made.due = due
+        batch.entries, batch.top, batch.changed = (made,), name.version, commit
+        entry.members, entry.taken = 0, commit
+        self.unpublished_queues[old.queue] = None  # Also of a file in `new/`.
+        if entry.shares:
+            self._pass_on(entry, made)
+        if old.state in COUNTED:
+            self._count(entry, 0)
+        if name.state in COUNTED:
+            self._count(made, members)
+            if not name.stem.count:
+                self.to_be_packed.append(name.stem.id)
+        if name.state in _WAITS:
+            self.schedule(made, due)
+        elif name.state in _OVER:
+            self.deleted_files[batch] = None
+        return made
+
     def unknown_disappears(self, name: Name, commit: int) -> None:
         """Note the end of a name that another process had in `new/`: its batch may be over."""
         batch = self.batches.get(name.stem.text)
@@ -931,6 +960,11 @@ class Index:
         id."""
         file = self.file(text) or self._by_id.get(text)
         return () if file is None else file.entries
+
+    @property
+    def has_doubles(self) -> bool:
+        """Whether two files have the same id: one was copied by hand."""
+        return bool(self._doubles)
 
     def has_file_of(self, id: str) -> bool:
         """Return whether there is a file of this message alone, in any state."""

@@ -193,6 +193,21 @@ class Leaser(Part):
             return UNFINISHED
         return answer if refused is None else refused
 
+    def hand_out(
+        self, request: Receive, chosen: Entry, leased: Entry, visibility: Millis, since: Millis
+    ) -> list[Delivery]:
+        """Return the answer to a receive that got all of one lease."""
+        lease = _Lease(chosen, visibility, leased.members, since=since, leased=[leased])
+        if request.credits is not None:
+            request.credits.charge(leased.members.bit_count())
+        answer: list[Delivery] = []
+        self._deliver(request, lease, leased.members, answer)
+        return answer
+
+    def has_to_expire(self, queue: str) -> bool:
+        """Return whether a queue has messages that are older than its retention."""
+        return queue in self._queues_to_expire
+
     def check(self, request: Receive) -> tuple[QueueRecord, Millis]:
         """Return the queue and the visibility timeout of a receive; raise its `StoreError`."""
         record = self._catalog.require_same(request)
@@ -255,7 +270,7 @@ class Leaser(Part):
             for entry, members in chain(ready, written):
                 if room <= 0 or (max_effort is not None and max_effort <= 0):
                     break
-                is_old = has_retention and self._is_too_old(record, entry)
+                is_old = has_retention and self.is_too_old(record, entry)
                 if is_old or self._dead_letters.is_dead(entry):
                     if dead_room <= 0:
                         # The messages behind them wait until they have moved: a look past all of them
@@ -357,7 +372,7 @@ class Leaser(Part):
                 self._expired_up_to[record.name] = after
                 return False
             first, entry = found
-            if not self._is_too_old(record, entry):
+            if not self.is_too_old(record, entry):
                 after, looks = f"{first}~", looks - 1
                 continue
             if not self._expire(record.name, entry, entry.members):
@@ -382,7 +397,8 @@ class Leaser(Part):
         began anew."""
         return first_id_of(Millis(self._clock.proven_wall() - record.settings.retention + 1))
 
-    def _is_too_old(self, record: QueueRecord, entry: Entry) -> bool:
+    def is_too_old(self, record: QueueRecord, entry: Entry) -> bool:
+        """Return whether an entry's messages are older than the retention of their queue."""
         return entry.name.age_began + record.settings.retention <= self._clock.proven_wall()
 
     def _fitting(

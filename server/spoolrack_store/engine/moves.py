@@ -262,6 +262,34 @@ class Moves:
                 self.quarantined += piece.bit_count()
         return made
 
+    def make_alone(self, name: Name, content: bytes) -> Entry | None:
+        """Write a file into `new/`, when no other process has to hear of it; None, and it isn't there,
+        if the disk refuses it. The commit syncs it."""
+        path = name.path
+        try:
+            self._attempt(partial(self.disk.create, path, [content], sync=False), path)
+        except OSError:
+            return None
+        self.full_at = None
+        self.syncer.folder_changed(NEW)
+        self.syncer.lone_file_written(path)
+        return self.index.appear(name, self.commit)
+
+    def rename_alone(self, entry: Entry, name: Name, due: int = 0) -> Entry | None:
+        """Give a file another name in place of its only one, when no other process has to hear of it;
+        None, and nothing has changed, if the disk refuses it. All that the old name holds moves, and
+        nothing was taken from it since the last sync."""
+        source, target = entry.name.path, name.path
+        try:
+            self._attempt(partial(self.disk.rename_new, source, target), target, urgent=True)
+        except OSError:
+            return None
+        syncer = self.syncer
+        syncer.folder_changed(source.rpartition("/")[0])
+        syncer.folder_changed(target.rpartition("/")[0])
+        syncer.file_moved(source, target)
+        return self.index.rename(entry, name, self.commit, due=due)
+
     def delete(self, entry: Entry, members: int, *, is_purge: bool = False) -> None:
         """Move `members` to `remove/`, by a longer list of a name that is there already, if there is
         one. A message deleted by a purge doesn't count as having left its queue."""
@@ -444,6 +472,8 @@ class Moves:
             raise
         if is_rename:
             self.syncer.file_moved(source, target)
+            if len(entry.batch.entries) == 1 and name.death == entry.name.death:
+                return self.index.rename(entry, name, self.commit, due=due)
         made = self.index.appear(name, self.commit, due=due)
         if is_rename:
             self.index.disappear(entry, self.commit)

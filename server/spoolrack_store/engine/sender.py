@@ -140,6 +140,11 @@ class Sender(Part):
             self._answer_repeated()
         return outcomes
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no send waits to go on."""
+        return not (self._unfinished_sends or self._waits_for_keys)
+
     def advance(self) -> None:
         """Publish durable files; the next commit tries again what the disk refuses."""
         synced = self._moves.synced

@@ -185,6 +185,21 @@ class Sharing:
                 self._list()
         raise AssertionError
 
+    def enter_alone(self) -> bool:
+        """Take the lock, where no other process has the root open and the index is exact; else return
+        False, without the lock. Raise `SyncFailed`, `DiskError`."""
+        if self.is_over or self._index_state is not IndexState.EXACT or self._changes.is_shared:
+            return False
+        if self.rests_on_others or self.orphans or self._moves.unread_files or not self._acquire_lock():
+            return False
+        is_alone = False
+        try:
+            is_alone = not (self._changes.read_header() or self._changes.is_shared)
+        finally:
+            if not is_alone:
+                self._release()
+        return is_alone
+
     def _list(self) -> None:
         """List the folders. Without the lock other processes go on: a name that moves meanwhile may be
         seen twice, or nowhere, and the log tells where it is. Raise `Overtaken`."""

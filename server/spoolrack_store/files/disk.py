@@ -232,6 +232,11 @@ OFTEN: Final = 3
 AT_ONCE: Final = 100
 """Then so many commits sync at once before one measures again."""
 
+LONE_SECONDS: Final = 0.005
+"""Of the syncs of a lone message, before any is measured."""
+SYNC_SAMPLES: Final = 8
+"""Over about so many commits their mean moves."""
+
 _ROOT: Final = "."
 
 
@@ -282,6 +287,8 @@ class Syncer:
         self._dirty: dict[str, None] = {}
         self._files_unsynced = False
         self._files: dict[str, None] = {}
+        self.lone_seconds = LONE_SECONDS
+        """Seconds that the syncs of a commit of few files took of late: a moving mean."""
         self.is_in_doubt = False
         """Let the next commit sync, whether or not an answer waits for it."""
         self._orders = _SyncOrder(), _SyncOrder()
@@ -358,7 +365,10 @@ class Syncer:
             statistics.failed_syncs += 1
             raise
         if whole or files or folders:
-            statistics.syncs.observe(statistics.watch() - began)
+            took = statistics.watch() - began
+            statistics.syncs.observe(took)
+            if not whole and len(files) <= 1:
+                self.lone_seconds += (took - self.lone_seconds) / SYNC_SAMPLES
 
     def _sync_now(self, files: list[str], folders: list[str], whole: bool) -> None:
         try:

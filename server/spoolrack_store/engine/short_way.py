@@ -1,0 +1,306 @@
+"""The short way of a lone request.
+
+Most requests are a plain send, a receive or a delete of one whole file, and come while nothing else is
+to be done. They skip what can't be so then: the turns of all parts, the search of the orders, moves of
+which others hear. The names, files and counts are those that the general way makes, which defines what
+happens. What isn't plain, and whatever the disk refuses, is None, and left to that.
+
+What was sent is moved to its queue by the next general commit, or leased where it is; what was deleted
+is unlinked by that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+from zlib import crc32
+
+from ..files.disk import DiskRoom
+from ..model.batch_file import encode, line_of, lone_line, stem_of
+from ..model.clock import Millis
+from ..model.errors import StoreError
+from ..model.members import MOST
+from ..model.message_content import check_content
+from ..model.message_ids import FileIds, sent_at
+from ..model.names import Name, Stem
+from ..model.operations import Delete, Delivery, Outcome, Receive, Send, SendResults
+from ..model.receipts import is_set_token, make_token
+from ..model.settings import MAX_VISIBILITY
+from ..model.transitions import State
+from .catalog import Catalog
+from .dead_letters import DeadLetters
+from .entries import Entry, may_rename
+from .index import QueueIndex
+from .leaser import Leaser
+from .moves import Moves, received
+from .reader import Reader
+from .sender import Sender
+from .sharing import Sharing
+
+PLAIN: Final = (Send, Receive, Delete)
+"""Kinds of requests that may be plain."""
+MOST_MESSAGES: Final = 100
+"""Of a plain request."""
+MOST_BYTES: Final = 64 * 1024
+"""Of the bodies of a plain send."""
+UNPUBLISHED: Final = 16
+"""Files in `new/` with which a send is left to the general way, which moves them to their queues."""
+UNREAPED: Final = 32
+"""The same of files whose messages are all deleted."""
+TO_PACK: Final = 500
+"""The same of messages that have waited long enough to be packed."""
+
+
+class ShortWay:
+    """The lone requests of one root. Not thread-safe."""
+
+    def __init__(
+        self,
+        moves: Moves,
+        catalog: Catalog,
+        reader: Reader,
+        ids: FileIds,
+        random: Random,
+        sender: Sender,
+        leaser: Leaser,
+        dead_letters: DeadLetters,
+        sharing: Sharing,
+        pending: Collection[Collection[object]],
+    ) -> None:
+        """`pending` is what waits for a sync, of all parts."""
+        self._moves = moves
+        self._index = moves.index
+        self._catalog = catalog
+        self._reader = reader
+        self._ids = ids
+        self._random = random
+        self._sender = sender
+        self._leaser = leaser
+        self._dead_letters = dead_letters
+        self._sharing = sharing
+        self._room = DiskRoom(moves.disk, moves.watermark)
+        self._others = [each for each in pending if each is not sender.in_new]
+        self._ways: Mapping[type[Any], Callable[[Any], Outcome | None]] = {
+            Send: self._send,
+            Receive: self._receive,
+            Delete: self._delete,
+        }
+
+    def apply(self, request: Any) -> Outcome | None:
+        """Do a plain request up to its sync; None: it isn't one, or something else is to be done, too.
+        Raise `SyncFailed`."""
+        way = self._ways.get(type(request))
+        return None if way is None or not self._is_quiet() else way(request)
+
+    def _enter(self) -> bool:
+        """Take the lock; return False, without it, if another process has the root open."""
+        try:
+            return self._sharing.enter_alone()
+        except StoreError:
+            return False
+
+    def _is_quiet(self) -> bool:
+        """Return whether nothing is to be done but what can wait."""
+        moves, index = self._moves, self._index
+        if any(self._others) or index.loose_files or self._catalog.expiring or moves.unpublished:
+            return False
+        if len(index.deleted_files) > UNREAPED or moves.syncer.is_in_doubt:
+            return False
+        if len(index.to_be_packed) > index.unpacked + TO_PACK or len(self._sender.in_new) > UNPUBLISHED:
+            return False
+        due = index.dues.earliest
+        return due is None or due > moves.clock.monotonic()
+
+    def _send(self, request: Send) -> SendResults | None:
+        if request.delays or request.priorities or request.groups or request.deduplication_ids:
+            return None
+        if request.deliver_at or request.written is not None or not self._sender.is_idle:
+            return None
+        queue, bodies = request.queue, request.bodies
+        record = self._catalog.records.get(queue)
+        if record is None or self._catalog.is_being_deleted(queue):
+            return None
+        settings = record.settings
+        if settings.sending == "paused" or settings.max_messages or settings.max_bytes:
+            return None
+        if settings.delivery_delay or settings.group_order == "strict":
+            return None
+        count, sizes = len(bodies), list(map(len, bodies))
+        if not 0 < count <= min(MOST_MESSAGES, settings.messages_per_file or MOST):
+            return None
+        if sum(sizes) > MOST_BYTES or max(sizes) > settings.max_message_size:
+            return None
+        try:
+            for position, each in request.attributes.items():
+                check_content(queue, sizes[position], each, settings.max_message_size)
+        except StoreError:
+            return None
+        if not self._enter():
+            return None
+        self._moves.clock.hold()
+        try:
+            return self._write(request)
+        finally:
+            self._moves.clock.release()
+            self._sharing.leave()
+
+    def _write(self, request: Send) -> SendResults | None:
+        """Write the messages of a send as one file into `new/`."""
+        queue, bodies, count = request.queue, request.bodies, len(request.bodies)
+        moves, id = self._moves, self._ids.make()
+        if count == 1 and not request.attributes:
+            content = bodies[0]
+            stem = Stem(id=id, size=len(content), crc=crc32(content))
+            line = lone_line(stem)
+        else:
+            attributes = {position: dict(each) for position, each in request.attributes.items()}
+            line = line_of(bodies, attributes, {})
+            encoded = encode(line)
+            stem = stem_of(id, line, encoded)
+            content = b"".join([*bodies, encoded])
+        name = Name(stem=stem, state=State.SENT, queue=queue, members=stem.full, owner=moves.owner)
+        self._room.refresh()
+        try:
+            self._room.reserve(len(content))
+        except StoreError:
+            return None
+        entry = moves.make_alone(name, content)
+        if entry is None:
+            return None
+        self._reader.keep(entry.batch, line, content)
+        self._sender.in_new[entry] = moves.commit
+        self._index.unpublished_queues[queue] = None
+        moves.statistics.count(queue, "send", count)
+        return SendResults(results=[*stem.message_ids(range(count))], sent_at=sent_at(id))
+
+    def _receive(self, request: Receive) -> list[Delivery] | None:
+        queue = request.queue
+        record = self._catalog.records.get(queue)
+        if record is None or record.settings.receiving == "paused" or self._leaser.has_to_expire(queue):
+            return None
+        if request.max_messages < 1:
+            return None
+        identity = record.created_at, record.salt
+        if (request.queue_identity or identity) != identity:
+            return None
+        visibility = request.visibility
+        if visibility is None:
+            visibility = record.settings.visibility_timeout
+        elif not 1 <= visibility <= MAX_VISIBILITY:
+            return None
+        index = self._index.queue(queue)
+        sent = [each for each in self._sender.in_new if each.name.queue == queue and each.members]
+        entry = self._head(index, sent, request)
+        if entry is None or self._dead_letters.is_dead(entry):
+            return None
+        if record.settings.retention and self._leaser.is_too_old(record, entry):
+            return None
+        if not self._enter():
+            return None
+        self._moves.clock.hold()
+        try:
+            request.queue_identity = identity
+            return self._lease(request, entry, visibility)
+        finally:
+            self._moves.clock.release()
+            self._sharing.leave()
+
+    def _lease(self, request: Receive, entry: Entry, visibility: Millis) -> list[Delivery] | None:
+        """Lease all that an entry holds."""
+        moves, old = self._moves, entry.name
+        wall = moves.clock.wall()
+        name = Name(
+            stem=old.stem,
+            state=State.LEASED,
+            queue=old.queue,
+            version=entry.batch.top + 1,
+            members=entry.members,
+            receives=received(entry),
+            first=wall if old.first is None else old.first,
+            death=old.death,
+            renewed=old.renewed,
+            due=Millis(wall + visibility),
+            token=make_token(self._random),
+        )
+        leased = moves.rename_alone(entry, name, moves.clock.monotonic() + visibility)
+        if leased is None:
+            return None
+        if old.state is State.SENT:
+            del self._sender.in_new[entry]
+            self._index.queues[old.queue].entered += leased.members.bit_count()
+        return self._leaser.hand_out(request, entry, leased, visibility, wall)
+
+    def _head(self, index: QueueIndex, sent: Sequence[Entry], request: Receive) -> Entry | None:
+        """Return the file that a receive takes as a whole, and nothing beside it, of those that are
+        ready and, behind them, those `sent` that are not in the queue yet; None if it is none such."""
+        if index.groups is not None or index.priorities is not None:
+            return None
+        entry = index.ready.only_first() if index.ready else next(iter(sent), None)
+        if entry is None or entry.name.due is not None:
+            return None
+        room, max_bytes = request.max_messages, request.max_bytes
+        if request.credits is not None:
+            room = min(room, request.credits.free)
+            max_bytes = min(max_bytes, request.credits.free_bytes)
+        batch, stem = entry.batch, entry.batch.stem
+        count, files = stem.count or 1, len(index.ready.names) + len(sent)
+        if count > room or (count < room and files > 1) or stem.counted > max_bytes:
+            return None
+        if stem.is_external or stem.is_grouped or stem.priority:
+            return None
+        if self._reader.kept(batch) is None or not self._is_only(entry):
+            return None
+        return entry
+
+    def _is_only(self, entry: Entry) -> bool:
+        """Return whether an entry is the only name of its file, and holds all of it."""
+        batch = entry.batch
+        return (
+            len(batch.entries) == 1
+            and entry.members == batch.stem.full
+            and may_rename(entry, entry.members, self._moves.synced)
+            and not self._index.has_doubles
+        )
+
+    def _delete(self, request: Delete) -> list[StoreError | None] | None:
+        queue, receipts = request.queue, request.receipts
+        if request.ids or request.last_receives or not 0 < len(receipts) <= MOST_MESSAGES:
+            return None
+        if queue not in self._catalog.records or self._index.queue(queue).groups is not None:
+            return None
+        entry: Entry | None = None
+        members = 0
+        try:
+            for receipt in receipts:
+                found = self._leaser.find(queue, receipt)
+                if found is None or (entry is not None and found[0] is not entry):
+                    return None
+                entry, index = found
+                members |= 1 << index
+        except StoreError:
+            return None
+        assert entry is not None
+        old = entry.name
+        if members != entry.members or is_set_token(old.token) or not self._is_only(entry):
+            return None
+        name = Name(
+            stem=old.stem,
+            state=State.REMOVED,
+            queue=queue,
+            version=entry.batch.top + 1,
+            members=members,
+            receives=old.receives,
+            first=old.first,
+            death=old.death,
+            renewed=old.renewed,
+        )
+        if not self._enter():
+            return None
+        try:
+            if self._moves.rename_alone(entry, name) is None:
+                return None
+        finally:
+            self._sharing.leave()
+        self._index.queues[queue].left += members.bit_count()
+        return [None] * len(receipts)
