@@ -190,7 +190,7 @@ class ShortWay:
         elif not 1 <= visibility <= MAX_VISIBILITY:
             return None
         index = self._index.queue(queue)
-        sent = [each for each in self._sender.in_new if each.name.queue == queue and each.members]
+        sent = self._sender.on_its_way(queue)
         entry = self._head(index, sent, request)
         if entry is None or self._dead_letters.is_dead(entry):
             return None
@@ -236,8 +236,11 @@ class ShortWay:
         ready and, behind them, those `sent` that are not in the queue yet; None if it is none such."""
         if index.groups is not None or index.priorities is not None:
             return None
+        if any(each.batch.stem.is_grouped or each.batch.stem.priority for each in sent):
+            return None
+        sent = [each for each in sent if each.name.due is None]
         entry = index.ready.only_first() if index.ready else next(iter(sent), None)
-        if entry is None or entry.name.due is not None:
+        if entry is None:
             return None
         room, max_bytes = request.max_messages, request.max_bytes
         if request.credits is not None:
@@ -247,7 +250,7 @@ class ShortWay:
         count, files = stem.count or 1, len(index.ready.names) + len(sent)
         if count > room or (count < room and files > 1) or stem.counted > max_bytes:
             return None
-        if stem.is_external or stem.is_grouped or stem.priority:
+        if stem.is_external:
             return None
         if self._reader.kept(batch) is None or not self._is_only(entry):
             return None
