@@ -175,10 +175,6 @@ class Sender(Part):
                 found.setdefault(entry.name.queue, []).append(entry)
         return found
 
-    def on_its_way(self, queue: str) -> list[Entry]:
-        """Return the files in `new/` that have messages for a queue, the oldest first."""
-        return [entry for entry in self.in_new if entry.name.queue == queue and entry.members]
-
     def unpublished(self, queue: str) -> list[Entry]:
         """Return the durable files in `new/` that the disk has refused to move so far."""
         return [

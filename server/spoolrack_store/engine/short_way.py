@@ -11,7 +11,7 @@ is unlinked by that one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Any, Final
 from zlib import crc32
@@ -190,8 +190,7 @@ class ShortWay:
         elif not 1 <= visibility <= MAX_VISIBILITY:
             return None
         index = self._index.queue(queue)
-        sent = self._sender.on_its_way(queue)
-        entry = self._head(index, sent, request)
+        entry = self._head(index, request)
         if entry is None or self._dead_letters.is_dead(entry):
             return None
         if record.settings.retention and self._leaser.is_too_old(record, entry):
@@ -231,14 +230,18 @@ class ShortWay:
             self._index.queues[old.queue].entered += leased.members.bit_count()
         return self._leaser.hand_out(request, entry, leased, visibility, wall)
 
-    def _head(self, index: QueueIndex, sent: Sequence[Entry], request: Receive) -> Entry | None:
+    def _head(self, index: QueueIndex, request: Receive) -> Entry | None:
         """Return the file that a receive takes as a whole, and nothing beside it, of those that are
-        ready and, behind them, those `sent` that are not in the queue yet; None if it is none such."""
+        ready and, behind them, those that are on their way to the queue; None if it is none such."""
         if index.groups is not None or index.priorities is not None:
             return None
-        if any(each.batch.stem.is_grouped or each.batch.stem.priority for each in sent):
-            return None
-        sent = [each for each in sent if each.name.due is None]
+        sent: list[Entry] = []
+        for each in self._sender.in_new:
+            if each.name.queue == request.queue and each.members:
+                if each.batch.stem.is_grouped or each.batch.stem.priority:
+                    return None
+                if each.name.due is None:
+                    sent.append(each)
         entry = index.ready.only_first() if index.ready else next(iter(sent), None)
         if entry is None:
             return None
