@@ -16,7 +16,6 @@ from typing import Any, Final
 import pytest
 from spoolrack_server.app import health
 from spoolrack_server.app.store_access import answer
-from spoolrack_server.http import probes
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_store.files.local_disk import LocalDisk
@@ -89,7 +88,7 @@ async def test_probes_answer_while_the_disk_keeps_the_event_loop(
 async def test_a_loop_that_nothing_but_itself_keeps_is_not_live(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probes, "LOOKS", 3)
+    monkeypatch.setattr(health, "LOOKS", 3)
     url, found = f"{server.health_url}/-/health/live", list[dict[str, Any]]()
     kept = threading.Thread(target=lambda: found.append(probed(url)))
     kept.start()

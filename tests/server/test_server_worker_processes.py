@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -15,8 +16,11 @@ from typing import Any
 import aiohttp
 import pytest
 import spoolrack
+from spoolrack_server.app import health
+from spoolrack_server.app.health import Health
 from spoolrack_server.metrics.worker_processes import METRIC_ROWS, WorkerProcess, WorkerProcesses
 from spoolrack_server.system.control_channel import ControlChannel
+from spoolrack_server.system.loop_thread import LoopThread
 
 from tests.support import STUCK
 from tests.support.scrape import Scrape, scrape_at
@@ -148,6 +152,9 @@ class Told:
     def __init__(self, state: str = "serving") -> None:
         self.state = state
 
+    async def lives(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return True
+
     async def answer(self, what: str) -> Any:
         return [["spoolrack_serving", [], 1]] if what == METRIC_ROWS else f"asked for {what}"
 
@@ -196,6 +203,51 @@ async def test_a_question_to_an_ended_worker_process_gets_no_answer() -> None:
     assert await first.metric_rows() == {1: None}
     assert await workers.states() == {0: "serving", 1: None}
     await end(*tasks)
+
+
+class Kept(Told):
+    """Tells whether the loop that is kept from work waits for the disk."""
+
+    def __init__(self) -> None:
+        super().__init__("stalled")
+        self.health = Health()
+
+    async def lives(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return await self.health.lives(loop)
+
+
+async def test_a_worker_process_that_the_disk_keeps_is_told_from_one_that_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A liveness probe restarts the one: a restart mends no disk."""
+    monkeypatch.setattr(health, "LOOKS", 1)
+    workers, kept, own, released = WorkerProcesses(), Kept(), LoopThread("own"), threading.Event()
+    ours, theirs = socket.socketpair()
+    member = WorkerProcess(0)
+    member.join(kept)
+    line = await ControlChannel.open(theirs, member.answer)
+
+    async def begin() -> None:
+        member.begin(line)
+
+    async def wait() -> None:
+        released.wait(STUCK)
+
+    await own.run(begin())
+    waiting = asyncio.create_task(own.run(wait()))
+    await asyncio.sleep(0)
+    supervisors = await ControlChannel.open(ours, workers.answers_to(0))
+    workers.add(0, supervisors)
+    tasks = [asyncio.create_task(each.run()) for each in (line, supervisors)]
+    kept.health.stall = lambda: (1.0, "the disk")
+    assert await workers.states() == {0: "stalled"}
+    kept.health.stall = lambda: None
+    assert await workers.states() == {0: None}
+    released.set()
+    await waiting
+    assert await workers.states() == {0: "stalled"}
+    await end(*tasks)
+    own.end()
 
 
 async def test_an_answer_may_be_longer_than_a_socket_holds() -> None:

@@ -32,7 +32,7 @@ OWNED = {
     "spoolrack_store/listener.py": 1,
     "spoolrack_store/thread_driver.py": 1,
     "spoolrack_server/access/security.py": 1,  # Its result is awaited.
-    "spoolrack_server/http/probes.py": 1,  # It goes on, and ends with the probes.
+    "spoolrack_server/system/loop_thread.py": 1,  # It goes on, and ends with its owner.
     # They are joined where they were started.
     "spoolrack_server/cli/bench_command.py": 1,
     "spoolrack_server/cli/shell_runner.py": 1,

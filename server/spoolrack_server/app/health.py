@@ -11,6 +11,9 @@ from typing import Final
 
 STALLED: Final = 5.0
 """After so many seconds without a commit, of those that wait, the server isn't ready."""
+LOOK_EVERY: Final = 0.2
+LOOKS: Final = 50
+"""So often, and every so many seconds, it is looked whether the event loop has answered."""
 
 
 def _goes_on() -> None:
@@ -61,6 +64,17 @@ class Health:
         if self.stalled is not None:
             return "stalled"
         return "starting" if self.is_starting else "serving"
+
+    async def lives(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether the server's event loop answers, or the disk keeps it from that: a restart
+        mends no disk. In the loop of another thread, which goes on meanwhile."""
+        asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop))
+        for _ in range(LOOKS):
+            await asyncio.wait([asked], timeout=LOOK_EVERY)
+            stall = self.stall()
+            if asked.done() or (stall is not None and stall[0] >= LOOK_EVERY):
+                return True
+        return False
 
     @property
     def is_serving(self) -> bool:

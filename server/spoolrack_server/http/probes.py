@@ -7,9 +7,8 @@ restricts access to the port. Starting raises `AddressUnusable`.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from aiohttp import web
 
@@ -18,6 +17,7 @@ from ..metrics.worker_processes import WorkerProcesses
 from ..system.addresses import AddressUnusable, address_text, reserve
 from ..system.limits import PROBES, Limits
 from ..system.logs import Log
+from ..system.loop_thread import LoopThread
 from .http_listener import HttpListener
 from .request_bodies import HttpLimits
 
@@ -26,11 +26,6 @@ READY: Final = "/-/health/ready"
 IDLE: Final = 5.0
 """Seconds that a connection is kept for another probe."""
 
-LOOK_EVERY: Final = 0.2
-LOOKS: Final = 50
-"""So often, and every so many seconds, it is looked whether the event loop has answered."""
-
-Answer = TypeVar("Answer")
 Question = Callable[[], Awaitable[str]]
 """Answers with what is wrong, in a word; empty: nothing."""
 
@@ -92,56 +87,27 @@ class Probes:
         return _answer("READY", "NOT_READY", await self._is_ready())
 
 
-class LoopThread:
-    """A thread with an event loop, for what must answer while the server's own loop doesn't."""
-
-    _loop: asyncio.AbstractEventLoop | None = None
-
-    async def run(self, call: Coroutine[Any, Any, Answer]) -> Answer:
-        """Return the result of a call, which runs there."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            name = "spoolrack-probes"
-            self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-            self._thread.start()
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, self._loop))
-
-    def end(self) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
-            self._loop = None
-
-
 def probes_of(health: Health, host: str, port: int, log: Log) -> Probes:
-    """Return the probes of the server in this event loop.
-
-    It is live if the loop answers, or if the disk keeps it from that: a restart mends no disk.
-    """
+    """Return the probes of the server in this event loop."""
 
     async def lives() -> str:
         assert probes.loop is not None
-        asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asyncio.sleep(0), probes.loop))
-        for _ in range(LOOKS):
-            await asyncio.wait([asked], timeout=LOOK_EVERY)
-            stall = health.stall()
-            if asked.done() or (stall is not None and stall[0] >= LOOK_EVERY):
-                return ""
-        return "the event loop doesn't answer"
+        return "" if await health.lives(probes.loop) else "the event loop doesn't answer"
 
     async def is_ready() -> str:
         return "" if health.is_serving else health.state
 
-    probes = Probes(host, port, log, lives=lives, is_ready=is_ready, thread=LoopThread())
+    probes = Probes(
+        host, port, log, lives=lives, is_ready=is_ready, thread=LoopThread("spoolrack-probes")
+    )
     return probes
 
 
 def probes_of_all(
     workers: WorkerProcesses, host: str, port: int, log: Log, *, is_draining: Callable[[], bool]
 ) -> Probes:
-    """Return the probes of a supervisor: it is live if all its worker processes answer, and ready if
-    all running ones serve.
+    """Return the probes of a supervisor: it is live if all its worker processes are, and ready if all
+    running ones serve.
 
     A dead one is started again, and the kernel gives it no connection meanwhile.
     """
@@ -155,7 +121,7 @@ def probes_of_all(
         if is_draining():
             return "draining"
         states = set((await workers.states()).values())
-        for state in (None, "failed", "draining"):
+        for state in (None, "failed", "draining", "stalled"):
             if state in states:
                 return state or "silent"
         return "" if "serving" in states else "starting"

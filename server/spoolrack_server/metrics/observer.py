@@ -115,6 +115,9 @@ class Observer:
     def state(self) -> str:
         return self._health.state
 
+    async def lives(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return await self._health.lives(loop)
+
     async def answer(self, what: str) -> Any:
         """Return this process's answer to its siblings; see `worker_processes` for the questions."""
         if what == METRIC_ROWS:

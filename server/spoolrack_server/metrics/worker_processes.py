@@ -8,10 +8,11 @@ nothing is added up before Prometheus does, so that no counter ever decreases.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from ..system.control_channel import ControlChannel
+from ..system.loop_thread import run_in
 from .metrics import Row, rows_from_json
 
 METRIC_ROWS: Final = "metric_rows"
@@ -31,14 +32,22 @@ class WorkerReport(Protocol):
     @property
     def state(self) -> str: ...
 
-    async def answer(self, what: str) -> Any:
+    async def lives(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether the process's event loop answers, or the disk keeps it from that. In any
+        thread."""
+
+    def answer(self, what: str) -> Coroutine[Any, Any, Any]:
         """Return `METRIC_ROWS`, `PROCESS`, or the `HISTORY` or `CONSUMERS` of a queue to the other
         processes."""
 
 
 class WorkerProcess:
     """One worker process: it answers its supervisor, and requests the others' answers from it. Without
-    a supervisor there are no others."""
+    a supervisor there are no others.
+
+    The channel may live in the loop of another thread: then the state is told while the disk keeps the
+    process's own.
+    """
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -46,7 +55,9 @@ class WorkerProcess:
         self._report: WorkerReport | None = None
 
     def begin(self, channel: ControlChannel) -> None:
+        """Use a channel, in the process's own event loop."""
         self._channel = channel
+        self._loop = asyncio.get_running_loop()
 
     def join(self, report: WorkerReport) -> None:
         """Start answering the supervisor."""
@@ -54,7 +65,10 @@ class WorkerProcess:
 
     async def others(self, what: str) -> dict[int, Any]:
         """Return the answer of each other process; None: it didn't answer in time."""
-        found = None if self._channel is None else await self._channel.ask(what, ANSWER_TIMEOUT + 1)
+        if self._channel is None:
+            return {}
+        asked = self._channel.ask(what, ANSWER_TIMEOUT + 1)
+        found = await run_in(self._channel.loop, asked)
         return {int(number): answer for number, answer in (found or {}).items()}
 
     async def metric_rows(self) -> dict[int, list[Row] | None]:
@@ -64,10 +78,13 @@ class WorkerProcess:
         }
 
     async def answer(self, what: str) -> Any:
-        """Answer the supervisor."""
+        """Answer the supervisor, in the channel's loop. None as a state: the process hangs."""
+        report = self._report
         if what == STATE:
-            return "starting" if self._report is None else self._report.state
-        return [] if self._report is None else await self._report.answer(what)
+            if report is None:
+                return "starting"
+            return report.state if await report.lives(self._loop) else None
+        return [] if report is None else await run_in(self._loop, report.answer(what))
 
 
 class WorkerProcesses:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from ..metrics.worker_processes import WorkerProcess
 from ..system.control_channel import ControlChannel
+from ..system.loop_thread import LoopThread
 from .serve import ListenAddresses, serve
 from .serve_settings import ServeSettings
 from .supervisor import READY
@@ -27,9 +28,12 @@ def main() -> None:
 
 async def _serve(settings: ServeSettings) -> int:
     worker = WorkerProcess(settings.number)
-    channel = await ControlChannel.open(socket.socket(fileno=os.dup(sys.stdin.fileno())), worker.answer)
+    # The disk may keep this loop, and the supervisor must know why.
+    beside = LoopThread("spoolrack-channel")
+    end = socket.socket(fileno=os.dup(sys.stdin.fileno()))
+    channel = await beside.run(ControlChannel.open(end, worker.answer))
     worker.begin(channel)
-    listening = asyncio.create_task(channel.run())
+    listening = asyncio.create_task(beside.run(channel.run()))
 
     def until_alone(end: Callable[[], None]) -> None:
         listening.add_done_callback(lambda _: end())
@@ -39,6 +43,7 @@ async def _serve(settings: ServeSettings) -> int:
     finally:
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
+        beside.end()
 
 
 def _report_ready(_: ListenAddresses) -> None:

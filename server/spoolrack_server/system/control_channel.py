@@ -34,6 +34,7 @@ class ControlChannel:
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, serve: Serve
     ) -> None:
+        self.loop = asyncio.get_running_loop()
         self._reader = reader
         self._writer = writer
         self._serve = serve

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import spoolrack
 
 from tests.support import STUCK
 from tests.support.real_server import MakeDisk, RealServer
+from tests.support.serving import ANY_PORTS, serving
 
 Serve = Callable[..., RealServer]
 ENOUGH = 300
@@ -79,6 +85,40 @@ def test_a_snapshot_under_load_has_what_was_acknowledged_and_nothing_that_was_de
         subprocess.run(["umount", str(place)], check=True)
     assert set(sent) - set(busy.deleted) <= set(states), "a message that was sent is missing"
     assert not set(states) & set(deleted), "a message that was deleted is back"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_probes_are_answered_while_the_file_system_is_frozen(
+    disk: MakeDisk, tmp_path: Path, processes: int
+) -> None:
+    """A commit stands still in the event loop. A liveness probe that waits for it restarts the pod."""
+    if shutil.which("fsfreeze") is None:
+        pytest.skip("needs fsfreeze: make system-tools installs it")
+    place = disk("ext4").mount_point
+    options = ("--root", place / "root", "--processes", processes, "--health", "127.0.0.1:0")
+    with serving(*options, *ANY_PORTS) as server, spoolrack.connect(server.grpc) as client:
+        probes, queue = server.at("Probes"), client.create_queue("jobs")
+        queue.send(b"a body")
+        with ThreadPoolExecutor() as pool:
+            subprocess.run(["fsfreeze", "--freeze", str(place)], check=True)
+            try:
+                sent = pool.submit(queue.send, b"a body")
+                pause = threading.Event()
+                while _probed(f"{probes}/-/health/ready") != ("NOT_READY", "stalled"):
+                    pause.wait(0.05)
+                assert _probed(f"{probes}/-/health/live") == ("LIVE", "")
+            finally:
+                subprocess.run(["fsfreeze", "--unfreeze", str(place)], check=True)
+            assert sent.result(STUCK)
+
+
+def _probed(url: str) -> tuple[str, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=STUCK) as response:
+            found = json.load(response)
+    except urllib.error.HTTPError as error:
+        found = json.load(error)
+    return found["status"], found.get("why", "")
 
 
 def test_an_archive_under_load_has_each_message_that_stayed_once(serve: Serve, tmp_path: Path) -> None:
