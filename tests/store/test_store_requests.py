@@ -110,6 +110,18 @@ def test_a_receipt_given_back_twice_gives_back_one_lease(rig: Rig, bodies: list[
 # Receipts and ids of what is over.
 
 
+def test_a_receipt_with_another_id_deletes_no_message(rig: Rig) -> None:
+    """Of another message it is stale; of none it is as good as repeated: docs' decision 26."""
+    rig.send(b"a", b"b")
+    rig.send(b"c")
+    (first, second, third), receipts = received(rig)
+    tag = receipts[0].partition("~")[2]
+    stale = [f"q:{id}~{tag}" for id in (second, third)]
+    assert [type(each) for each in rig.delete(*stale)] == [StaleReceipt, StaleReceipt]
+    assert rig.delete(f"q:{NO_ID}~{tag}") == [None]
+    assert states(rig, first, second, third) == ["leased"] * 3
+
+
 @pytest.mark.parametrize("bodies", [[b"a"], [b"a", b"b"]])
 def test_a_stale_receipt_touches_no_message_that_was_leased_again(
     rig: Rig, bodies: list[bytes]
