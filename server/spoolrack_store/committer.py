@@ -39,7 +39,7 @@ from .files.disk import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import DiskError, Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import UNFINISHED, Outcome, Receive, Request, are_short
+from .model.operations import UNFINISHED, Delete, Outcome, Receive, Request, are_short
 from .model.reservation_requests import undo_of
 from .parking import Parking, QueuedRequest, Waiting
 
@@ -198,8 +198,10 @@ class Committer:
             if self._draining or self._lock_wait.next_try is not None:
                 return None
             engine, statistics = self._engine, self._engine.moves.statistics
-            if engine.moves.syncer.lone_seconds > within or self._parking.is_awaited(request.queue):
+            if engine.moves.syncer.lone_seconds > within:
                 return None
+            if self._parking.is_awaited(request.queue) and not isinstance(request, Delete):
+                return None  # What becomes ready is for those that wait.
             if self._clock.monotonic() >= self._next_tick:
                 return None
             began = self._busy_since = statistics.watch()

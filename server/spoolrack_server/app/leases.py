@@ -77,7 +77,10 @@ class Leases:
         return await self._answer(request)
 
     async def _answer(self, request: Request[T]) -> T:
-        future = self._store.submit(request)
+        begun = self._access.begin(request)
+        if not begun.futures:
+            return begun.result()
+        (future,) = begun.futures
         try:
             return await answer(future)
         except asyncio.CancelledError:
@@ -134,8 +137,7 @@ class Leases:
     def delete(self, caller: Caller, delete: Delete) -> Submitted[list[StoreError | None]]:
         """Delete messages; the result has the error of each receipt and then of each id, or None."""
         caller.require(Permission.RECEIVE, delete.queue)
-        future = self._store.submit(delete)
-        return Submitted((future,), future.result)
+        return self._access.begin(delete)
 
     @on_some_queue(Permission.RECEIVE)
     def extend(

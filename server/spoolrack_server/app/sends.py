@@ -38,11 +38,14 @@ class Sends:
         which aren't in it, at their positions there."""
         caller.require(Permission.SEND, send.queue)
         access = self._access
-        is_bounded = access.workers.saving is not None
-        future = await access.save(send) if is_bounded else access.store.submit(send)
+        if access.workers.saving is None:
+            sent = access.begin(send)
+        else:
+            future = await access.save(send)
+            sent = Submitted((future,), future.result)
         if not refusals:
-            return Submitted((future,), future.result)
-        return Submitted((future,), lambda: _with_refused(future.result(), refusals))
+            return sent
+        return Submitted(sent.futures, lambda: _with_refused(sent.result(), refusals))
 
     @on_some_queue(Permission.SEND)
     async def send_with_room(

@@ -25,6 +25,9 @@ FRAME_BYTES: Final = 2 * 1024 * 1024
 """Of bodies and attributes in one frame of a stream or one page of a list, but always one message. Half
 of a gRPC client's default limit."""
 READERS: Final = 4
+QUICK: Final = 0.0005
+"""Seconds for which the event loop may wait for the disk: a hand-over to another thread and back takes
+as long for a lone message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Submitted(Generic[T_co]):
     """A request that the store has."""
 
     futures: Sequence[Future[Any]]
+    """None: it is answered."""
     result: Callable[[], T_co]
     """Returns the result, once the store has answered; raises the `StoreError` of the whole request."""
 
@@ -70,6 +74,15 @@ class StoreAccess:
     async def submit(self, request: Request[T]) -> T:
         """Return the store's answer; raise its `StoreError`."""
         return await answer(self.store.submit(request))
+
+    def begin(self, request: Request[T]) -> Submitted[T]:
+        """Have a request done, at once if it is plain, nothing else is at work and the disk is
+        quick."""
+        answered = self.store.try_now(request, QUICK)
+        if answered is not None:
+            return Submitted((), lambda: answered)
+        future = self.store.submit(request)
+        return Submitted((future,), future.result)
 
     async def save(self, request: Request[T]) -> Future[T]:
         """Submit a request that brings messages, once the concurrency limit allows it."""

@@ -1,7 +1,8 @@
 """Request streams: many requests in flight at a time, answered in their order.
 
-A stream costs a task that reads and one that writes, and a request neither: the writing task is woken
-once for all requests that a commit answers. Owns a stream's flow window, and the drain, after which
+A stream costs a task that reads and one that writes, and a request neither. The task that reads writes
+the response to a lone request that is answered at once; the other one is woken once for all requests
+that a commit answers. Owns a stream's flow window, and the drain, after which
 the requests in flight are answered and no others are read. Knows nothing of the requests' content.
 """
 
@@ -80,7 +81,7 @@ class Streams:
         their order. A request's `StoreError` is in its response."""
         requests.announce(None)
         responses = _ResponseQueue(requests)
-        reading = asyncio.create_task(self._read(requests, responses, operation))
+        reading = asyncio.create_task(self._read(requests, responses, operation, context))
         responses.reading = reading
         reading.add_done_callback(responses.end)
         self._open.add(responses)
@@ -108,12 +109,22 @@ class Streams:
                 await asyncio.gather(reading, return_exceptions=True)
 
     async def _read(
-        self, requests: Requests, responses: _ResponseQueue, operation: StreamOperation
+        self,
+        requests: Requests,
+        responses: _ResponseQueue,
+        operation: StreamOperation,
+        context: Context,
     ) -> None:
         window = responses.window
         await window.wait()
         # No request is held here while the next is awaited.
         while await self._begin(await requests.next(), requests, responses, operation):
+            if (item := responses.lone()) is not None:
+                try:
+                    await operation.write(context, item.response())
+                finally:
+                    responses.lone_is_written(item)
+                del item
             if not window.has_room:
                 await window.wait()
 
@@ -211,6 +222,8 @@ class _ResponseQueue:
         self._items: deque[_StreamedRequest] = deque()
         self._has_ended = False
         self._waiting: asyncio.Future[None] | None = None
+        self._is_writing = False
+        """Whether the task that reads writes a response."""
 
     def enter(self, item: _StreamedRequest) -> None:
         def answered() -> None:
@@ -224,7 +237,22 @@ class _ResponseQueue:
         item.unanswered = len(futures)
         for future in futures:
             on_answer(future, answered)
-        if not futures:
+
+    def lone(self) -> _StreamedRequest | None:
+        """Return the only request in flight, if it is answered, for the task that reads to write its
+        response; None: the task that writes does it."""
+        if not self._items or self._items[0].unanswered:
+            return None
+        if len(self._items) > 1 or self._waiting is None or self._waiting.done():
+            self._wake()
+            return None
+        self._is_writing = True
+        return self._items.popleft()
+
+    def lone_is_written(self, item: _StreamedRequest) -> None:
+        self._is_writing = False
+        self.leave(item)
+        if self._has_ended:
             self._wake()
 
     def leave(self, item: _StreamedRequest) -> None:
@@ -236,7 +264,7 @@ class _ResponseQueue:
         """Read no more requests, and end with `error` when those in flight are answered."""
         if self.refusal is None:
             self.refusal = error
-        if self._requests.is_reading:
+        if self._requests.is_reading or self._is_writing:
             self.end()
         elif self.reading is not None:
             self.reading.cancel()
@@ -254,7 +282,7 @@ class _ResponseQueue:
             if self._items:
                 if not self._items[0].unanswered:
                     return self._items.popleft()
-            elif self._has_ended:
+            elif self._has_ended and not self._is_writing:
                 return None
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
