@@ -162,3 +162,14 @@ async def test_names_types_and_values_of_attributes_count_as_bytes_of_the_messag
     refusal = await refused(sending)
     assert refusal.message.endswith("Message must be shorter than 1024 bytes.")
     assert await sqs.receive(url) == []
+
+
+async def test_a_batch_that_is_too_long_is_refused_in_sqs_own_words(sqs: Sqs) -> None:
+    """The text as it was recorded at Amazon, with the limit of today."""
+    url = await sqs.create("q")
+    entries = [{"Id": id, "MessageBody": "x" * 524_289} for id in ("a", "b")]
+    refusal = await refused(sqs.send_message_batch(QueueUrl=url, Entries=entries))
+    assert refusal.code == "AWS.SimpleQueueService.BatchRequestTooLong"
+    assert refusal.message == (
+        "Batch requests cannot be longer than 1048576 bytes. You have sent 1048578 bytes."
+    )
