@@ -181,10 +181,13 @@ class PacedRelay:
         self._left = STEP
         self._sockets = [socket.create_server(("127.0.0.1", 0))]
         self.address = f"127.0.0.1:{self._sockets[0].getsockname()[1]}"
+        self._threads: list[threading.Thread] = []
         self._start(self._accept)
 
     def _start(self, work: Callable[..., None], *arguments: Any) -> None:
-        threading.Thread(target=work, args=arguments, daemon=True).start()
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self) -> None:
         host, _, port = self._server.rpartition(":")
@@ -215,11 +218,14 @@ class PacedRelay:
                 self._left = STEP
 
     def close(self) -> None:
-        self._health.close()
         for each in self._sockets:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
+        # A thread may have bytes left of a send that was refused, and measures before it passes them on.
+        for thread in self._threads:
+            thread.join(STUCK)
+        self._health.close()
 
 
 @pytest.fixture
