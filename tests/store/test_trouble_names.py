@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -74,13 +75,15 @@ def test_the_longest_names_go_through_every_state(seed: int) -> None:
 def _an_owner(root: Path) -> Path:
     for folder in ("new", "owners"):
         (root / folder).mkdir()
-    (root / "owners" / "p1").touch()
+    (root / "owners" / "p1").write_text("pid 7 on a boot b\n")
     return root
 
 
 def test_a_file_system_with_all_operations_is_taken_and_nothing_is_left(tmp_path: Path) -> None:
     require_operations(LocalDisk(_an_owner(tmp_path)), str(tmp_path), "p1")
     assert list((tmp_path / "new").iterdir()) == []
+    # Shared memory is tried on the owner's own file, whose line stays.
+    assert (tmp_path / "owners" / "p1").read_text() == "pid 7 on a boot b\n"
 
 
 @pytest.mark.parametrize(
@@ -180,6 +183,34 @@ def test_a_file_system_whose_shared_memory_is_stale_is_refused(tmp_path: Path) -
     with pytest.raises(RootUnusable, match="doesn't show what was written"):
         require_operations(Stale(_an_owner(tmp_path)), str(tmp_path), "p1")
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_start_makes_one_file_and_no_other(tmp_path: Path) -> None:
+    """A disk without inodes may have one: that of the process which died, or of the reserve."""
+    open_root(LocalDisk(tmp_path), str(tmp_path), Random(), this_process()).close()
+
+    class Nearly(LocalDisk):
+        def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
+            if list((tmp_path / "owners").iterdir()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            super().create(path, parts, sync=sync)
+
+    root = open_root(Nearly(tmp_path), str(tmp_path), Random(), this_process())
+    assert [each.name for each in (tmp_path / "owners").iterdir()] == [root.owner]
+    root.close()
+
+
+def test_a_disk_without_room_for_a_name_is_opened_and_keeps_its_reserve(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The deletes that make room need an open root. On tmpfs each further name takes an inode."""
+    open_root(LocalDisk(tmp_path), str(tmp_path), Random(), this_process()).close()
+    (tmp_path / "RESERVE").write_bytes(bytes(100))
+    disk = PickyDisk(LocalDisk(tmp_path))
+    disk.fail(errno.ENOSPC, "link")
+    open_root(cast(RootDisk, disk), str(tmp_path), Random(), this_process()).close()
+    assert "the disk is full: links and renames" in caplog.text
+    assert (tmp_path / "RESERVE").stat().st_size == 100
 
 
 @pytest.mark.parametrize("free", [-1, 2**64 - 1])

@@ -31,6 +31,8 @@ def fill_bytes(folder: Path) -> None:
 def fill_files(folder: Path) -> None:
     """Take every inode."""
     folder.mkdir()
+    # XFS frees inodes of unlinked files in the background, and at once where it is asked for its space.
+    os.statvfs(folder)
     number = 0
     while True:
         inside = folder / str(number // _PER_FOLDER)

@@ -31,7 +31,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -110,6 +110,16 @@ def unlink_or_leave(disk: Disk, path: str) -> bool:
         log.warning("%s stays until the next start: %s", path, error)
         return False
     return True
+
+
+def free_unlinked(disk: Disk) -> None:
+    """Let what was unlinked make room on a full disk.
+
+    XFS frees an unlinked file's inode in the background, some milliseconds later, and at once where it
+    is asked for its space.
+    """
+    with suppress(OSError):  # A hint: the caller's next attempt says what the disk lacks.
+        disk.space()
 
 
 class NotSynced(OSError):
@@ -500,6 +510,7 @@ class ReservedRoom:
                 self._disk.sync_file(layout.RESERVE)
             else:
                 self._disk.sync_folder(".")
+                free_unlinked(self._disk)
         except OSError as error:
             raise SyncFailed(str(error)) from error
         return True

@@ -14,7 +14,7 @@ from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Final
 
-from .disk import Disk, unlink_or_leave
+from .disk import Disk, free_unlinked, unlink_or_leave
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,10 @@ class RemovedFiles:
         self.unlink(_AT_ONCE)
         with self._unlinking:  # The thread may be about to unlink the last one.
             before, self._counted = self._counted, self.unlinked
-        return self._counted > before
+        if self._counted == before:
+            return False
+        free_unlinked(self._disk)
+        return True
 
     def _archive(self, path: str, archive_paths: Sequence[str]) -> bool:
         """Move a name to `archive/`, by links to all places but the last; return False if it is to be

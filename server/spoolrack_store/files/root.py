@@ -28,13 +28,14 @@ from ..model.sealed import NotWhole, Torn, seal_text, unseal_text
 from ..model.shards import Shard, parse_shard
 from . import layout
 from .changes import LOCK, PATH, SIZE, Memory
-from .disk import NO_ROOM, Disk, FileKind, Lock, ReservedRoom, explaining
+from .disk import NO_ROOM, Disk, FileKind, Lock, ReservedRoom, explaining, free_unlinked
 from .layout import (
     COPY,
     FOLDERS,
     FORMAT_CONTENT,
     FORMAT_OF_HOSTS,
     IDENTITY,
+    NEW,
     QUEUES,
     RESERVE,
     SHARD,
@@ -66,7 +67,8 @@ _UNSUPPORTED: Final = frozenset(
     }
 )
 """Errors of an operation that a file system doesn't have (link(2), rename(2), mmap(2), flock(2))."""
-_PROBE: Final = b"shared"
+_OF_LINE: Final = b"pid"
+"""The beginning of the line in an owner's file."""
 
 
 class RootDisk(Disk, Protocol):
@@ -450,13 +452,14 @@ def _become_owner(
                     about,
                 )
             disk.unlink(owner_file(other))
+            free_unlinked(disk)  # The file of this process may need its inode.
         elif is_elsewhere:
             is_host = f"boot {process.boot.partition(' ')[0]}" in about
             where = "in another time namespace of this host" if is_host else "on another host"
             raise RootInUse(root=root, holder=f" ({about}), which runs {where}")
     owner = make_token(random)[:_OWNER_LENGTH]
     path = owner_file(owner)
-    content = f"pid {process.pid} on {process.host} boot {process.boot}\n".encode()
+    content = f"{_OF_LINE.decode()} {process.pid} on {process.host} boot {process.boot}\n".encode()
     _also_when_full(disk, lambda: disk.create(path, [content], sync=False))
     lock = disk.lock(path)
     if lock is None:
@@ -493,32 +496,38 @@ def _about(disk: Disk, owner: str) -> str:
 def require_operations(disk: RootDisk, root: str, owner: str) -> None:
     """Try each operation as the store uses it: a link into `new/`, a rename there onto a free and onto
     a taken name, a sync of the folder, shared memory, and a lock that excludes another one. Raise
-    `RootUnusable`, which names what is missing.
+    `RootUnusable`, which names what is missing. No file is made. Links and renames are left untried on
+    a disk that has no room for another name.
 
     A process that dies here leaves names that the next start unlinks.
     """
-    source, first, second = owner_file(owner), f"new/{owner}-1{COPY}", f"new/{owner}-2{COPY}"
+    path = owner_file(owner)
+    _require_memory(disk, root, path)
+    _require_locks(disk, root, path)
+    try:
+        _require_names(disk, root, path, f"{NEW}/{owner}-1{COPY}", f"{NEW}/{owner}-2{COPY}")
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        # The deletes that make room need an open root, and the reserve.
+        log.warning("the disk is full: links and renames in %s weren't tried: %s", root, error)
 
-    def attempt(name: str, operation: Callable[[], None]) -> None:
-        _attempt(disk, root, name, lambda: _also_when_full(disk, operation))
 
+def _require_names(disk: RootDisk, root: str, source: str, first: str, second: str) -> None:
+    """Raise `RootUnusable` if a file's names can't be made, moved and kept as the store needs it."""
     rename = "no rename that keeps what is there (renameat2 with RENAME_NOREPLACE)"
     try:
-        attempt("no hard links (link)", lambda: disk.link(source, first))
+        _attempt(disk, root, "no hard links (link)", lambda: disk.link(source, first))
         # Onto a free name: a file system may look at the flag only after it has found the name taken.
-        attempt(rename, lambda: disk.rename_new(first, second))
-        attempt("no hard links (link)", lambda: disk.link(source, first))
+        _attempt(disk, root, rename, lambda: disk.rename_new(first, second))
         try:
-            attempt(rename, lambda: disk.rename_new(first, second))
+            _attempt(disk, root, rename, lambda: disk.rename_new(second, source))
         except FileExistsError:
             pass
         else:
             raise _lacks(disk, root, "a rename that replaces what it must keep")
-        attempt("no sync of a folder (fsync)", lambda: _sync(lambda: disk.sync_folder("new")))
-        disk.unlink(first)
-        _also_when_full(disk, lambda: disk.create(first, [bytes(len(_PROBE))], sync=False))
-        _require_memory(disk, root, first)
-        _require_locks(disk, root, first)
+        sync = "no sync of a folder (fsync)"
+        _attempt(disk, root, sync, lambda: _sync(lambda: disk.sync_folder(NEW)))
     finally:
         for path in (first, second):
             with suppress(FileNotFoundError):
@@ -530,13 +539,13 @@ _LOCKS: Final = "no locks (flock)"
 
 def _require_memory(disk: RootDisk, root: str, path: str) -> None:
     """Raise `RootUnusable` if what a process writes isn't in the memory that processes share."""
-    memory = _attempt(
-        disk, root, "no memory that processes share (mmap)", lambda: disk.map(path, len(_PROBE))
-    )
+    size = len(_OF_LINE)
+    memory = _attempt(disk, root, "no memory that processes share (mmap)", lambda: disk.map(path, size))
     try:
-        memory.write(0, _PROBE)
-        if memory.read(0, len(_PROBE)) != _PROBE:
-            raise _lacks(disk, root, "shared memory that doesn't show what was written (mmap)")
+        for written in (_OF_LINE.upper(), _OF_LINE):
+            memory.write(0, written)
+            if memory.read(0, size) != written:
+                raise _lacks(disk, root, "shared memory that doesn't show what was written (mmap)")
     finally:
         memory.close()
 

@@ -222,7 +222,7 @@ class PacedRelay:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
-        # A thread may have bytes left of a send that was refused, and measures before it passes them on.
+        # A thread may have bytes left of a send that was refused: it measures, and passes them on.
         for thread in self._threads:
             thread.join(STUCK)
         self._health.close()
