@@ -226,6 +226,20 @@ def test_a_start_parses_no_name_of_a_file_put_in(root: Path, rig: Rig) -> None:
     assert (costs[1] - costs[0]) / 100 < 20
 
 
+def test_the_names_of_other_processes_are_parsed_and_no_file_put_in_is(root: Path, rig: Rig) -> None:
+    """A reaper beside another process looks for them in each commit, and so does a send to a queue with
+    a limit."""
+    rig.send(b"sent")
+    costs = []
+    for count in (10, 110):
+        while len(os.listdir(root / "new")) < count:
+            put(root, b"x")
+        costs.append(steps_of(lambda: list(rig.engine.moves.names_sent())))
+    assert len(list(rig.engine.moves.names_sent())) == 1
+    # The listing is left. They were 13 lines.
+    assert (costs[1] - costs[0]) / 100 < 6, costs
+
+
 def test_a_look_at_files_that_are_not_to_be_adopted_is_not_repeated_at_once(
     root: Path, rig: Rig
 ) -> None:

@@ -702,7 +702,8 @@ class Moves:
 
     def names_sent(self) -> Iterator[Name]:
         """Yield the names that any process has in `new/`. Raise `DiskError`."""
-        paths = (f"new/{each.name}" for each in self.scan("new"))
+        # The owner is in each. Files that were put in by hand have none, and there may be many.
+        paths = (f"{NEW}/{each.name}" for each in self.scan(NEW) if ",o" in each.name)
         return filter(None, map(name_at, paths))
 
     def names_sent_by_others(self) -> Iterator[Name]:
