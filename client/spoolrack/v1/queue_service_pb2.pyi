@@ -668,11 +668,12 @@ class StreamReceiveRequest(_message.Message):
     REJECT_FIELD_NUMBER: _builtins.int
     REPORT_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
+    RECEIVE_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
     """Repeated in the response to this request. `start` and `report` have none."""
     @_builtins.property
     def start(self) -> Global___ReceiveStart:
-        """Begins to receive. In the first request only."""
+        """Begins to receive. In the first request only; a stream of `receive`s has none."""
 
     @_builtins.property
     def delete(self) -> Global___DeleteRequest:
@@ -698,6 +699,10 @@ class StreamReceiveRequest(_message.Message):
     def stop(self) -> _empty_pb2.Empty:
         """Ends the receiving, and not the stream. The response is `stopped`."""
 
+    @_builtins.property
+    def receive(self) -> Global___ReceiveRequest:
+        """Receives once. Only in a stream without a `start`. The response is `received`."""
+
     def __init__(
         self,
         *,
@@ -709,12 +714,13 @@ class StreamReceiveRequest(_message.Message):
         reject: Global___RejectRequest | None = ...,
         report: Global___ReceiveReport | None = ...,
         stop: _empty_pb2.Empty | None = ...,
+        receive: Global___ReceiveRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "extend", b"extend", "frame", b"frame", "reject", b"reject", "release", b"release", "report", b"report", "start", b"start", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delete", b"delete", "extend", b"extend", "frame", b"frame", "receive", b"receive", "reject", b"reject", "release", b"release", "report", b"report", "start", b"start", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "delete", b"delete", "extend", b"extend", "frame", b"frame", "reject", b"reject", "release", b"release", "report", b"report", "start", b"start", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["correlation_id", b"correlation_id", "delete", b"delete", "extend", b"extend", "frame", b"frame", "receive", b"receive", "reject", b"reject", "release", b"release", "report", b"report", "start", b"start", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["start", "delete", "extend", "release", "reject", "report", "stop"]  # noqa: Y015
+    _WhichOneofReturnType_frame: _TypeAlias = _typing.Literal["start", "delete", "extend", "release", "reject", "report", "stop", "receive"]  # noqa: Y015
     _WhichOneofArgType_frame: _TypeAlias = _typing.Literal["frame", b"frame"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_frame) -> _WhichOneofReturnType_frame | None: ...
 
@@ -862,10 +868,10 @@ class StreamReceiveResponse(_message.Message):
     REJECT_FIELD_NUMBER: _builtins.int
     STOPPED_FIELD_NUMBER: _builtins.int
     correlation_id: _builtins.int
-    """The correlation_id of the request. 0 with `received`."""
+    """The correlation_id of the request. 0 with messages that no request asked for."""
     @_builtins.property
     def received(self) -> Global___ReceiveResponse:
-        """At least one message, in order."""
+        """At least one message, in order; as the response to a `receive`, perhaps none."""
 
     @_builtins.property
     def error(self) -> _status_pb2.Status:

@@ -227,6 +227,9 @@ class QueueServiceServicer(object):
         leases, as the unary calls do. Their responses repeat the correlation ids, in the order of the
         requests, between responses with messages.
 
+        A stream whose first request is a `receive` is another way of Receive: each request leases what is
+        ready, or waits for it, and the next one is read once it is answered. All its requests are such.
+
         A client that shuts down sends `stop`, reads up to `stopped`, and releases the messages that it
         won't handle. If the stream is cancelled or interrupted instead, messages on their way stay leased
         until the client names the stream as `interrupted`, or until their leases expire.

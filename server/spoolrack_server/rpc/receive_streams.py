@@ -6,6 +6,9 @@ time. Requests may also report how many messages the client has begun, and stop 
 the response comes after the last frame. Memory is bounded by call: a stream holds two frames at most,
 one that the transport takes and the next.
 
+A stream whose first request is a receive is another way of unary receives, at half their cost: each
+request is answered before the next one is read.
+
 A frame that the transport took may never arrive: a connection can be dead for the whole keepalive
 timeout. The client counts what arrives. When it comes back, it names its interrupted stream and the
 count, and the leases beyond are undone. Leases of messages that have arrived are the client's.
@@ -27,12 +30,13 @@ from spoolrack_store.model.credits import UNBOUNDED
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import Receive
 
-from ..app.bounds import MAX_COUNT, number, queue_name
+from ..app.bounds import MAX_COUNT, MAX_WAIT, number, queue_name
 from ..app.leases import Leases
 from ..app.receives import LeasedMessages, Receives
 from ..app.store_access import FRAME_BYTES, Submitted
 from ..wire import convert, encoding, lease_changes
 from ..wire.encoding import ResponseTags
+from ..wire.status import INTERNAL, failure_of
 from .authorized_calls import Context, current_caller, current_consumer
 from .calls import CallIsOver, Requests, outlast, put, write
 from .flow_control import FlowControl
@@ -61,6 +65,7 @@ _TAGS: Final = {
     )
 }
 """By the frame of a request, the tags of the fields of its `StreamReceiveResponse`."""
+_RECEIVED: Final = ResponseTags(b"\x18", b"\x4a", b"\x22")
 _CALLS: Final = frozenset(_TAGS) - {"stop"}
 """Frames that are requests of unary calls."""
 
@@ -137,6 +142,9 @@ class ReceiveStreams:
         first = await requests.first()
         if first is None:
             return
+        if first.HasField("receive"):
+            await self._answer(first, requests, context)
+            return
         start = _start_of(first)
         self._undo_unseen(start)
         writes = asyncio.Lock()
@@ -167,6 +175,30 @@ class ReceiveStreams:
             finally:
                 if delivered is not None:
                     self._end(start.stream_id, delivered)
+
+    async def _answer(
+        self, request: rpc.StreamReceiveRequest | None, requests: Requests, context: Context
+    ) -> None:
+        """Answer the requests of a stream of receives, one after the other."""
+        caller, consumer, peer = current_caller(), current_consumer(context), context.peer()
+        while request is not None:
+            correlation_id, asked = request.correlation_id, request.receive
+            if not request.HasField("receive"):
+                name = request.WhichOneof("frame") or "none"
+                rule = "must be receive in a stream that began with one"
+                raise InvalidRequest(what="the frame", value=name, rule=rule)
+            observed = self._streams.observe(NAME, asked)
+            try:
+                leased = await self._receives.receive(caller, receive_of(asked, consumer), peer)
+            except StoreError as error:
+                failure = failure_of(error) or INTERNAL
+                observed.end_refused(failure.number, failure.reason, failure.message)
+                await put(context, encoding.failed(correlation_id, failure.status(), _RECEIVED))
+            else:
+                observed.end()
+                await hand_over(leased, context, self._clock.wall(), correlation_id=correlation_id)
+                del leased
+            request = await requests.next()
 
     def _undo_unseen(self, start: _Start) -> None:
         """Undo the leases of interrupted streams that have not arrived at the client."""
@@ -308,15 +340,38 @@ class ReceiveStreams:
         )
 
 
+def receive_of(request: rpc.ReceiveRequest, consumer: str) -> Receive:
+    """Return what a single receive asks of the store; raise the `StoreError` of an invalid one."""
+    if request.max_bytes < 0:
+        raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
+    return Receive(
+        queue=queue_name(request.queue),
+        max_messages=number(request.max_messages, "max_messages", default=1, most=MAX_COUNT),
+        # More than fits into a response is never wanted.
+        max_bytes=min(request.max_bytes or convert.DEFAULT_RECEIVE_BYTES, convert.MAX_RECEIVE_BYTES),
+        visibility=convert.visibility(request),
+        wait=convert.millis(request.wait, "wait", most=MAX_WAIT),
+        consumer=consumer,
+    )
+
+
 async def hand_over(
-    leased: LeasedMessages, context: Context, wall: Millis, writes: asyncio.Lock | None = None
+    leased: LeasedMessages,
+    context: Context,
+    wall: Millis,
+    writes: asyncio.Lock | None = None,
+    *,
+    correlation_id: int | None = None,
 ) -> None:
     """Write messages in one response; return the leases that the transport didn't take.
 
     Of a stream, which takes one response at a time, `writes` is held meanwhile; the task that hands
-    over must be no call's, which is cancelled.
+    over must be no call's, which is cancelled. `correlation_id`: that of the request in a stream of
+    receives.
     """
     response = encoding.deliveries(leased.deliveries, wall, in_stream=writes is not None)
+    if correlation_id is not None:
+        response = encoding.correlated(correlation_id, response, _RECEIVED)
     # The bodies are in the response now.
     leased.deliveries = []
     try:

@@ -19,11 +19,9 @@ from google.protobuf.message import Message
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import reservation_service_pb2 as reservations
 from spoolrack_store.model.clock import Clock
-from spoolrack_store.model.errors import Draining, InvalidRequest
-from spoolrack_store.model.operations import Receive
+from spoolrack_store.model.errors import Draining
 
 from ..app.application import Application
-from ..app.bounds import MAX_COUNT, MAX_WAIT, number, queue_name
 from ..app.caller import Caller
 from ..app.queues import Queues
 from ..app.store_access import Submitted
@@ -35,7 +33,7 @@ from ..wire.contract_calls import CONTRACT, ContractCalls, ContractMethod, respo
 from .authorized_calls import Context, current_caller, current_consumer
 from .calls import CallIsOver, Method, Requests, ServedMethod, put, write
 from .external_scaler import ExternalScaler
-from .receive_streams import ReceiveStreams, hand_over
+from .receive_streams import ReceiveStreams, hand_over, receive_of
 from .streams import StreamOperation, Streams
 
 
@@ -126,21 +124,8 @@ class Services:
     # Receives.
 
     async def Receive(self, request: rpc.ReceiveRequest, context: Context) -> None:
-        if request.max_bytes < 0:
-            raise InvalidRequest(what="max_bytes", value=request.max_bytes, rule="must not be negative")
-        max_bytes = request.max_bytes or convert.DEFAULT_RECEIVE_BYTES
         leased = await self._app.receives.receive(
-            current_caller(),
-            Receive(
-                queue=queue_name(request.queue),
-                max_messages=number(request.max_messages, "max_messages", default=1, most=MAX_COUNT),
-                # More than fits into a response is never wanted.
-                max_bytes=min(max_bytes, convert.MAX_RECEIVE_BYTES),
-                visibility=convert.visibility(request),
-                wait=convert.millis(request.wait, "wait", most=MAX_WAIT),
-                consumer=current_consumer(context),
-            ),
-            context.peer(),
+            current_caller(), receive_of(request, current_consumer(context)), context.peer()
         )
         await hand_over(leased, context, self._clock.wall())
 

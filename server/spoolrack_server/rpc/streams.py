@@ -71,6 +71,10 @@ class Streams:
         for responses in list(self._open):
             responses.refuse(Draining())
 
+    def observe(self, name: str, content: Any) -> instrumentation.ObservedRequest:
+        """Begin the observation of one request of a stream."""
+        return self._instrumentation.begin(name, content)
+
     async def serve(
         self,
         requests: Requests,
