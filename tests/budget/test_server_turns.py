@@ -56,6 +56,7 @@ CEILINGS: Final = {
     "unary send": Counts(13.9, 11.5, 51),
     "unary receive": Counts(17.9, 17, 98),
     "unary delete": Counts(13.9, 11.5, 40),
+    "streamed receive": Counts(5.9, 8, 90),
     "joined sends": Counts(0.3, 0.4, 40),
 }
 
@@ -97,9 +98,14 @@ class Client:
         self._channel = grpc.insecure_channel(address)
         self.stub = QueueServiceStub(self._channel)
         self.stub.CreateQueue(rpc.CreateQueueRequest(queue=pb.Queue(name="q")))
-        self._send, self._delete, self._receive = (
+        self._send, self._delete, self._receive, self._receives = (
             self._opened(method)
-            for method in (self.stub.StreamSend, self.stub.StreamDelete, self.stub.StreamReceive)
+            for method in (
+                self.stub.StreamSend,
+                self.stub.StreamDelete,
+                self.stub.StreamReceive,
+                self.stub.StreamReceive,
+            )
         )
         self.receipts: list[str] = []
 
@@ -137,6 +143,11 @@ class Client:
     def unary_receive(self) -> None:
         found = self.stub.Receive(rpc.ReceiveRequest(queue="q"))
         self.receipts += [message.receipt for message in found.messages]
+
+    def streamed_receive(self) -> None:
+        put, responses = self._receives
+        put(rpc.StreamReceiveRequest(correlation_id=1, receive=rpc.ReceiveRequest(queue="q")))
+        self.receipts += [message.receipt for message in next(responses).received.messages]
 
     def delete(self) -> None:
         put, responses = self._delete
@@ -199,6 +210,9 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Count
                 ("unary send", client.unary_send),
                 ("unary receive", client.unary_receive),
                 ("unary delete", client.unary_delete),
+                ("more", client.send),
+                ("streamed receive", client.streamed_receive),
+                ("no more", client.unary_delete),
             ):
                 found[name] = await count(loop, operation)
             joined = await count(loop, lambda: client.send(JOINED))

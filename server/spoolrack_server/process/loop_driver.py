@@ -2,9 +2,9 @@
 
 Beside an event loop, a thread of its own costs the committer a fifth of the processor's time: the two
 take the interpreter's lock from each other for every call and every answer. So a short commit is done
-in the loop's own thread, and only its sync waits elsewhere. A commit that may take longer is done in
-another thread altogether, and the loop goes on. So it does while a question of another thread holds the
-index: the loop tries that lock and never waits for it.
+in the loop's own thread, and its sync waits elsewhere, unless the disk is as quick as a hand-over. A
+commit that may take longer is done in another thread altogether, and the loop goes on. So it does while
+a question of another thread holds the index: the loop tries that lock and never waits for it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any, Final
 from spoolrack_store.committer import Committer
 from spoolrack_store.model.clock import LONGEST_WAIT, Clock
 from spoolrack_store.thread_driver import error_of, run_whole, step
+
+from ..app.store_access import QUICK
 
 LINGER: Final = 0.002
 """Seconds that work of the store's own waits for a request whose commit does it along. Answers go first
@@ -139,6 +141,8 @@ class LoopDriver:
             return
         try:
             work = step(self._cycle, error)
+            while work is not None and work.commit is not None and work.commit.seconds <= QUICK:
+                work = step(self._cycle, error_of(work))
         except BaseException as found:  # noqa: BLE001 - it ends all, and is told
             self._end(found)
             return

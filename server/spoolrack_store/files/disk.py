@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import repeat
+from math import inf
 from typing import BinaryIO, Final, NamedTuple, Protocol
 
 from ..model.disk_watermark import KEPT_BYTES, KEPT_FILES, DiskWatermark
@@ -445,6 +446,12 @@ class Commit:
         self._files = files
         self._folders = folders
         self._whole = whole
+
+    @property
+    def seconds(self) -> float:
+        """How long its sync will take, by what those of few files took of late; infinity for more."""
+        is_small = not self._whole and len(self._files) <= 1
+        return self._syncer.lone_seconds if is_small else inf
 
     def sync(self) -> None:
         """Return once all of them are on stable media; raises `SyncFailed`."""
