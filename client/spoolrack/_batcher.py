@@ -1,9 +1,9 @@
 """Batching: items of many threads or tasks share few calls.
 
-Up to two calls are in flight. A caller that finds a place makes its call at once; any other waits, and
-the first waiter makes the next call with as many others as fit. So a lone caller never waits, and many
-callers share large batches. A few callers in a loop share one call at a time: see `Linger`. A caller's
-items stay together. With threads, there is no thread but the callers'.
+Up to two calls are in flight. A caller that finds a place begins a call at once. Any other waits: the
+end of a call begins the next one, with as many callers as fit, and wakes its own. So a lone caller
+never waits, and many callers share large batches. A few callers in a loop share one call at a time:
+see `Linger`. A caller's items stay together.
 
 It doesn't retry: each caller does that for itself.
 """
@@ -13,10 +13,12 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from enum import Enum, auto
+from contextlib import suppress
+from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from ._runtime import Runtime, Signal
+from ._transports import BatchStream
 from ._values import MAX_BATCH, MAX_BATCH_BYTES
 from .errors import SpoolrackError, Timeout, Unreachable
 
@@ -47,10 +49,10 @@ class Linger:
 
     def __init__(self) -> None:
         self.until = 0.0
-        """When a call lingers no longer."""
-        self.keeps_together = False
-        """Whether the callers are few, and came back in time at the last try: then one call carries
-        all."""
+        """When a call lingers no longer; 0.0 once that has passed."""
+        self.places = MAX_CALLS
+        """Calls that may be in flight: one carries all if the callers are few, and came back in time at
+        the last try."""
         self.expected = 0
         """Callers for whom a call lingers, before it begins."""
         self._rest = 0
@@ -62,7 +64,7 @@ class Linger:
         self.expected = 0
         callers = carried + waiting
         if callers > SMALL:
-            self.keeps_together = False
+            self.places = MAX_CALLS
         if self._rest:
             self._rest -= 1
         elif 2 <= callers <= SMALL:
@@ -73,14 +75,19 @@ class Linger:
         """Return whether a call lingers for more callers than the `gathered` ones."""
         return gathered < self.expected and now < self.until
 
+    @property
+    def keeps_together(self) -> bool:
+        """Whether one call carries all callers."""
+        return self.places == 1
+
     def begun(self, gathered: int) -> None:
         """Note the start of a call that carries `gathered` items."""
         if not self.expected:
             return
-        self.keeps_together = 2 * gathered > self.expected
-        if self.keeps_together:
-            self._pause = 1
+        if 2 * gathered > self.expected:
+            self.places = self._pause = 1
         else:
+            self.places = MAX_CALLS
             self._rest = self._pause
             self._pause = min(RAREST, 2 * self._pause)
         self.expected = 0
@@ -93,27 +100,50 @@ class ItemResult(Protocol):
     def error(self) -> SpoolrackError | None: ...
 
 
-class _WaiterState(Enum):
-    WAITING = auto()
-    LINGERING = auto()
-    """First of those that wait for a call that lingers."""
-    LEADING = auto()
-    """Makes the next call."""
-    IN_FLIGHT = auto()
-    DONE = auto()
-
-
 class _Waiter(Generic[Item, Result]):
-    __slots__ = ("deadline", "error", "items", "results", "signal", "size", "state")
+    """A caller that waits for the results of its items."""
 
-    def __init__(self, items: Sequence[Item], size: int, deadline: float) -> None:
+    __slots__ = ("call", "deadline", "error", "is_done", "items", "results", "signal", "size")
+
+    def __init__(self, items: Sequence[Item], size: int, deadline: float, signal: Signal) -> None:
         self.items = items
         self.size = size
         self.deadline = deadline
-        self.state = _WaiterState.IN_FLIGHT
-        self.signal: Signal | None = None
-        self.results: Sequence[Result] = ()
+        self.signal = signal
+        self.call: _SharedCall[Item, Result] | None = None
+        """The call in flight that carries the items."""
+        self.is_done = False
+        self.results: Sequence[Result] | None = None
         self.error: BaseException | None = None
+
+
+class _SharedCall(Generic[Item, Result]):
+    """A call in flight."""
+
+    __slots__ = (
+        *("abandon", "began", "callers", "deadline", "is_over", "is_streamed"),
+        *("items", "size", "waiting"),
+    )
+
+    def __init__(self, first: _Waiter[Item, Result], began: float) -> None:
+        first.call = self
+        self.began = began
+        self.callers = [first]
+        self.items = list(first.items)
+        self.size = first.size
+        self.deadline = first.deadline
+        self.waiting = 1
+        """Callers that have not left."""
+        self.is_streamed = self.is_over = False
+        self.abandon: Callable[[], object] = _nothing
+
+    def add(self, caller: _Waiter[Item, Result]) -> None:
+        caller.call = self
+        self.callers.append(caller)
+        self.items.extend(caller.items)
+        self.size += caller.size
+        self.deadline = max(self.deadline, caller.deadline)
+        self.waiting += 1
 
 
 class Batcher(Generic[Item, Result]):
@@ -125,19 +155,23 @@ class Batcher(Generic[Item, Result]):
         call: Callable[..., Awaitable[Sequence[Result]]],
         size_of: Callable[[Item], int],
         *,
+        stream: BatchStream[Item, Result] | None = None,
         max_batch: int = MAX_BATCH,
         max_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
-        """`call(items, timeout=seconds)` answers with a result for each item, in order."""
+        """`call(items, timeout=seconds)` answers with a result for each item, in order: one of its
+        callers makes it, or a thread or task beside them. `stream` carries smaller calls."""
         self._runtime = runtime
         self._call = call
         self._size_of = size_of
+        self._stream = stream
         self._max_batch = max_batch
         self._max_bytes = max_bytes
+        self._streamed_bytes = 0 if stream is None else stream.max_bytes
         self._lock = runtime.lock()
         self._in_flight = 0
         self._linger = Linger()
-        self._waiters: deque[_Waiter[Item, Result]] = deque()
+        self._waiting: deque[_Waiter[Item, Result]] = deque()
 
     @property
     def in_flight(self) -> int:
@@ -147,7 +181,7 @@ class Batcher(Generic[Item, Result]):
     @property
     def waiting(self) -> int:
         """Number of callers that wait for a call."""
-        return len(self._waiters)
+        return len(self._waiting)
 
     @property
     def keeps_together(self) -> bool:
@@ -160,18 +194,7 @@ class Batcher(Generic[Item, Result]):
         Raise `Timeout` after `timeout` seconds. A caller that is cancelled before its item is in flight
         takes it back.
         """
-        began = self._runtime.monotonic()
-        with self._lock:
-            is_alone = not (self._in_flight or self._waiters or self._linger.expected)
-            self._in_flight += is_alone
-        if is_alone:
-            try:
-                results = await self._call((item,), timeout=timeout)
-            finally:
-                self._landed(1, began)
-            result = _checked(results, 1)[0]
-        else:
-            result = (await self._share([item], self._size_of(item), began + timeout))[0]
+        result = (await self._share((item,), self._size_of(item), timeout))[0]
         if result.error is not None:
             raise result.error
         return result
@@ -182,173 +205,175 @@ class Batcher(Generic[Item, Result]):
         if len(items) > 1 and (2 * len(items) > self._max_batch or 2 * size > self._max_bytes):
             # They fill half of a call: to gather others for it would save nothing.
             return await self._call(items, timeout=timeout)
-        return await self._share(items, size, self._runtime.monotonic() + timeout)
+        return await self._share(items, size, timeout)
 
-    async def _share(self, items: Sequence[Item], size: int, deadline: float) -> Sequence[Result]:
-        """Make a call with what else waits, or wait for one."""
-        waiter: _Waiter[Item, Result] = _Waiter(items, size, deadline)
-        with self._lock:
-            leads = self._may_lead(len(self._waiters) + 1)
-            if leads:
-                self._in_flight += 1
-            else:
-                waiter.state = _WaiterState.WAITING
-                waiter.signal = self._runtime.signal()
-                self._waiters.append(waiter)
-                if len(self._waiters) == 1 and self._has_place():
-                    waiter.state = _WaiterState.LINGERING
-        if not leads:
-            leads = await self._wait(waiter)
-        if leads:
-            batch = self._collect(waiter)
-            if len(batch) == 1:
-                await self._make_call(batch)
-            else:
-                # In a task of its own, where there are tasks: if this caller is cancelled, the
-                # others' items stay in the call.
-                await self._runtime.finish(self._make_call(batch))
-        if waiter.error is not None:
-            raise waiter.error
-        return waiter.results
-
-    def _has_place(self) -> bool:
-        """Return whether another call may be in flight. With the lock held."""
-        return self._in_flight < (1 if self._linger.keeps_together else MAX_CALLS)
-
-    def _may_lead(self, gathered: int) -> bool:
-        """Return whether a call with `gathered` items may begin now. With the lock held."""
-        return self._has_place() and not self._linger.is_missing(gathered, self._runtime.monotonic())
-
-    async def _wait(self, waiter: _Waiter[Item, Result]) -> bool:
-        """Wait until the item is done (False), or leads the next call (True)."""
+    async def _share(self, items: Sequence[Item], size: int, timeout: float) -> Sequence[Result]:
+        """Return the results of a call with what else waits."""
+        runtime, linger = self._runtime, self._linger
+        now = runtime.monotonic()
+        deadline = now + timeout
+        caller: _Waiter[Item, Result] = _Waiter(items, size, deadline, runtime.signal())
         try:
-            while True:
-                with self._lock:
-                    if waiter.state is _WaiterState.DONE:
-                        return False
-                    if waiter.state is _WaiterState.LINGERING and self._may_lead(len(self._waiters)):
-                        self._waiters.remove(waiter)
-                        self._in_flight += 1
-                        waiter.state = _WaiterState.LEADING
-                    if waiter.state is _WaiterState.LEADING:
-                        return True
-                    until = waiter.deadline
-                    if waiter.state is _WaiterState.LINGERING:
-                        if self._has_place():
-                            until = min(until, self._linger.until)
-                        else:
-                            waiter.state = _WaiterState.WAITING  # For a call to end.
-                    signal = waiter.signal = self._runtime.signal()
-                left = until - self._runtime.monotonic()
-                if not await signal.wait(max(0.0, left)) and until == waiter.deadline:
+            with self._lock:
+                self._waiting.append(caller)
+                has_place = self._in_flight < linger.places
+            if has_place and not (linger.expected and linger.is_missing(len(self._waiting), now)):
+                if self._stream is not None:
+                    runtime.aside(self._begin_calls)
+                elif (own := self._begin_calls(caller)) is not None:
+                    await self._make(own)
+            while not caller.is_done:
+                until = deadline
+                if caller.call is None and linger.expected:
+                    with self._lock:
+                        is_first = caller.call is None and self._waiting[0] is caller
+                        if is_first and self._in_flight < linger.places and linger.until:
+                            until = min(until, linger.until)
+                if await caller.signal.wait(max(0.0, until - runtime.monotonic())):
+                    if not caller.is_done:
+                        # It was woken to begin a call that lingers. The loop checks again after this:
+                        # the end of the call sets the newest signal.
+                        caller.signal = runtime.signal()
+                elif until == deadline:
                     break
+                else:
+                    with self._lock:
+                        if linger.until == until:
+                            linger.until = 0.0
+                    runtime.aside(self._begin_calls)
         except BaseException:
-            self._leave(waiter)
+            self._leave(caller)
             raise
-        state = self._leave(waiter)
-        if state is _WaiterState.DONE:
-            return False
-        raise Timeout(
-            "The timeout passed while the call was in flight: it may have taken place."
-            if state is _WaiterState.IN_FLIGHT
-            else "The timeout passed while earlier calls were in flight: this one was not made."
-        )
+        if not caller.is_done:
+            raise self._timeout(self._leave(caller), timeout)
+        if caller.error is not None:
+            raise caller.error
+        if caller.results is None:
+            # The stream was refused.
+            return await self._call(items, timeout=max(0.0, deadline - runtime.monotonic()))
+        return caller.results
 
-    def _leave(self, waiter: _Waiter[Item, Result]) -> _WaiterState:
-        """Take a waiter out of the queue; return its state."""
-        successor = None
+    def _timeout(self, is_in_flight: bool, timeout: float) -> Timeout:
+        if not is_in_flight:
+            return Timeout(
+                "The timeout passed while earlier calls were in flight: this one was not made."
+            )
+        at = "" if self._stream is None else f" from {self._stream.target}"
+        return Timeout(f"No answer{at} within {timeout:.3g} s: it may have taken place all the same.")
+
+    def _leave(self, caller: _Waiter[Item, Result]) -> bool:
+        """Note that a caller waits no more; return whether its items are in flight. A call that no
+        caller waits for is abandoned."""
         with self._lock:
-            state = waiter.state
-            if state in (_WaiterState.WAITING, _WaiterState.LINGERING):
-                self._waiters.remove(waiter)
-                successor = self._next_leader()
-            elif state is _WaiterState.LEADING:
+            call = caller.call
+            if call is None:
+                with suppress(ValueError):  # It was interrupted before it waited.
+                    self._waiting.remove(caller)
+            else:
+                call.waiting -= 1
+                if call.waiting or call.is_over or not call.is_streamed:
+                    return True
+                call.is_over = True
                 self._in_flight -= 1
-                successor = self._next_leader()
-        if successor is not None and successor.signal is not None:
-            successor.signal.set()
-        return state
+        if call is not None:
+            call.abandon()
+        self._runtime.aside(self._begin_next)
+        return call is not None
 
-    def _next_leader(self) -> _Waiter[Item, Result] | None:
-        """Pick the next waiter to lead a call or to linger; None if there is no place for a call. With
-        the lock held; the caller sets its signal."""
-        if not self._waiters:
-            return None
-        if self._may_lead(len(self._waiters)):
-            self._in_flight += 1
-            successor = self._waiters.popleft()
-            successor.state = _WaiterState.LEADING
-            return successor
-        first = self._waiters[0]
-        if first.state is _WaiterState.LINGERING or not self._has_place():
-            return None
-        first.state = _WaiterState.LINGERING
-        return first
-
-    def _collect(self, leader: _Waiter[Item, Result]) -> list[_Waiter[Item, Result]]:
-        batch = [leader]
-        count, size = len(leader.items), leader.size
+    def _next_call(self) -> _SharedCall[Item, Result] | None:
+        """Return a call with as many waiting callers as fit; None if none may begin now."""
+        waiting, linger = self._waiting, self._linger
+        now = self._runtime.monotonic()
         with self._lock:
-            leader.state = _WaiterState.IN_FLIGHT
-            while self._waiters:
-                count += len(self._waiters[0].items)
-                size += self._waiters[0].size
-                if count > self._max_batch or size > self._max_bytes:
+            if not waiting or self._in_flight >= linger.places:
+                return None
+            if linger.expected and linger.is_missing(len(waiting), now):
+                return None
+            call = _SharedCall(waiting.popleft(), now)
+            while waiting:
+                caller = waiting[0]
+                if (
+                    len(call.items) + len(caller.items) > self._max_batch
+                    or call.size + caller.size > self._max_bytes
+                ):
                     break
-                waiter = self._waiters.popleft()
-                waiter.state = _WaiterState.IN_FLIGHT
-                batch.append(waiter)
-            self._linger.begun(len(batch))
-            # Another place may be free, and some may not have fitted in here.
-            successor = self._next_leader()
-        if successor is not None and successor.signal is not None:
-            successor.signal.set()
-        return batch
+                call.add(waiting.popleft())
+            call.is_streamed = call.size < self._streamed_bytes
+            self._in_flight += 1
+            if linger.expected:
+                linger.begun(len(call.callers))
+        return call
 
-    async def _make_call(self, batch: list[_Waiter[Item, Result]]) -> None:
-        interruption: BaseException | None = None
-        began = self._runtime.monotonic()
-        try:
-            latest = max(waiter.deadline for waiter in batch)
-            left = max(0.0, latest - began)
-            items = [item for waiter in batch for item in waiter.items]
-            results = _checked(await self._call(items, timeout=left), len(items))
-            begin = 0
-            for waiter in batch:
-                waiter.results = results[begin : begin + len(waiter.items)]
-                begin += len(waiter.items)
-        except SpoolrackError as error:
-            for waiter in batch:
-                # One exception raised in many threads would mix their tracebacks.
-                waiter.error = copy.copy(error)
-        except Exception as error:  # noqa: BLE001  # a defect: every waiter raises it
-            for waiter in batch:
-                waiter.error = error
-        except BaseException as error:  # noqa: BLE001  # Ctrl-C, a cancelled task: for the leader alone
-            interruption = error
-            for waiter in batch:
-                waiter.error = Unreachable("The call was interrupted; it may have taken place.")
-        for waiter in batch:
-            waiter.state = _WaiterState.DONE
-        self._landed(len(batch), began)
-        for waiter in batch:
-            if waiter.signal is not None:
-                waiter.signal.set()
-        if interruption is not None:
-            raise interruption
+    def _begin_calls(
+        self, caller: _Waiter[Item, Result] | None = None
+    ) -> _SharedCall[Item, Result] | None:
+        """Begin the calls that may begin now, but for one that `caller` makes itself: return that."""
+        own = None
+        while self._waiting and (call := self._next_call()) is not None:
+            try:
+                if self._stream is not None and call.is_streamed:
+                    call.abandon = self._stream.begin(call.items, partial(self._end, call))
+                    if call.is_over:  # It has ended, or all callers have left meanwhile.
+                        call.abandon()
+                elif call.callers[-1] is caller and (self._runtime.blocks or len(call.callers) == 1):
+                    own = call
+                else:
+                    # If a task is cancelled, the items of the other callers stay in the call.
+                    self._runtime.spawn(self._make(call))
+            except Exception as error:  # noqa: BLE001  # its callers raise it
+                self._end(call, None, error)
+        return own
 
-    def _landed(self, carried: int, began: float) -> None:
-        """Note the end of a call of `carried` callers; let the next one begin."""
+    def _begin_next(self) -> None:
+        """Begin the calls that may begin now. The first waiting caller begins one that lingers."""
+        self._begin_calls()
         with self._lock:
-            now = self._runtime.monotonic()
+            if self._waiting and self._in_flight < self._linger.places:
+                self._waiting[0].signal.set()
+
+    async def _make(self, call: _SharedCall[Item, Result]) -> None:
+        try:
+            results = await self._call(call.items, timeout=max(0.0, call.deadline - call.began))
+        except Exception as error:  # noqa: BLE001  # its callers raise it
+            self._end(call, None, error)
+        except BaseException:  # Ctrl-C, a cancelled task: for this caller alone
+            self._end(call, None, Unreachable("The call was interrupted; it may have taken place."))
+            raise
+        else:
+            self._end(call, results, None)
+
+    def _end(
+        self,
+        call: _SharedCall[Item, Result],
+        results: Sequence[Result] | None,
+        error: Exception | None,
+    ) -> None:
+        """Note the end of a call; let the next one begin, and wake its callers. Without results and
+        without an error each of them calls by itself."""
+        with self._lock:
+            if call.is_over:
+                return
+            call.is_over = True
             self._in_flight -= 1
-            self._linger.answered(carried, len(self._waiters), now, now - began)
-            successor = self._next_leader() if self._waiters else None
-        if successor is not None and successor.signal is not None:
-            successor.signal.set()
+            now = self._runtime.monotonic()
+            self._linger.answered(len(call.callers), len(self._waiting), now, now - call.began)
+        if self._waiting:
+            self._begin_next()
+        if results is not None and len(results) != len(call.items):
+            error = ValueError(f"{len(results)} results for {len(call.items)} items")
+        begin = 0
+        # No cycle of references is left to the garbage collector.
+        callers, call.callers = call.callers, []
+        for caller in callers:
+            if error is not None:
+                # One exception raised in many threads would mix their tracebacks.
+                caller.error = copy.copy(error) if isinstance(error, SpoolrackError) else error
+            elif results is not None:
+                caller.results = results[begin : begin + len(caller.items)]
+                begin += len(caller.items)
+            caller.is_done = True
+            caller.signal.set()
 
 
-def _checked(results: Sequence[Result], count: int) -> Sequence[Result]:
-    if len(results) != count:
-        raise ValueError(f"{len(results)} results for {count} items")
-    return results
+def _nothing() -> None:
+    pass

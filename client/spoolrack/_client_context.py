@@ -89,8 +89,9 @@ class ClientContext:
         `done_if`: an error that proves, once a connection has broken in mid-call, that the first
         attempt took place. The result is None then.
         """
-        self.check()
-        left = self.timeout_of(timeout)
+        if self._pid != os.getpid() or self._loop is not None or self.closed:
+            self.check()
+        left = self.timeout if timeout is None else self.timeout_of(timeout)
         deadline = self.runtime.monotonic() + left
         failed = 0
         in_doubt = False

@@ -5,9 +5,10 @@ Pure, but for the trace context that a message gets.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from . import _arguments as arguments
 from . import tracing
@@ -59,7 +60,7 @@ def outgoing(
         arguments.attributes(attributes)
     return Outgoing(
         body=body if type(body) is bytes else arguments.body("body", body),
-        attributes=tracing.traced(attributes),
+        attributes=attributes if tracing.API not in sys.modules else tracing.traced(attributes),
         delay=None if delay is None else arguments.span("delay", delay),
         deliver_at=None if deliver_at is None else arguments.optional_moment("deliver_at", deliver_at),
         deduplication_id=deduplication_id
@@ -81,7 +82,7 @@ def outgoing_of_all(messages: Iterable[bytes | str | Outgoing]) -> Iterable[Outg
 
 def size_of(message: Outgoing) -> int:
     """Return the bytes of body and attributes; for text outside ASCII a little less."""
-    size = len(cast(bytes, message.body))
+    size = len(message.body)
     for name, value in message.attributes.items():
         size += len(name) + len(value)
     return size

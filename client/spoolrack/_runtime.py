@@ -13,7 +13,6 @@ import logging
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
@@ -61,6 +60,9 @@ def elapsed() -> float:
 
 
 class Runtime(Protocol):
+    blocks: bool
+    """Whether a wait blocks its thread."""
+
     def monotonic(self) -> float:
         """Return the seconds since an arbitrary moment."""
 
@@ -77,8 +79,11 @@ class Runtime(Protocol):
     def start(self, work: Work[None], name: str) -> Started:
         """Run `work` in the background. Doesn't keep the interpreter alive."""
 
-    async def finish(self, work: Work[T]) -> T:
-        """Await `work`, which is completed even if the awaiting task is cancelled."""
+    def spawn(self, work: Work[None]) -> None:
+        """Run `work`, which raises no exception, in a task or in a thread that is kept for more."""
+
+    def aside(self, action: Callable[[], object]) -> None:
+        """Call `action`, which raises no exception: where Ctrl-C can't interrupt it."""
 
     def soon(self, action: Callable[[], None]) -> None:
         """Call `action` soon, from a place where locks may be held or another thread runs: a finalizer,
@@ -92,6 +97,11 @@ def run(work: Work[T]) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
+    return unrun(work)
+
+
+def unrun(work: Work[T]) -> T:
+    """Close a coroutine that has suspended, and raise the error."""
     work.close()
     raise RuntimeError("a coroutine for threads has suspended: it was given a runtime for tasks")
 
@@ -104,15 +114,15 @@ class ThreadSignal:
 
     def __init__(self) -> None:
         self._is_set = False
-        self._waiter_locks: deque[threading.Lock] = deque()
+        self._waiter_locks: list[threading.Lock] = []
 
     def set(self) -> None:
         self._is_set = True
         try:
-            while True:
-                self._waiter_locks.popleft().release()
+            while self._waiter_locks:
+                self._waiter_locks.pop().release()
         except IndexError:
-            return  # No waiter is left.
+            return  # Another thread has set it, too.
 
     def is_set(self) -> bool:
         return self._is_set
@@ -122,20 +132,26 @@ class ThreadSignal:
         lock.acquire()
         self._waiter_locks.append(lock)
         # Only now: a `set` from here on finds the lock.
-        if not self._is_set and not _acquire(lock, timeout):
+        if self._is_set:
+            return True
+        if in_main_thread():
+            is_acquired = _acquire_in_slices(lock, timeout)
+        else:
+            is_acquired = lock.acquire(
+                timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
+            )
+        if not is_acquired:
             with contextlib.suppress(ValueError):
                 self._waiter_locks.remove(lock)
         return self._is_set
 
 
-def _acquire(lock: threading.Lock, timeout: float | None) -> bool:
-    """Wait for a lock no longer than `timeout` seconds; return whether it was acquired."""
-    if threading.current_thread() is not threading.main_thread():
-        return lock.acquire(
-            timeout=-1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
-        )
-    # A signal that comes in the instant before the lock is waited for does not interrupt the wait, and
-    # its handler would run only after it: Ctrl-C would do nothing.
+def _acquire_in_slices(lock: threading.Lock, timeout: float | None) -> bool:
+    """Wait for a lock no longer than `timeout` seconds; return whether it was acquired.
+
+    A signal that comes in the instant before the lock is waited for does not interrupt the wait, and
+    its handler would run only after it: Ctrl-C would do nothing.
+    """
     end = math.inf if timeout is None else time.monotonic() + timeout
     while not lock.acquire(timeout=min(SLICE, max(0.0, end - time.monotonic()))):
         if time.monotonic() >= end:
@@ -208,6 +224,7 @@ class StartedThread:
 class Threads:
     """The runtime of threads: it blocks instead of suspending."""
 
+    blocks = True
     monotonic = staticmethod(time.monotonic)
     elapsed = staticmethod(elapsed)
     signal = staticmethod(ThreadSignal)
@@ -219,8 +236,21 @@ class Threads:
     def start(self, work: Work[None], name: str) -> StartedThread:
         return StartedThread(work, name)
 
-    async def finish(self, work: Work[T]) -> T:
-        return await work
+    def spawn(self, work: Work[None]) -> None:
+        try:
+            call_in_spare_thread(lambda: run(work))
+        except Ending:
+            work.close()
+            raise
+
+    def aside(self, action: Callable[[], object]) -> None:
+        if in_main_thread():
+            try:
+                call_in_spare_thread(action)
+            except Ending:
+                action()
+        else:
+            action()
 
     def soon(self, action: Callable[[], None]) -> None:
         with contextlib.suppress(Ending):
@@ -267,6 +297,8 @@ class StartedTask:
 class Tasks:
     """The runtime of tasks: it suspends. Belongs to the event loop that runs when it is made."""
 
+    blocks = False
+
     def __init__(self) -> None:
         """Raise `WrongEventLoop` without a running one."""
         try:
@@ -296,12 +328,14 @@ class Tasks:
     def start(self, work: Work[None], name: str) -> StartedTask:
         return StartedTask(work, name)
 
-    async def finish(self, work: Work[T]) -> T:
+    def spawn(self, work: Work[None]) -> None:
         task = self.loop.create_task(work)
         # The loop itself holds tasks weakly.
         self._running_tasks.add(task)
         task.add_done_callback(self._running_tasks.discard)
-        return await asyncio.shield(task)
+
+    def aside(self, action: Callable[[], object]) -> None:
+        action()
 
     def soon(self, action: Callable[[], None]) -> None:
         try:

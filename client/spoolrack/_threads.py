@@ -138,8 +138,9 @@ _threads = _OpenThreads()
 
 def _drop_after_fork() -> None:
     """Drop the threads in a forked child: it has none of its parent's."""
-    global _threads
+    global _threads, _main_ident
     _threads = _OpenThreads()
+    _main_ident = threading.get_ident()
 
 
 os.register_at_fork(after_in_child=_drop_after_fork)
@@ -151,9 +152,12 @@ def _end() -> None:
     _threads.end()
 
 
+_main_ident = threading.main_thread().ident
+
+
 def in_main_thread() -> bool:
     """Return whether a signal's handler may raise here, at any instruction."""
-    return threading.current_thread() is threading.main_thread()
+    return threading.get_ident() == _main_ident
 
 
 def start_thread(action: Callable[[], object], name: str) -> threading.Thread:

@@ -40,7 +40,8 @@ SCHEMA: Final = "https://opentelemetry.io/schemas/1.45.0"
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Seconds, as the conventions have them."""
 
-_API: Final = "opentelemetry.trace"
+API: Final = "opentelemetry.trace"
+"""The module that a program with OpenTelemetry has imported."""
 _METRICS: Final = "opentelemetry.metrics"
 _ADDRESS: Final = re.compile(r"(?:grpcs?://)?(?:\[([^]]+)\]|([^:/,]+)):([0-9]+)")
 
@@ -70,7 +71,7 @@ def carrier_of(attributes: Attributes) -> dict[str, str]:
 
 def is_on() -> bool:
     """Return whether this program has imported OpenTelemetry, so that there may be a span."""
-    return _API in sys.modules
+    return API in sys.modules
 
 
 def traced(attributes: Attributes) -> Attributes:
@@ -78,7 +79,7 @@ def traced(attributes: Attributes) -> Attributes:
 
     A message that carries a context keeps it.
     """
-    if _API not in sys.modules:
+    if API not in sys.modules:
         return attributes
     context = current()
     if not context or TRACEPARENT in attributes:
@@ -100,7 +101,7 @@ def current() -> dict[str, str]:
 
 def metadata() -> tuple[tuple[str, str], ...] | None:
     """Return the active span's context as the metadata of a call that isn't a send."""
-    return tuple(current().items()) or None if _API in sys.modules else None
+    return tuple(current().items()) or None if API in sys.modules else None
 
 
 class HasTarget(Protocol):
@@ -122,21 +123,21 @@ OFF: Final[AbstractContextManager[Operation]] = nullcontext(Operation())
 
 def operation(name: str, type: str, queue: str, at: HasTarget) -> AbstractContextManager[Operation]:
     """Observe an operation of a `type` of the conventions: send, receive or settle."""
-    if _API not in sys.modules or not _is_configured():
+    if API not in sys.modules or not _is_configured():
         return OFF
     return _operation(name, type, queue, at)
 
 
 def settling(call: Awaitable[T], name: str, queue: str, at: HasTarget) -> Awaitable[T]:
     """Return a call that ends leases, observed."""
-    if _API not in sys.modules or not _is_configured():
+    if API not in sys.modules or not _is_configured():
         return call
     return _settling(call, name, queue, at)
 
 
 def working_on(message: MessageFacts, at: HasTarget) -> AbstractContextManager[Operation]:
     """Observe a handler's work on a message, in a span that continues the sender's."""
-    if _API not in sys.modules:
+    if API not in sys.modules:
         return OFF
     return _operation("process", "process", message.queue_name, at, message)
 
@@ -151,10 +152,10 @@ async def _settling(call: Awaitable[T], name: str, queue: str, at: HasTarget) ->
 
 def _is_configured() -> bool:
     """Return whether the program has set a provider. Those of the API itself do nothing."""
-    set_providers: list[Any] = [sys.modules[_API].get_tracer_provider()]
+    set_providers: list[Any] = [sys.modules[API].get_tracer_provider()]
     if _METRICS in sys.modules:
         set_providers.append(sys.modules[_METRICS].get_meter_provider())
-    return any(not type(each).__module__.startswith((_API, _METRICS)) for each in set_providers)
+    return any(not type(each).__module__.startswith((API, _METRICS)) for each in set_providers)
 
 
 class _Observed(Operation):

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from spoolrack._transports import grpc_core
 from spoolrack.testing import RunningServer, running_server
 
 from tests.client.lossy_root import LossyRoot, lossy_root
-from tests.client.odd_server import CALLERS, Caller, Connect
+from tests.client.odd_server import CALLERS, Caller, Connect, ThreadCaller
 
 
 @pytest.fixture
@@ -24,13 +25,18 @@ def server() -> Iterator[RunningServer]:
         yield server
 
 
-@pytest.fixture(params=CALLERS)
-def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+PUBLIC = "threads by gRPC's public calls"
+
+
+@pytest.fixture(params=[*CALLERS, PUBLIC])
+def connect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
     """Makes a caller, which is closed when the test ends."""
+    if request.param == PUBLIC:
+        monkeypatch.setattr(grpc_core, "plain_type", None)
     made: list[Caller] = []
 
     def make(url: str, **more: Any) -> Caller:
-        made.append(CALLERS[request.param](url, **more))
+        made.append(CALLERS.get(request.param, ThreadCaller)(url, **more))
         return made[-1]
 
     yield make

@@ -64,7 +64,9 @@ class OddServer:
             methods["StreamSend"] = grpc.stream_stream_rpc_method_handler(
                 self._stream_send,
                 rpc.StreamSendRequest.FromString,
-                rpc.StreamSendResponse.SerializeToString,
+                lambda response: (
+                    response if isinstance(response, bytes) else response.SerializeToString()
+                ),
             )
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 

@@ -146,7 +146,7 @@ async def test_a_caller_cancelled_in_time_takes_its_item_back() -> None:
     assert wire.batches == [[0], [1], [2, 4]]
 
 
-async def test_a_cancelled_leader_cancels_no_other_caller() -> None:
+async def test_a_cancelled_caller_of_a_call_in_flight_cancels_no_other_one() -> None:
     wire = Wire()
     tasks = submit(batcher(wire), range(5))
     await wire.land(0)
@@ -158,11 +158,11 @@ async def test_a_cancelled_leader_cancels_no_other_caller() -> None:
     assert await asyncio.gather(*tasks[3:]) == [6, 8]
 
 
-async def test_a_waiter_cancelled_at_its_turn_hands_the_slot_on() -> None:
+async def test_a_caller_cancelled_while_a_place_gets_free_leaves_it_to_the_next() -> None:
     wire = Wire()
     tasks = submit(batcher(wire), range(5))
     await until_async(lambda: len(wire.landing) == 2)
-    # Runs after the landing call has chosen the next leader, and before that one runs again.
+    # Runs as soon as the first call has landed.
     wire.after_landing = tasks[2].cancel
     await wire.land(0)
     await wire.land(2)
@@ -210,14 +210,12 @@ async def test_an_answer_of_another_length_is_an_error_for_all() -> None:
         await Batcher(Tasks(), call, lambda item: 0).submit(1, timeout=FAR)
 
 
-def test_threads_share_calls_without_a_thread_of_its_own() -> None:
+def test_threads_share_calls() -> None:
     free = threading.Event()
     batches: list[list[int]] = []
-    threads_of_calls: set[threading.Thread] = set()
 
     async def call(items: Sequence[int], timeout: float) -> list[Number]:
         batches.append(list(items))
-        threads_of_calls.add(threading.current_thread())
         free.wait(60)
         return [Number(item * 2) for item in items]
 
@@ -237,17 +235,13 @@ def test_threads_share_calls_without_a_thread_of_its_own() -> None:
     assert answers == {item: item * 2 for item in range(50)}
     assert sorted(map(len, batches))[:2] == [1, 1]
     assert len(batches) <= 4
-    assert threads_of_calls <= set(threads)
 
 
-def test_an_interrupt_is_for_the_leader_and_a_retryable_error_for_the_others() -> None:
-    free = [threading.Event(), threading.Event()]
-
+def test_an_interrupt_is_for_the_caller_that_makes_the_call_and_a_retryable_error_for_the_others() -> (
+    None
+):
     async def call(items: Sequence[int], timeout: float) -> list[Number]:
-        if 2 in items:
-            raise KeyboardInterrupt
-        free[items[0]].wait(60)
-        return [Number(item) for item in items]
+        raise KeyboardInterrupt
 
     merged: Batcher[int, Number] = Batcher(Threads(), call, lambda item: 0)
     outcomes: dict[int, BaseException | int] = {}
@@ -258,17 +252,96 @@ def test_an_interrupt_is_for_the_leader_and_a_retryable_error_for_the_others() -
         except BaseException as error:  # noqa: BLE001  # what the caller gets is what is tested
             outcomes[item] = error
 
-    threads = [threading.Thread(target=submit_one, args=(item,)) for item in range(4)]
-    for number, thread in enumerate(threads):
-        thread.start()
-        until(lambda number=number: merged.in_flight + merged.waiting == number + 1)
-    free[0].set()
-    until(lambda: len(outcomes) == 3)
-    free[1].set()
-    for thread in threads:
-        thread.join(60)
-    assert outcomes[0] == 0
-    assert outcomes[1] == 1
+    # The call lingers for a second caller, which then makes it.
+    merged._linger.expected, merged._linger.until = 2, FAR
+    other = threading.Thread(target=submit_one, args=(3,))
+    other.start()
+    until(lambda: merged.waiting == 1)
+    submit_one(2)
+    other.join(60)
     assert isinstance(outcomes[2], KeyboardInterrupt)
     assert isinstance(outcomes[3], Unreachable)
     assert merged.in_flight == 0
+
+
+class Line:
+    """A stream: a test ends its calls."""
+
+    target = "the test"
+    max_bytes = 100
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[int], Callable[..., object]]] = []
+        self.abandoned: list[list[int]] = []
+
+    def begin(self, items: Sequence[int], done: Callable[..., object]) -> Callable[[], object]:
+        self.calls.append((list(items), done))
+        return lambda: self.abandoned.append(list(items))
+
+
+async def never(items: Sequence[int], timeout: float) -> list[Number]:
+    raise AssertionError("a call on a stream is no call by itself")
+
+
+def test_the_end_of_a_call_on_a_stream_begins_the_next_one_and_wakes_its_callers() -> None:
+    line = Line()
+    merged: Batcher[int, Number] = Batcher(Threads(), never, lambda item: 0, stream=line)
+    answers: dict[int, int] = {}
+
+    def submit_one(item: int) -> None:
+        answers[item] = run(merged.submit(item, timeout=FAR))
+
+    threads = [threading.Thread(target=submit_one, args=(item,)) for item in range(10)]
+    for number, thread in enumerate(threads):
+        thread.start()
+        until(lambda number=number: merged.in_flight + merged.waiting == number + 1)
+    for number in range(3):
+        until(lambda number=number: len(line.calls) > number)
+        items, done = line.calls[number]
+        done([Number(item * 2) for item in items], None)
+    for thread in threads:
+        thread.join(60)
+    assert [items for items, _ in line.calls] == [[0], [1], list(range(2, 10))]
+    assert answers == {item: item * 2 for item in range(10)}
+
+
+async def test_a_call_on_a_stream_that_every_caller_has_left_is_abandoned_and_gives_its_place() -> None:
+    line = Line()
+    merged: Batcher[int, Number] = Batcher(Tasks(), never, lambda item: 0, stream=line)
+    tasks = submit(merged, [1, 2, 3])
+    await until_async(lambda: len(line.calls) == 2)
+    with pytest.raises(Timeout, match="No answer from the test within 0 s: it may have taken place"):
+        await Batcher(Tasks(), never, lambda item: 0, stream=line).submit(9, timeout=0.0)
+    tasks[0].cancel()
+    await until_async(lambda: len(line.calls) == 4)
+    assert line.abandoned == [[9], [1]]
+    for items, done in line.calls[1:]:
+        done([Number(item) for item in items], None)
+    assert await asyncio.gather(*tasks[1:]) == [2, 3]
+    assert merged.in_flight == 0
+
+
+async def test_each_caller_of_a_refused_stream_makes_its_call_by_itself() -> None:
+    line, alone = Line(), []
+
+    async def call(items: Sequence[int], timeout: float) -> list[Number]:
+        alone.append(list(items))
+        return [Number(item) for item in items]
+
+    merged: Batcher[int, Number] = Batcher(Tasks(), call, lambda item: 0, stream=line)
+    tasks = submit(merged, [1, 2, 3, 4])
+    await until_async(lambda: len(line.calls) == 2)
+    for number in range(3):
+        await until_async(lambda number=number: len(line.calls) > number)
+        line.calls[number][1](None, None)
+    assert await asyncio.gather(*tasks) == [1, 2, 3, 4]
+    assert sorted(alone) == [[1], [2], [3], [4]]
+
+
+async def test_what_is_too_large_for_a_stream_is_a_call_by_itself() -> None:
+    line, wire = Line(), Wire()
+    merged: Batcher[int, Number] = Batcher(Tasks(), wire.call, lambda item: item, stream=line)
+    (task,) = submit(merged, [100])
+    await wire.land(0)
+    assert await task == 200
+    assert not line.calls

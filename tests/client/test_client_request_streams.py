@@ -13,11 +13,11 @@ import pytest
 import spoolrack
 from spoolrack import aio
 from spoolrack._transports.grpc_streams import LARGE
-from spoolrack.errors import ClientClosed, StaleReceipt, Timeout, Unreachable
+from spoolrack.errors import ClientClosed, SpoolrackError, StaleReceipt, Timeout, Unreachable
 from spoolrack.testing import RunningServer, running_server
 
 from tests.client.lossy_root import QUICK
-from tests.client.odd_server import ONCE, PATIENCE, Connect, odd_server, sent
+from tests.client.odd_server import ONCE, PATIENCE, Connect, ThreadCaller, odd_server, sent
 from tests.support.waiting import until
 
 
@@ -331,6 +331,51 @@ def test_one_refused_message_or_target_is_refused_to_its_caller_alone(
     outcomes = [each.exception(PATIENCE) for each in deletes]
     assert [type(outcome) for outcome in outcomes if outcome is not None] == [StaleReceipt]
     assert isinstance(outcomes[9], StaleReceipt)
+
+
+def test_the_calls_of_threads_start_one_thread() -> None:
+    """gRPC's private names are those that the client knows: else two threads of gRPC run, too."""
+    with odd_server(good) as server:
+        caller = ThreadCaller(server.url)
+        try:
+            assert caller.send("a").result(PATIENCE) == "a"
+            assert caller.running() == ["spoolrack-responses"]
+        finally:
+            caller.close()
+
+
+class Interceptor(grpc.StreamStreamClientInterceptor):
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+
+    def intercept_stream_stream(self, continuation: Any, details: Any, requests: Any) -> Any:
+        self.methods.append(details.method)
+        return continuation(details, requests)
+
+
+def test_an_interceptor_that_the_program_gives_to_all_channels_sees_the_streams(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interceptor, insecure_channel = Interceptor(), grpc.insecure_channel
+
+    def intercepted(*given: Any, **options: Any) -> grpc.Channel:
+        return grpc.intercept_channel(insecure_channel(*given, **options), interceptor)
+
+    with odd_server(good) as server:
+        monkeypatch.setattr(grpc, "insecure_channel", intercepted)
+        with spoolrack.connect(server.url) as client:
+            assert client.queue("jobs").send("a") == "a"
+    assert interceptor.methods == ["/spoolrack.v1.QueueService/StreamSend"]
+
+
+def test_a_response_that_cannot_be_read_is_an_error_of_its_requests(connect: Connect) -> None:
+    def talk(requests: Iterator[Any], _: grpc.ServicerContext) -> Iterator[Any]:
+        return (b"\xff\xff" for _request in requests)
+
+    with odd_server(talk) as server:
+        sending = connect(server.url, retry=ONCE).send("a")
+        with pytest.raises(SpoolrackError, match=r"deserializing response|ended the stream"):
+            sending.result(PATIENCE)
 
 
 async def test_a_cancelled_task_cancels_no_other_call() -> None:

@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from .._help import spell_out
-from .._runtime import run
+from .._runtime import run, unrun
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +39,13 @@ def blocking(
 
     @wraps(method)
     def blocks(self: Any, /, *arguments: Any, **options: Any) -> Any:
-        return run(method(self, *arguments, **options))
+        # As `run`, without a further call of a function.
+        work = method(self, *arguments, **options)
+        try:
+            work.send(None)
+        except StopIteration as done:
+            return done.value
+        return unrun(work)
 
     return blocks
 

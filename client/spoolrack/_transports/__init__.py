@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from .._redrive_values import Redrive
 from .._reservation_values import CommitResult, Reservation
@@ -70,6 +70,28 @@ class Pages(Protocol):
 
     def cancel(self) -> None:
         """End the read early. May be repeated, also after its end."""
+
+
+Item = TypeVar("Item", contravariant=True)
+Result = TypeVar("Result", covariant=True)
+
+
+class BatchStream(Protocol[Item, Result]):
+    """Calls of one kind to one queue on a stream, for which no caller waits."""
+
+    target: str
+    """The server, for the text of an error."""
+    max_bytes: int
+    """Size below which a call may go on the stream."""
+
+    def begin(
+        self,
+        items: Sequence[Item],
+        done: Callable[[Sequence[Result] | None, Exception | None], object],
+    ) -> Callable[[], object]:
+        """Begin a call. Later, maybe in another thread, `done` is called once: with a result for each
+        item, with an error, or with neither, where only a call by itself can tell. Return what abandons
+        the call: one that isn't written yet never is, and `done` may not be called."""
 
 
 class StagingTransport(Protocol):
@@ -298,6 +320,9 @@ class ClientTransport(Protocol):
     ) -> list[SendResult]:
         """Send 1 to 1,000 messages; a result for each. Bodies are bytes, delays are floats."""
 
+    def send_stream(self, queue: str) -> BatchStream[Outgoing, SendResult] | None:
+        """Return the stream of a queue's sends; None: there is none."""
+
     async def receive(
         self,
         queue: str,
@@ -329,6 +354,9 @@ class ClientTransport(Protocol):
         self, queue: str, targets: Sequence[Target], *, timeout: float
     ) -> list[DeleteResult]:
         """Delete 1 to 1,000 messages; a result for each."""
+
+    def delete_stream(self, queue: str) -> BatchStream[Target, DeleteResult] | None:
+        """Return the stream of a queue's deletes; None: there is none."""
 
     async def extend(
         self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float

@@ -205,6 +205,9 @@ class FolderTransport:
             convert.check_count(len(messages), "messages")
         return convert.send_results(await self._calls.submit(convert.send(queue, messages), timeout))
 
+    def send_stream(self, queue: str) -> None:
+        return None
+
     async def receive(
         self,
         queue: str,
@@ -262,6 +265,9 @@ class FolderTransport:
         request, places = convert.delete(queue, targets)
         answers = dict(zip(places, await self._calls.submit(request, timeout), strict=True))
         return [convert.delete_result(answers[position]) for position in range(len(targets))]
+
+    def delete_stream(self, queue: str) -> None:
+        return None
 
     async def extend(
         self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float

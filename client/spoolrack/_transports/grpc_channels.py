@@ -59,6 +59,11 @@ def _fit_to_green_threads() -> None:
         )
 
 
+def is_green() -> bool:
+    """Return whether gRPC yields to gevent in this process."""
+    return os.getpid() in _fitted
+
+
 def task_channel(address: str, credentials: Credentials, options: Options) -> grpc.aio.Channel:
     logging.getLogger("asyncio").addFilter(_FOREIGN_EVENTS)
     options = _with_route(address, options)
@@ -184,7 +189,12 @@ class _RenewableMethod:
         self._made: tuple[Any, Any] = (None, None)
         """A channel, and its method."""
 
-    def _method(self) -> Any:
+    @property
+    def metadata(self) -> Metadata:
+        return self._channel.metadata
+
+    def plain(self) -> Any:
+        """Return gRPC's own method."""
         channel, method = self._made
         present = self._channel.channel
         if channel is not present:
@@ -194,11 +204,11 @@ class _RenewableMethod:
 
     def __call__(self, *requests: Any, metadata: Any = None, **options: Any) -> Any:
         metadata = (*self._channel.metadata, *(metadata or ()))
-        return self._method()(*requests, metadata=metadata, **options)
+        return self.plain()(*requests, metadata=metadata, **options)
 
     def future(self, *requests: Any, metadata: Any = None, **options: Any) -> Any:
         metadata = (*self._channel.metadata, *(metadata or ()))
-        return self._method().future(*requests, metadata=metadata, **options)
+        return self.plain().future(*requests, metadata=metadata, **options)
 
 
 def _tls(credentials: Credentials) -> grpc.ChannelCredentials:
@@ -234,10 +244,22 @@ class Method:
 
     def __init__(self, method: Any, metadata: Metadata) -> None:
         self._method = method
-        self._metadata = metadata
+        self.metadata = metadata
+
+    def plain(self) -> Any:
+        return self._method
 
     def __call__(self, *requests: Any, metadata: Any = None, **options: Any) -> Any:
-        return self._method(*requests, metadata=(*self._metadata, *(metadata or ())), **options)
+        return self._method(*requests, metadata=(*self.metadata, *(metadata or ())), **options)
 
     def future(self, *requests: Any, metadata: Any = None, **options: Any) -> Any:
-        return self._method.future(*requests, metadata=(*self._metadata, *(metadata or ())), **options)
+        return self._method.future(*requests, metadata=(*self.metadata, *(metadata or ())), **options)
+
+
+def plain_method(method: Any) -> tuple[Any, Metadata]:
+    """Return gRPC's own method in one of a channel's stubs, and the metadata that each call gets."""
+    metadata: Metadata = ()
+    while isinstance(method, Method | _RenewableMethod):
+        metadata = (*metadata, *method.metadata)
+        method = method.plain()
+    return method, metadata

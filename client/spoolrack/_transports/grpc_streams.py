@@ -15,21 +15,27 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import count
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import grpc
 
-from .._runtime import Runtime, Signal, Tasks, beside
+from .._runtime import Runtime, Tasks, beside
 from .._threads import start_thread
 from ..errors import ClientClosed, InvalidRequest, Timeout
 from . import grpc_values as convert
 from .grpc_calls import ChannelCalls
+from .grpc_core import CoreCall, core_call
 from .grpc_errors import ended
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 Response = TypeVar("Response")
+Ended = Callable[[Any, Exception | None], object]
+"""Called once with the response to a request, or with its error."""
 
 LARGE: Final = 1024 * 1024
 """Bytes from which a request is a unary call."""
@@ -46,19 +52,6 @@ class _StreamRefused(Exception):
     the request may succeed, or tells the reason."""
 
 
-class _PendingRequest:
-    """A request in flight, and the signal that its caller waits for."""
-
-    __slots__ = ("error", "is_written", "response", "signal")
-
-    def __init__(self, signal: Signal) -> None:
-        self.signal = signal
-        self.response: Any = None
-        self.error: Exception | None = None
-        self.is_written = False
-        """Known of tasks only."""
-
-
 class _PendingRequests:
     """The requests in flight on one call.
 
@@ -70,8 +63,10 @@ class _PendingRequests:
         self._calls = calls
         self._generation = calls.generation
         self._lock = lock
-        self.by_id: dict[int, _PendingRequest] = {}
+        self.by_id: dict[int, Ended] = {}
         """By correlation id. It grows with the lock held."""
+        self.last_written = 0
+        """The last id that gRPC has taken. Known of tasks only."""
         self.is_cancelled = False
         """By this side."""
         self.has_response = False
@@ -83,31 +78,30 @@ class _PendingRequests:
         self.has_response = True
         self._may_join |= response.accepts_more
         for each in (response, *response.more):
-            pending = self.by_id.pop(each.correlation_id, None)
-            if pending is not None:  # Else its timeout is over.
-                pending.response = each
-                pending.signal.set()
+            end = self.by_id.pop(each.correlation_id, None)
+            if end is not None:  # Else its timeout is over.
+                end(each, None)
 
-    def message_of(self, request: Any, waiting: Any) -> tuple[Any, list[_PendingRequest]]:
-        """Return a message with `request` and those in the queue `waiting`, as many as may share one,
-        and its requests; without those whose callers have left."""
+    def next_message(self, waiting: Any, first: Any = None) -> Any:
+        """Return a message with the request `first` and those in the queue `waiting`, as many as may
+        share one, without those whose callers have left. None: no such request is there."""
         requests: list[Any] = []
-        pending: list[_PendingRequest] = []
         size = 0
-        while True:
-            caller = self.by_id.get(request.correlation_id)
-            if caller is not None:
-                requests.append(request)
-                pending.append(caller)
-                size += request.ByteSize() if self._may_join else 0
-            if not self._may_join or len(requests) == JOINED or size >= JOINED_BYTES or waiting.empty():
-                break
-            request = waiting.get_nowait()
-            if request is None:
+        while first is not None or not waiting.empty():
+            request = waiting.get_nowait() if first is None else first
+            first = None
+            if request is None:  # The end, for the thread or task that waits for it.
                 waiting.put_nowait(None)
                 break
+            if request.correlation_id in self.by_id:
+                requests.append(request)
+                if not self._may_join:
+                    break
+                size += request.ByteSize()
+                if len(requests) == JOINED or size >= JOINED_BYTES:
+                    break
         if not requests:
-            return None, pending
+            return None
         message = requests[0]
         message.accepts_more = True
         if len(requests) > 1:
@@ -115,18 +109,17 @@ class _PendingRequests:
             message = type(message)()
             message.CopyFrom(requests[0])
             message.more.extend(requests[1:])
-        return message, pending
+        return message
 
     def fail(self, error: Exception, *, unsent: Exception | None = None) -> None:
         """Fail all requests in flight, with `unsent` those that were not written. Idempotent."""
         with self._lock:
             self.has_ended = True
-            left = list(self.by_id.values())
+            left = list(self.by_id.items())
             self.by_id.clear()
-        for pending in left:
+        for number, end in left:
             # One exception raised in many threads would mix their tracebacks.
-            pending.error = copy.copy(error if pending.is_written or unsent is None else unsent)
-            pending.signal.set()
+            end(None, copy.copy(error if number <= self.last_written or unsent is None else unsent))
 
     def error_of(self, failure: Any) -> Exception:
         """Translate the failure of the call."""
@@ -139,7 +132,8 @@ class _Call(Protocol):
     """One call that carries requests."""
 
     pending: _PendingRequests
-    put: Callable[[Any], None]
+
+    def put(self, request: Any, /) -> None: ...
 
     def cancel(self) -> None: ...
 
@@ -165,48 +159,76 @@ class RequestStream(Generic[Response]):
         self._target = target
         self._calls = calls
         self._runtime = runtime
-        self._open = _TaskCall if isinstance(runtime, Tasks) else _ThreadCall
+        self._open: Callable[..., _Call] = _TaskCall if isinstance(runtime, Tasks) else _ThreadCall
         self._lock = runtime.lock()
         self._numbers = count(1)
         self._last = _Last()
+        self._is_closed = False
         finalizer = weakref.finalize(self, _end_orphan, self._last, runtime, os.getpid())
         finalizer.atexit = False
 
+    def begin(self, streamed: Any, ended: Ended) -> Callable[[], object]:
+        """Send the request in `streamed`, which gets a correlation id. `ended` may be called by another
+        thread. Return what abandons the request: one that isn't written yet never is."""
+        with self._lock:
+            call = self._last.call
+            if call is None or call.pending.has_ended:
+                if self._is_closed:
+                    raise ClientClosed()
+                pending = _PendingRequests(self._target, self._calls, self._lock)
+                call = self._last.call = self._open(self._method, pending)
+            number = streamed.correlation_id = next(self._numbers)
+            call.pending.by_id[number] = ended
+        call.put(streamed)
+        return partial(call.pending.by_id.pop, number, None)
+
     async def request(self, streamed: Any, timeout: float) -> Response:
-        """Return the response to the request in `streamed`, which gets a correlation id.
+        """Return the response to the request in `streamed`.
 
         Raises the error of the response; the error of the stream if it breaks; `Timeout`, after which
         the request may take place all the same.
         """
         if streamed.ByteSize() >= LARGE:
             return await self._unary(streamed.request, timeout)
-        pending = _PendingRequest(self._runtime.signal())
-        with self._lock:
-            call = self._last.call
-            if call is None or call.pending.has_ended:
-                call = self._last.call = self._open(
-                    self._method, _PendingRequests(self._target, self._calls, self._lock)
-                )
-            number = streamed.correlation_id = next(self._numbers)
-            call.pending.by_id[number] = pending
-            call.put(streamed)
+        signal = self._runtime.signal()
+        ends: list[tuple[Any, Exception | None]] = []
+
+        def ended(response: Any, error: Exception | None) -> None:
+            ends.append((response, error))
+            signal.set()
+
+        abandons: list[Callable[[], object]] = []
+        has_left = False
+
+        def begin() -> None:
+            try:
+                abandons.append(self.begin(streamed, ended))
+                if has_left:
+                    abandons[0]()
+            except Exception as error:  # noqa: BLE001  # the caller raises it
+                ended(None, error)
+
         try:
-            await pending.signal.wait(timeout)
+            self._runtime.aside(begin)
+            await signal.wait(timeout)
         finally:
-            # Also if the caller is interrupted. A request that isn't written yet then never is.
-            call.pending.by_id.pop(number, None)
-        if isinstance(pending.error, _StreamRefused):
-            return await self._unary(streamed.request, timeout)
-        if pending.error is not None:
-            raise pending.error
-        if pending.response is None:
+            # Also if the caller is interrupted.
+            has_left = True
+            for abandon in abandons:
+                abandon()
+        if not ends:
             raise Timeout(
                 f"No answer from {self._target} within {timeout:.3g} s: "
                 "it may have taken place all the same."
             )
-        if pending.response.HasField("error"):
-            raise convert.error(pending.response.error)
-        return cast(Response, pending.response.response)
+        response, error = ends[0]
+        if isinstance(error, _StreamRefused):
+            return await self._unary(streamed.request, timeout)
+        if error is not None:
+            raise error
+        if response.HasField("error"):
+            raise convert.error(response.error)
+        return cast(Response, response.response)
 
     def end_if_idle(self) -> None:
         """End the call, if no request is in flight. A later request opens another one."""
@@ -222,8 +244,49 @@ class RequestStream(Generic[Response]):
     async def close(self) -> None:
         """Fail the requests in flight; return once no thread or task is left. No request may follow."""
         # Without the lock: a signal handler may close in the thread that holds it.
+        self._is_closed = True
         if self._last.call is not None:
             await self._last.call.close()
+
+
+class StreamedCalls(Generic[Item, Result]):
+    """Calls of one kind to one queue on a stream: see `BatchStream`."""
+
+    max_bytes = LARGE
+
+    def __init__(
+        self,
+        stream: RequestStream[Any],
+        target: str,
+        request_of: Callable[[Sequence[Item]], Any],
+        result_of: Callable[[Any], Result],
+    ) -> None:
+        self.target = target
+        self._stream = stream
+        self._request_of, self._result_of = request_of, result_of
+
+    def begin(
+        self, items: Sequence[Item], done: Callable[[Sequence[Result] | None, Exception | None], object]
+    ) -> Callable[[], object]:
+        streamed = self._request_of(items)
+        if streamed.ByteSize() >= LARGE:  # Of receipts, or of attributes outside ASCII.
+            done(None, None)
+            return _nothing
+
+        def ended(response: Any, error: Exception | None) -> None:
+            results = None
+            if isinstance(error, _StreamRefused):
+                error = None
+            elif response is not None and response.HasField("error"):
+                error = convert.error(response.error)
+            elif response is not None:
+                try:
+                    results = [self._result_of(each) for each in response.response.results]
+                except Exception as defect:  # noqa: BLE001  # the callers raise it
+                    error = defect
+            done(results, error)
+
+        return self._stream.begin(streamed, ended)
 
 
 class _Last:
@@ -239,16 +302,22 @@ def _end_orphan(last: _Last, runtime: Runtime, process: int) -> None:
 
 
 class _ThreadCall:
-    """A call for threads: a thread of gRPC writes, one of ours opens the call, reads and wakes the
-    callers. The main thread never enters gRPC: see `beside`."""
+    """A call for threads: a caller writes, and one of our threads opens the call, reads and wakes the
+    callers. The main thread never enters gRPC: see `beside`. Without a `CoreCall` a thread of gRPC
+    writes."""
 
     def __init__(self, method: Callable[..., Any], pending: _PendingRequests) -> None:
         self.pending = pending
         self._method = method
         self._call: Any = None
+        self._core: CoreCall | None = None
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.put: Callable[[Any], None] = self._requests.put
         self._reader = start_thread(self._read, "spoolrack-responses")
+
+    def put(self, request: Any) -> None:
+        self._requests.put(request)
+        if self._core is not None and not self._core.is_writing:
+            self._core.write()
 
     def cancel(self) -> None:
         self.pending.is_cancelled = True
@@ -263,7 +332,11 @@ class _ThreadCall:
 
     def _open(self) -> None:
         try:
-            self._call = self._method(self._outgoing())
+            self._call = self._core = core_call(
+                self._method, self._requests, partial(self.pending.next_message, self._requests)
+            )
+            if self._core is None:
+                self._call = self._method(self._outgoing())
         except ValueError as error:
             # gRPC's word for a channel that was closed meanwhile.
             raise ClientClosed() from error
@@ -272,7 +345,7 @@ class _ThreadCall:
 
     def _outgoing(self) -> Iterator[Any]:
         while (request := self._requests.get()) is not None:
-            message, _ = self.pending.message_of(request, self._requests)
+            message = self.pending.next_message(self._requests, request)
             if message is not None:
                 yield message
 
@@ -280,16 +353,21 @@ class _ThreadCall:
         error: Exception = ended(self.pending.target)
         try:
             self._open()
-            for response in self._call:
-                self.pending.resolve(response)
+            if self._core is None:
+                for response in self._call:
+                    self.pending.resolve(response)
+            else:
+                self._core.write()
+                self._core.read(self.pending.resolve)
         except ClientClosed as closed:
             error = closed
         except grpc.RpcError as failure:
             error = self.pending.error_of(failure)
         finally:
             self.pending.fail(error)
-            # Ends gRPC's thread, too, which waits for requests.
-            self._requests.put(None)
+            if self._core is None:
+                # Ends gRPC's thread, too, which waits for requests.
+                self._requests.put(None)
 
 
 class _TaskCall:
@@ -299,7 +377,6 @@ class _TaskCall:
     def __init__(self, method: Callable[..., Any], pending: _PendingRequests) -> None:
         self.pending = pending
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
-        self.put: Callable[[Any], None] = self._requests.put_nowait
         self._broke = False
         try:
             self._call = method()
@@ -308,6 +385,9 @@ class _TaskCall:
         loop = asyncio.get_running_loop()
         self._writer = loop.create_task(self._write(), name="spoolrack-requests")
         self._reader = loop.create_task(self._read(), name="spoolrack-responses")
+
+    def put(self, request: Any) -> None:
+        self._requests.put_nowait(request)
 
     def cancel(self) -> None:
         self.pending.is_cancelled = True
@@ -325,11 +405,10 @@ class _TaskCall:
         try:
             while True:
                 request = await self._requests.get()
-                message, callers = self.pending.message_of(request, self._requests)
+                message = self.pending.next_message(self._requests, request)
                 if message is not None:
                     await self._call.write(message)
-                    for caller in callers:
-                        caller.is_written = True
+                    self.pending.last_written = (message, *message.more)[-1].correlation_id
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The reader learns of the end too, though maybe not of its reason.
             self._broke = True
@@ -353,3 +432,7 @@ class _TaskCall:
         finally:
             self.pending.fail(error, unsent=unsent)
             self._writer.cancel()
+
+
+def _nothing() -> None:
+    pass

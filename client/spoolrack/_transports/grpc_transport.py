@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from google.protobuf.empty_pb2 import Empty
@@ -48,7 +49,7 @@ from .grpc_redrives import GrpcRedrives
 from .grpc_reservations import GrpcReservations
 from .grpc_schedules import GrpcSchedules
 from .grpc_stages import GrpcStaging
-from .grpc_streams import RequestStream
+from .grpc_streams import RequestStream, StreamedCalls
 from .whole_files import WholeFiles
 
 log = logging.getLogger("spoolrack")
@@ -198,12 +199,12 @@ class GrpcTransport:
     async def send(
         self, queue: str, messages: Sequence[Outgoing], *, timeout: float
     ) -> list[SendResult]:
-        streamed = rpc.StreamSendRequest()
-        request = streamed.request
-        request.queue = queue
-        request.messages.extend(map(convert.outgoing, messages))
-        response = await self._sends.request(streamed, timeout)
+        response = await self._sends.request(_send_request(queue, messages), timeout)
         return [convert.send_result(result) for result in response.results]
+
+    def send_stream(self, queue: str) -> StreamedCalls[Outgoing, SendResult]:
+        request_of = partial(_send_request, queue)
+        return StreamedCalls(self._sends, self._address, request_of, convert.send_result)
 
     async def receive(
         self,
@@ -281,12 +282,12 @@ class GrpcTransport:
     async def delete(
         self, queue: str, targets: Sequence[Target], *, timeout: float
     ) -> list[DeleteResult]:
-        streamed = rpc.StreamDeleteRequest()
-        request = streamed.request
-        request.queue = queue
-        request.targets.extend(map(convert.target, targets))
-        response = await self._deletes.request(streamed, timeout)
+        response = await self._deletes.request(_delete_request(queue, targets), timeout)
         return [convert.delete_result(result) for result in response.results]
+
+    def delete_stream(self, queue: str) -> StreamedCalls[Target, DeleteResult]:
+        request_of = partial(_delete_request, queue)
+        return StreamedCalls(self._deletes, self._address, request_of, convert.delete_result)
 
     async def extend(
         self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float
@@ -362,3 +363,17 @@ class GrpcTransport:
         await self._sends.close()
         await self._deletes.close()
         await self._calls.close()
+
+
+def _send_request(queue: str, messages: Sequence[Outgoing]) -> rpc.StreamSendRequest:
+    streamed = rpc.StreamSendRequest()
+    streamed.request.queue = queue
+    streamed.request.messages.extend(map(convert.outgoing, messages))
+    return streamed
+
+
+def _delete_request(queue: str, targets: Sequence[Target]) -> rpc.StreamDeleteRequest:
+    streamed = rpc.StreamDeleteRequest()
+    streamed.request.queue = queue
+    streamed.request.targets.extend(map(convert.target, targets))
+    return streamed

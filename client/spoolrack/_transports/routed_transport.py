@@ -34,8 +34,8 @@ from .shard_errors import joined, named_shard
 PATIENCE: Final = 5.0
 """Seconds that a list waits for a shard before it goes on with the others."""
 OPEN_TAGS = 64
-"""Tags whose streams of sends and deletes are kept. Of a client for threads each stream has two
-threads."""
+"""Tags whose streams of sends and deletes are kept. Of a client for threads each stream has a
+thread."""
 KNOWN_STAGES: Final = 10_000
 """Stages whose queue a client remembers: as many as one publication has."""
 _TAG: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
@@ -211,6 +211,11 @@ class ShardedTransport(_Operations):
 
     def home(self, queue: str) -> str:
         return str(self.of(queue))
+
+    def send_stream(self, queue: str) -> None:
+        return None  # The errors of its calls would not name the shard.
+
+    delete_stream = send_stream
 
     async def together(
         self, call: Callable[[Any], Awaitable[Any]], shards: Iterable[Any] | None = None

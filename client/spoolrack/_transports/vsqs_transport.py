@@ -162,6 +162,9 @@ class VsqsTransport:
     ) -> list[SendResult]:
         return await self._threads.run(lambda: self._calls.send(queue, messages))
 
+    def send_stream(self, queue: str) -> None:
+        return None
+
     async def receive(
         self,
         queue: str,
@@ -207,6 +210,9 @@ class VsqsTransport:
         self, queue: str, targets: Sequence[Target], *, timeout: float
     ) -> list[DeleteResult]:
         return await self._threads.run(lambda: self._calls.delete(queue, targets))
+
+    def delete_stream(self, queue: str) -> None:
+        return None
 
     async def extend(
         self, queue: str, extensions: Sequence[LeaseExtension], *, timeout: float

@@ -3,6 +3,7 @@ call."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -12,6 +13,7 @@ from .. import tracing
 from .._batcher import Batcher, Item, Result
 from .._client_context import ClientContext
 from .._outgoing import chunks_of
+from .._transports import BatchStream
 from .._values import (
     DeleteResult,
     LeaseExtension,
@@ -35,15 +37,18 @@ class LeaseOperation(Generic[Item, Result]):
         call: Callable[..., Awaitable[Sequence[Result]]],
         failed: Callable[[SpoolrackError], Result],
         done_if: type[SpoolrackError] | None = None,
+        stream: BatchStream[Item, Result] | None = None,
     ) -> None:
         """`name`: as spans name it; None: it has none. `failed` makes the result of an item whose call
-        has failed. `done_if`: see `ClientContext.call`."""
+        has failed. `done_if`: see `ClientContext.call`; `stream`: see `Batcher`."""
         self._context = context
         self._queue = queue
         self._name = name
         self._failed = failed
         self._done_if = done_if
-        self._batcher: Batcher[Item, Result] = Batcher(context.runtime, partial(call, queue), _no_size)
+        self._batcher: Batcher[Item, Result] = Batcher(
+            context.runtime, partial(call, queue), _no_size, stream=stream
+        )
 
     def one(
         self, item: Item, timeout: Seconds | None, done_if: type[SpoolrackError] | None = None
@@ -51,7 +56,7 @@ class LeaseOperation(Generic[Item, Result]):
         """Return the result of one item; raise its error."""
         done_if = done_if or self._done_if
         call = self._context.call(self._batcher.submit, timeout, item, done_if=done_if)
-        if self._name is None:
+        if self._name is None or tracing.API not in sys.modules:
             return call
         return tracing.settling(call, self._name, self._queue, self._context.transport)
 
@@ -59,7 +64,7 @@ class LeaseOperation(Generic[Item, Result]):
         """Return a result for each item."""
         chunks = chunks_of(items, _no_size)
         call = self._context.in_chunks(chunks, self._batcher.submit_many, self._failed, timeout)
-        if self._name is None:
+        if self._name is None or tracing.API not in sys.modules:
             return call
         return tracing.settling(call, self._name, self._queue, self._context.transport)
 
@@ -70,7 +75,12 @@ class LeaseBatches:
     def __init__(self, context: ClientContext, queue: str) -> None:
         transport = context.transport
         self.deletes: LeaseOperation[Target, DeleteResult] = LeaseOperation(
-            context, queue, "delete", transport.delete, lambda error: DeleteResult(error=error)
+            context,
+            queue,
+            "delete",
+            transport.delete,
+            lambda error: DeleteResult(error=error),
+            stream=transport.delete_stream(queue),
         )
         self.extensions: LeaseOperation[LeaseExtension, LeaseResult] = LeaseOperation(
             context, queue, None, transport.extend, _failed_lease
