@@ -164,7 +164,7 @@ def test_after_a_failed_sync_only_a_new_client_gets_a_new_store(
     jobs.send("a")
     (root / layout.FORMAT).rename(root / "elsewhere")  # a sync of everything looks for it first
     with pytest.raises(OutcomeUnknown):
-        jobs.send_many(["b", "c"])
+        jobs.send_many(["b"] * 101)  # Up to 100 are one file, which is synced alone.
     (root / "elsewhere").rename(root / layout.FORMAT)
     with pytest.raises(StoreFailed):
         jobs.send("d", timeout=5)

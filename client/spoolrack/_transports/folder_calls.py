@@ -19,12 +19,17 @@ from spoolrack_store.read_only_root import lock_holder
 from spoolrack_store.store import Store
 
 from .._runtime import Runtime, Signal, Tasks
+from .._threads import in_main_thread
 from .._values import Page
 from ..errors import ClientClosed, RootUnusable, SpoolrackError, Timeout, Unsupported
 from . import folder_values as convert
 from .folder_stores import SharedStore
 from .folder_values import DEFAULT_PAGE, FolderUrl
 from .thread_runner import ThreadRunner
+
+QUICK: Final = 0.005
+"""Seconds that the disk may take for a caller that does its commit itself: so long a question of
+another thread waits for it."""
 
 Answer = TypeVar("Answer")
 Found = TypeVar("Found")
@@ -55,6 +60,9 @@ class FolderCalls:
         `SharedStore.store`."""
         self.refuse_if_read_only()
         store = await self._store(timeout, make=make)
+        answered = self._at_once(store, request)
+        if answered is not None:
+            return answered
         future = store.submit(request)
         try:
             landed = await self._landed(future, timeout)
@@ -66,6 +74,15 @@ class FolderCalls:
             holder = await self._lock_holder()
             raise Timeout(f"No answer from {self.target} within {timeout:.3g} s: {done}{holder}.")
         return self._result(future)
+
+    def _at_once(self, store: Store, request: Request[Answer]) -> Answer | None:
+        """Return the answer to a plain request, if this thread may block, and can do it at once."""
+        if self._suspends or in_main_thread():
+            return None  # A signal's handler may raise in the main thread.
+        try:
+            return store.try_now(request, QUICK)
+        except StoreError as error:
+            raise self._ours(error) from error
 
     async def page(
         self,
@@ -103,6 +120,10 @@ class FolderCalls:
     async def lease(self, request: Request[Answer], timeout: float) -> Answer:
         """Receive or reserve."""
         store = await self._store(timeout)
+        self.refuse_if_read_only()
+        answered = self._at_once(store, request)
+        if answered is not None:
+            return answered
         return await self.leased(store, self.begin(store, request), timeout)
 
     async def store(self) -> Store:
