@@ -59,7 +59,7 @@ SHORT_SECONDS: Final = 0.005
 """So long the disk may take for a commit that counts as short."""
 ENDED_WAITS: Final = 100
 """Waits that one commit ends, so that their callers are not all woken together: the next ends more."""
-LINGER: Final = Millis(2)
+LINGER: Final = Millis(20)
 """So long the engine's own work waits for the next caller that does its commit itself."""
 NEWS_EVERY: Final = Millis(5)
 """It takes in what it hears of no more often than this, so that others get the lock, too."""

@@ -787,8 +787,11 @@ class Index:
                         heads[state] = first, parse(self._packed[first]).receives
             ready_head, leased_head = heads.values()
             for entry in answered.get(name, ()):
-                count = entry.members.bit_count()
-                size += entry.batch.counted_bytes_of(entry.members)
+                count, stem = entry.members.bit_count(), entry.batch.stem
+                if count == (stem.count or 1):
+                    size += stem.size + stem.attributes  # No call for what is nearly always so.
+                else:
+                    size += entry.batch.counted_bytes_of(entry.members)
                 entered += count
                 if entry.name.due is not None:
                     delayed += count
