@@ -15,7 +15,7 @@ import os
 import queue
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import count
@@ -23,7 +23,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 import grpc
 
-from .._runtime import Runtime, Tasks, beside
+from .._runtime import Runtime, Signal, Tasks, beside
 from .._threads import start_thread
 from ..errors import ClientClosed, InvalidRequest, Timeout
 from . import grpc_values as convert
@@ -58,8 +58,11 @@ class _PendingRequests:
     It must not refer to the `RequestStream`, which the call would keep alive then.
     """
 
-    def __init__(self, target: str, calls: ChannelCalls, lock: AbstractContextManager[Any]) -> None:
+    def __init__(
+        self, target: str, calls: ChannelCalls, lock: AbstractContextManager[Any], *, joins: bool
+    ) -> None:
         self.target = target
+        self._joins = joins
         self._calls = calls
         self._generation = calls.generation
         self._lock = lock
@@ -76,8 +79,8 @@ class _PendingRequests:
 
     def resolve(self, response: Any) -> None:
         self.has_response = True
-        self._may_join |= response.accepts_more
-        for each in (response, *response.more):
+        self._may_join |= self._joins and response.accepts_more
+        for each in (response, *response.more) if self._may_join else (response,):
             end = self.by_id.pop(each.correlation_id, None)
             if end is not None:  # Else its timeout is over.
                 end(each, None)
@@ -103,13 +106,19 @@ class _PendingRequests:
         if not requests:
             return None
         message = requests[0]
-        message.accepts_more = True
+        if self._joins:
+            message.accepts_more = True
         if len(requests) > 1:
             # A caller may make its call again, without the others.
             message = type(message)()
             message.CopyFrom(requests[0])
             message.more.extend(requests[1:])
         return message
+
+    def note_written(self, message: Any) -> None:
+        """Note that gRPC has taken a message."""
+        joined = message.more if self._joins else ()
+        self.last_written = (message, *joined)[-1].correlation_id
 
     def fail(self, error: Exception, *, unsent: Exception | None = None) -> None:
         """Fail all requests in flight, with `unsent` those that were not written. Idempotent."""
@@ -152,8 +161,19 @@ class RequestStream(Generic[Response]):
         target: str,
         calls: ChannelCalls,
         runtime: Runtime,
+        *,
+        fields: tuple[str, str] = ("request", "response"),
+        joins: bool = True,
+        late: Callable[[Response], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """`unary(request, timeout)` makes the same call for one request."""
+        """`unary(request, timeout)` makes the same call for one request; `fields` are those of the
+        request and of the response in the stream's messages, which may be joined if it `joins`. `late`
+        gets a response whose caller has left."""
+        self._fields = fields
+        self._joins = joins
+        self._late = late
+        self._left: set[Signal] = set()
+        """Of the requests whose callers have left, and whose responses may come."""
         self._method = method
         self._unary = unary
         self._target = target
@@ -175,7 +195,7 @@ class RequestStream(Generic[Response]):
             if call is None or call.pending.has_ended:
                 if self._is_closed:
                     raise ClientClosed()
-                pending = _PendingRequests(self._target, self._calls, self._lock)
+                pending = _PendingRequests(self._target, self._calls, self._lock, joins=self._joins)
                 call = self._last.call = self._open(self._method, pending)
             number = streamed.correlation_id = next(self._numbers)
             call.pending.by_id[number] = ended
@@ -188,34 +208,50 @@ class RequestStream(Generic[Response]):
         Raises the error of the response; the error of the stream if it breaks; `Timeout`, after which
         the request may take place all the same.
         """
+        asked, answer = self._fields
         if streamed.ByteSize() >= LARGE:
-            return await self._unary(streamed.request, timeout)
-        signal = self._runtime.signal()
+            return await self._unary(getattr(streamed, asked), timeout)
+        signal, gone = self._runtime.signal(), self._runtime.signal()
         ends: list[tuple[Any, Exception | None]] = []
+        has_left = False
 
         def ended(response: Any, error: Exception | None) -> None:
-            ends.append((response, error))
-            signal.set()
+            with self._lock:
+                is_late = has_left and self._late is not None
+                if not is_late:
+                    ends.append((response, error))
+            if is_late:
+                self._give_late(response, error, gone)
+            else:
+                signal.set()
 
         abandons: list[Callable[[], object]] = []
-        has_left = False
 
         def begin() -> None:
             try:
                 abandons.append(self.begin(streamed, ended))
-                if has_left:
+                if has_left and self._late is None:
                     abandons[0]()
             except Exception as error:  # noqa: BLE001  # the caller raises it
                 ended(None, error)
 
+        has_answer = False
         try:
             self._runtime.aside(begin)
-            await signal.wait(timeout)
+            has_answer = await signal.wait(timeout)
         finally:
             # Also if the caller is interrupted.
-            has_left = True
-            for abandon in abandons:
-                abandon()
+            if self._late is None:
+                has_left = True
+                for abandon in abandons:
+                    abandon()
+            elif not has_answer:
+                self._left.add(gone)
+                with self._lock:
+                    has_left = True
+                    came = ends.pop() if ends else None
+                if came is not None:
+                    self._give_late(*came, gone)
         if not ends:
             raise Timeout(
                 f"No answer from {self._target} within {timeout:.3g} s: "
@@ -223,12 +259,26 @@ class RequestStream(Generic[Response]):
             )
         response, error = ends[0]
         if isinstance(error, _StreamRefused):
-            return await self._unary(streamed.request, timeout)
+            return await self._unary(getattr(streamed, asked), timeout)
         if error is not None:
             raise error
         if response.HasField("error"):
             raise convert.error(response.error)
-        return cast(Response, response.response)
+        return cast(Response, getattr(response, answer))
+
+    def _give_late(self, response: Any, error: Exception | None, left: Signal) -> None:
+        """Give a response to `late`, as its caller has left."""
+
+        async def give() -> None:
+            try:
+                answer = self._fields[1]
+                if error is None and response.HasField(answer) and self._late is not None:
+                    await self._late(getattr(response, answer))
+            finally:
+                self._left.discard(left)
+                left.set()
+
+        self._runtime.spawn(give())
 
     def end_if_idle(self) -> None:
         """End the call, if no request is in flight. A later request opens another one."""
@@ -245,6 +295,11 @@ class RequestStream(Generic[Response]):
         """Fail the requests in flight; return once no thread or task is left. No request may follow."""
         # Without the lock: a signal handler may close in the thread that holds it.
         self._is_closed = True
+        while self._left:
+            left = next(iter(self._left))
+            if not await left.wait(JOIN_TIMEOUT):
+                break
+            self._left.discard(left)
         if self._last.call is not None:
             await self._last.call.close()
 
@@ -408,7 +463,7 @@ class _TaskCall:
                 message = self.pending.next_message(self._requests, request)
                 if message is not None:
                     await self._call.write(message)
-                    self.pending.last_written = (message, *message.more)[-1].correlation_id
+                    self.pending.note_written(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The reader learns of the end too, though maybe not of its reason.
             self._broke = True

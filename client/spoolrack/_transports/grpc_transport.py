@@ -1,11 +1,12 @@
 """The transport to a server, over gRPC.
 
-Sends and deletes share a stream each.
+Sends, receives that needn't wait, and deletes share a stream each.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -131,6 +132,23 @@ class GrpcTransport:
             runtime,
         )
 
+        self._receives: RequestStream[rpc.ReceiveResponse] = RequestStream(
+            stub.StreamReceive,
+            self._receive_refused,
+            address,
+            self._calls,
+            runtime,
+            fields=("receive", "received"),
+            joins=False,
+            late=self._late,
+        )
+        self._receiving = threading.Lock()
+        """Held by the caller that receives by the stream, which serves one at a time."""
+        self._has_receive_frames = True
+        """Whether the server answers receives on a stream, as far as is known."""
+        self._found = True
+        """Whether the last receive has found messages."""
+
     @property
     def target(self) -> str:
         return f"grpc{'s' if self._credentials.is_secure else ''}://{self._address}"
@@ -219,14 +237,35 @@ class GrpcTransport:
             queue=queue,
             max_messages=max_messages,
             visibility_timeout=convert.optional_duration(visibility_timeout),
-            wait=convert.duration(wait),
         )
-
-        async def give_back(response: rpc.ReceiveResponse) -> None:
-            await self._give_back(queue, convert.leased(response))
-
-        response = await self._calls.unary(self._stub.Receive, request, timeout, give_back)
+        # A receive that may have to wait is a call of its own, which can be cancelled.
+        is_worth_it = self._has_receive_frames and (self._found or not wait)
+        if is_worth_it and self._receiving.acquire(blocking=False):
+            try:
+                streamed = rpc.StreamReceiveRequest(receive=request)
+                response = await self._receives.request(streamed, timeout)
+            finally:
+                self._receiving.release()
+            self._found = bool(response.messages)
+            if self._found or not wait:
+                return convert.leased(response)
+        request.wait.CopyFrom(convert.duration(wait))
+        response = await self._calls.unary(self._stub.Receive, request, timeout, self._late)
+        self._found = bool(response.messages)
         return convert.leased(response)
+
+    async def _receive_refused(
+        self, request: rpc.ReceiveRequest, timeout: float
+    ) -> rpc.ReceiveResponse:
+        """Receive by a unary call, and by such alone from now on: the server is an older one."""
+        self._has_receive_frames = False
+        return await self._calls.unary(self._stub.Receive, request, timeout, self._late)
+
+    async def _late(self, response: rpc.ReceiveResponse) -> None:
+        """Release messages that came after their receiver had left."""
+        if response.messages:
+            queue = response.messages[0].receipt.partition(":")[0]
+            await self._give_back(queue, convert.leased(response))
 
     async def _give_back(self, queue: str, envelopes: Sequence[Envelope]) -> None:
         """Release messages whose receiver has left: they are ready again at once, uncounted."""
@@ -354,13 +393,15 @@ class GrpcTransport:
         )
 
     def end_idle_streams(self) -> None:
-        """End the streams of sends and deletes that have nothing in flight; the next request opens
-        another one."""
+        """End the streams of sends, receives and deletes that have nothing in flight; the next request
+        opens another one."""
         self._sends.end_if_idle()
+        self._receives.end_if_idle()
         self._deletes.end_if_idle()
 
     async def close(self) -> None:
         await self._sends.close()
+        await self._receives.close()
         await self._deletes.close()
         await self._calls.close()
 
