@@ -255,11 +255,6 @@ class EntryOrder:
         """Return the id of the first message."""
         return self.names.first()
 
-    def only_first(self) -> Entry | None:
-        """Return the first entry; None if there is none, or two hold one message."""
-        first = self.names.first()
-        return None if first is None or self._doubles else self.at(first)
-
     def at(self, first: str) -> Entry:
         """Return an entry whose first message is `first`."""
         return self._by_first.get(first) or self._unpack(first)
@@ -963,11 +958,6 @@ class Index:
         id."""
         file = self.file(text) or self._by_id.get(text)
         return () if file is None else file.entries
-
-    @property
-    def has_doubles(self) -> bool:
-        """Whether two files have the same id: one was copied by hand."""
-        return bool(self._doubles)
 
     def has_file_of(self, id: str) -> bool:
         """Return whether there is a file of this message alone, in any state."""

@@ -204,10 +204,6 @@ class Leaser(Part):
         self._deliver(request, lease, leased.members, answer)
         return answer
 
-    def has_to_expire(self, queue: str) -> bool:
-        """Return whether a queue has messages that are older than its retention."""
-        return queue in self._queues_to_expire
-
     def check(self, request: Receive) -> tuple[QueueRecord, Millis]:
         """Return the queue and the visibility timeout of a receive; raise its `StoreError`."""
         record = self._catalog.require_same(request)

@@ -277,8 +277,8 @@ class Moves:
 
     def rename_alone(self, entry: Entry, name: Name, due: int = 0) -> Entry | None:
         """Give a file another name in place of its only one, when no other process has to hear of it;
-        None, and nothing has changed, if the disk refuses it. All that the old name holds moves, and
-        nothing was taken from it since the last sync."""
+        None, and nothing has changed, if the disk refuses it. The old name must hold all messages of
+        the file, so that none can get lost with it."""
         source, target = entry.name.path, name.path
         try:
             self._attempt(partial(self.disk.rename_new, source, target), target, urgent=True)

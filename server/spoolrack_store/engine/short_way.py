@@ -25,12 +25,12 @@ from ..model.message_content import check_content
 from ..model.message_ids import FileIds, sent_at
 from ..model.names import Name, Stem
 from ..model.operations import Delete, Delivery, Outcome, Receive, Send, SendResults
-from ..model.receipts import is_set_token, make_token
+from ..model.receipts import make_token
 from ..model.settings import MAX_VISIBILITY
 from ..model.transitions import State
 from .catalog import Catalog
 from .dead_letters import DeadLetters
-from .entries import Entry, may_rename
+from .entries import Entry
 from .index import QueueIndex
 from .leaser import Leaser
 from .moves import Moves, received
@@ -103,9 +103,7 @@ class ShortWay:
     def _is_quiet(self) -> bool:
         """Return whether nothing is to be done but what can wait."""
         moves, index = self._moves, self._index
-        if any(self._others) or index.loose_files or self._catalog.expiring or moves.unpublished:
-            return False
-        if len(index.deleted_files) > UNREAPED or moves.syncer.is_in_doubt:
+        if any(self._others) or len(index.deleted_files) > UNREAPED:
             return False
         if len(index.to_be_packed) > index.unpacked + TO_PACK or len(self._sender.in_new) > UNPUBLISHED:
             return False
@@ -119,12 +117,12 @@ class ShortWay:
             return None
         queue, bodies = request.queue, request.bodies
         record = self._catalog.records.get(queue)
-        if record is None or self._catalog.is_being_deleted(queue):
+        if record is None:
             return None
         settings = record.settings
         if settings.sending == "paused" or settings.max_messages or settings.max_bytes:
             return None
-        if settings.delivery_delay or settings.group_order == "strict":
+        if settings.delivery_delay:
             return None
         count, sizes = len(bodies), list(map(len, bodies))
         if not 0 < count <= min(MOST_MESSAGES, settings.messages_per_file or MOST):
@@ -138,11 +136,9 @@ class ShortWay:
             return None
         if not self._enter():
             return None
-        self._moves.clock.hold()
         try:
             return self._write(request)
         finally:
-            self._moves.clock.release()
             self._sharing.leave()
 
     def _write(self, request: Send) -> SendResults | None:
@@ -177,7 +173,7 @@ class ShortWay:
     def _receive(self, request: Receive) -> list[Delivery] | None:
         queue = request.queue
         record = self._catalog.records.get(queue)
-        if record is None or record.settings.receiving == "paused" or self._leaser.has_to_expire(queue):
+        if record is None or record.settings.receiving == "paused":
             return None
         if request.max_messages < 1:
             return None
@@ -236,15 +232,18 @@ class ShortWay:
         if index.groups is not None or index.priorities is not None:
             return None
         sent: list[Entry] = []
-        for each in self._sender.in_new:
+        synced = self._moves.synced
+        for each, commit in self._sender.in_new.items():
             if each.name.queue == request.queue and each.members:
+                if commit > synced or each.name.due is not None:
+                    return None
                 if each.batch.stem.is_grouped or each.batch.stem.priority:
                     return None
-                if each.name.due is None:
-                    sent.append(each)
-        entry = index.ready.only_first() if index.ready else next(iter(sent), None)
-        if entry is None:
+                sent.append(each)
+        first = index.ready.first()
+        if first is None and not sent:
             return None
+        entry = sent[0] if first is None else index.ready.at(first)
         room, max_bytes = request.max_messages, request.max_bytes
         if request.credits is not None:
             room = min(room, request.credits.free)
@@ -262,18 +261,11 @@ class ShortWay:
     def _is_only(self, entry: Entry) -> bool:
         """Return whether an entry is the only name of its file, and holds all of it."""
         batch = entry.batch
-        return (
-            len(batch.entries) == 1
-            and entry.members == batch.stem.full
-            and may_rename(entry, entry.members, self._moves.synced)
-            and not self._index.has_doubles
-        )
+        return len(batch.entries) == 1 and entry.members == batch.stem.full
 
     def _delete(self, request: Delete) -> list[StoreError | None] | None:
         queue, receipts = request.queue, request.receipts
-        if request.ids or request.last_receives or not 0 < len(receipts) <= MOST_MESSAGES:
-            return None
-        if queue not in self._catalog.records or self._index.queue(queue).groups is not None:
+        if request.ids or not 0 < len(receipts) <= MOST_MESSAGES or queue not in self._catalog.records:
             return None
         entry: Entry | None = None
         members = 0
@@ -288,7 +280,7 @@ class ShortWay:
             return None
         assert entry is not None
         old = entry.name
-        if members != entry.members or is_set_token(old.token) or not self._is_only(entry):
+        if members != entry.members or not self._is_only(entry):
             return None
         name = Name(
             stem=old.stem,
