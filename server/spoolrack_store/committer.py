@@ -39,7 +39,7 @@ from .files.disk import SyncFailed
 from .listener import Listener
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import DiskError, Draining, OutcomeUnknown, StoreError, StoreFailed
-from .model.operations import UNFINISHED, Delete, Outcome, Receive, Request, are_short
+from .model.operations import UNFINISHED, Delete, Outcome, Receive, Request, Send, are_short
 from .model.reservation_requests import undo_of
 from .parking import Parking, QueuedRequest, Waiting
 
@@ -193,18 +193,31 @@ class Committer:
         if not isinstance(request, PLAIN) or not self.changing.acquire(blocking=False):
             return None
         try:
-            if self._busy_since is not None or self._is_asked() or self._refusal(request) is not None:
+            if not self._is_free_for(request, within):
                 return None
-            if self._draining or self._lock_wait.next_try is not None:
-                return None
-            engine, statistics = self._engine, self._engine.moves.statistics
-            if engine.moves.syncer.lone_seconds > within:
-                return None
-            if self._parking.is_awaited(request.queue) and not isinstance(request, Delete):
-                return None  # What becomes ready is for those that wait.
-            if self._clock.monotonic() >= self._next_tick:
-                return None
-            began = self._busy_since = statistics.watch()
+            answer: Answer | None = self._do_now(request)
+            return answer
+        finally:
+            self.changing.release()
+
+    def _is_free_for(self, request: Send | Receive | Delete, within: float) -> bool:
+        """Return whether nothing else is at work, and the disk is quick; `changing` is held."""
+        if self._busy_since is not None or self._is_asked() or self._refusal(request) is not None:
+            return False
+        if self._draining or self._lock_wait.next_try is not None:
+            return False
+        if self._engine.moves.syncer.lone_seconds > within:
+            return False
+        if self._parking.is_awaited(request.queue) and not isinstance(request, Delete):
+            return False  # What becomes ready is for those that wait.
+        return self._clock.monotonic() < self._next_tick
+
+    def _do_now(self, request: Request[Any]) -> Any:
+        """Do a plain request and sync it; `changing` is held up to the answer, so that no other commit
+        begins meanwhile."""
+        engine, statistics = self._engine, self._engine.moves.statistics
+        began = self._busy_since = statistics.watch()
+        try:
             work = engine.apply_alone(request)
             if work is None:
                 return None
@@ -213,8 +226,7 @@ class Committer:
             engine.finish(work)
             statistics.commit((request,), work.outcomes, began)
             self._leave_the_rest()
-            answer: Answer = work.outcomes[0]
-            return answer
+            return work.outcomes[0]
         except BaseException as error:
             if isinstance(error, SyncFailed):
                 self._fail(str(error), (), OutcomeUnknown)
@@ -223,7 +235,6 @@ class Committer:
             raise OutcomeUnknown(detail=str(error)) from error
         finally:
             self._busy_since = None
-            self.changing.release()
 
     def _leave_the_rest(self) -> None:
         """Let the driver do what is left of a request that was done in its caller's thread, unless a
@@ -465,8 +476,10 @@ class Committer:
                 nothing: object = [] if isinstance(waiter.request, Receive) else None
                 _answer(waiter.future, Draining() if draining else nothing)
             requests: list[Request[Any]] = list(map(_REQUEST_OF, waiters))
-            began = self._busy_since = self._engine.moves.statistics.watch()
             with self.changing:
+                # Not before: a request in its caller's thread, which holds it, says at its end that it
+                # is busy no more.
+                began = self._busy_since = self._engine.moves.statistics.watch()
                 work = self._apply(requests)
             if work is None:
                 with self._guard:
