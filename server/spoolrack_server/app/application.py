@@ -67,6 +67,10 @@ class Application:
         found: Callable[..., T] = getattr(getattr(self, kind.lower()), name)
         return found
 
+    def together(self, requests: int) -> None:
+        """Let the next sends or deletes, so many, share a commit."""
+        self._access.together(requests)
+
     async def in_thread(self, work: Callable[..., T], *of: Any) -> T:
         """Return the result of a work that takes too long for the event loop."""
         return await self._access.read(work, *of)

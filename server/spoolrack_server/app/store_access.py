@@ -25,9 +25,9 @@ FRAME_BYTES: Final = 2 * 1024 * 1024
 """Of bodies and attributes in one frame of a stream or one page of a list, but always one message. Half
 of a gRPC client's default limit."""
 READERS: Final = 4
-QUICK: Final = 0.0005
+QUICK: Final = 0.0001
 """Seconds for which the event loop may wait for the disk: a hand-over to another thread and back takes
-as long for a lone message."""
+as long for a lone message. On a slower disk requests share a sync."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +69,24 @@ class StoreAccess:
     def __init__(self, store: Store, workers: ConcurrencyLimit | None = None) -> None:
         self.store = store
         self.workers = workers or ConcurrencyLimit(None)
+        self._is_together = False
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
 
     async def submit(self, request: Request[T]) -> T:
         """Return the store's answer; raise its `StoreError`."""
         return await answer(self.store.submit(request))
 
+    def together(self, requests: int) -> None:
+        """Let the next requests, so many, share a commit; a lone one may have its own."""
+        self._is_together = requests > 1
+
     def begin(self, request: Request[T]) -> Submitted[T]:
         """Have a request done, at once if it is plain, nothing else is at work and the disk is
         quick."""
-        answered = self.store.try_now(request, QUICK)
-        if answered is not None:
-            return Submitted((), lambda: answered)
+        if not self._is_together:
+            answered = self.store.try_now(request, QUICK)
+            if answered is not None:
+                return Submitted((), lambda: answered)
         future = self.store.submit(request)
         return Submitted((future,), future.result)
 

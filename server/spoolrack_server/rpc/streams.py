@@ -60,7 +60,14 @@ class StreamOperation:
 class Streams:
     """The request streams of one server. Lives in one event loop."""
 
-    def __init__(self, instrumentation: Instrumentation | None = None) -> None:
+    def __init__(
+        self,
+        instrumentation: Instrumentation | None = None,
+        together: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """`together` is called with the number of requests that a message brings, before they are
+        submitted."""
+        self._together = together
         self._instrumentation = instrumentation or Instrumentation()
         self._draining = False
         self._open: set[_ResponseQueue] = set()
@@ -154,6 +161,7 @@ class Streams:
             reserved_bytes = requests.reserve()
         except StoreError as error:
             refused = error
+        self._together(len(joined))
         for each in joined:
             content = operation.content_of(each)
             observed = self._instrumentation.begin(operation.name, content)
