@@ -16,6 +16,7 @@ from spoolrack.errors import DiskError, OutcomeUnknown, SpoolrackError, StoreFai
 from tests.support import STUCK
 from tests.support.loop_disk import KINDS
 from tests.support.real_server import AS_MORTAL, WELL, MakeDisk, RealServer, slowly
+from tests.support.waiting import until
 
 Serve = Callable[..., RealServer]
 
@@ -229,6 +230,8 @@ def use_while_forbidden(mortal: RealServer, folder: str, mode: int) -> list[str]
     queue = mortal.queue()
     there = [queue.send(f"{number}") for number in range(3)]
     (held,) = queue.receive(1)
+    # What is still in new/ would be received and deleted from there.
+    until(lambda: not list((mortal.root / "new").iterdir()))
     calls: list[Callable[[], object]] = [
         lambda: there.append(queue.send("meanwhile")),
         lambda: queue.receive(1),
