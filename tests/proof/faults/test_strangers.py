@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
-from spoolrack.errors import DiskError, OutcomeUnknown
+from spoolrack.errors import DiskError, OutcomeUnknown, StoreFailed
 
 from tests.support.real_server import WELL, RealServer
 
@@ -160,7 +161,7 @@ def test_a_foreign_entry_in_a_queue_s_place_costs_no_acknowledged_message(
     server.client.create_queue("q")
     (server.root / "queues/q").rmdir()
     make(server.root / "queues/q")
-    sent = send_what_goes(server)
+    sent = list(send_what_goes(server))
     server.kill()
     server.start()
     assert ids_in(server) == sent
@@ -174,25 +175,29 @@ def test_a_link_in_a_queues_place_is_noticed_and_what_went_through_it_is_not_des
     server.client.create_queue("q")
     (server.root / "queues/q").rename(elsewhere)
     (server.root / "queues/q").symlink_to(elsewhere)
-    sent = send_what_goes(server)
+    sent: list[str] = []
+
+    def use_until_failed() -> None:
+        while True:
+            sent.extend(send_what_goes(server))
+            server.queue().receive(1)
+
+    # The next sync of that folder doesn't follow the link. It may be of a commit of the store's own.
+    with pytest.raises((OutcomeUnknown, StoreFailed)):
+        use_until_failed()
     assert sent
-    # The next sync of that folder doesn't follow the link.
-    with pytest.raises(OutcomeUnknown):
-        server.queue().receive(1)
     server.is_failed()
     server.kill()
     (server.root / "queues/q").unlink()
     elsewhere.rename(server.root / "queues/q")
     server.start()
-    assert ids_in(server) == sent
+    assert [id for id in ids_in(server) if id in sent] == sent
 
 
-def send_what_goes(server: RealServer) -> list[str]:
-    """Return the ids of what was acknowledged."""
-    sent: list[str] = []
-    try:
-        sent.append(server.queue().send("one"))
-        results = server.queue().send_many(["a", "b"])
-    except DiskError:
-        return sent
-    return sent + [result.id for result in results if result.id is not None]
+def send_what_goes(server: RealServer) -> Iterator[str]:
+    """Yield the ids of what is acknowledged."""
+    with contextlib.suppress(DiskError):
+        yield server.queue().send("one")
+        for result in server.queue().send_many(["a", "b"]):
+            if result.id is not None:
+                yield result.id
