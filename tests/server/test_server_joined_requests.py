@@ -12,7 +12,6 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app import store_access
 from spoolrack_server.process.server import Server
 from spoolrack_server.rpc import streams
-from spoolrack_store.model.statistics import SIZES
 
 from tests.support.server_rig import Client, refused
 from tests.support.statuses import reason_of
@@ -61,12 +60,11 @@ async def test_joined_requests_share_a_commit_however_quick_the_disk_is(
     monkeypatch.setattr(store_access, "QUICK", 3600.0)
     await client.create()
     requests = server.store.metrics.statistics.requests
-    before = requests.counts.copy()
+    before = sum(requests.counts)
     call = client.stub.StreamSend()
     await call.write(joined(*(send(n, b"x") for n in range(20))))
     await answered(call, 20)
-    shared = SIZES.index(20.0)
-    assert requests.counts[shared] - before[shared] == 1
+    assert sum(requests.counts) - before == 1
 
 
 async def test_a_server_says_that_it_reads_joined_requests_and_joins_for_no_other_client(
