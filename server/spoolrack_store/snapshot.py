@@ -1,17 +1,17 @@
 """Copies a whole root by hard links while it is served: a snapshot is a root of its own.
 
-Files of a root are written once and never changed, so a link is a copy. A file that can have no more
-links is copied once. Most links are made while commits go on. Then `LOCK` is held while the names are
-read once more: what has been made since is linked, and what is gone is unlinked. So the snapshot is the
-root at one instant, and commits of all processes wait for a listing, and for the links of what changed
-since the listing before.
+The content of a file is written once and never changed, so a link is a copy. A file that can have no
+more links is copied once, and so is a message in a spare file. Most links are made while commits go on.
+Then `LOCK` is held while the names are read once more: what has been made since is linked, and what is
+gone is unlinked. So the snapshot is the root at one instant, and commits of all processes wait for a
+listing, and for the links of what changed since the listing before.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -30,6 +30,7 @@ from .files.root import (
     read_identity,
     read_shard,
 )
+from .files.spares import messages_in_spares
 from .model.clock import Clock, Millis, SystemClock
 from .model.errors import RootInUse, RootUnusable, StoreFailed, TargetUnusable
 from .model.names import name_at
@@ -56,6 +57,8 @@ class RootLinks(Protocol):
     def make(self, folder: str) -> None: ...
 
     def follow(self, folder: str, takes: Callable[[str], bool] | None = None) -> int: ...
+
+    def put(self, path: str, content: bytes) -> None: ...
 
     @property
     def files(self) -> int: ...
@@ -112,7 +115,7 @@ def take_snapshot(
             return lock, disk.map(PATH, SIZE)
 
         with links:
-            taken = link_root(links, stop_commits, clock)
+            taken = link_root(links, stop_commits, clock, partial(messages_in_spares, disk))
             links.finish({**about, layout.FORMAT: format})
     except SyncFailed as error:
         raise StoreFailed(detail="a sync of a process that has the root open failed") from error
@@ -140,10 +143,13 @@ def _about(disk: LocalDisk, root: str) -> dict[str, bytes]:
 
 
 def link_root(
-    links: RootLinks, stop_commits: Callable[[], tuple[Lock, Memory]], clock: Clock
+    links: RootLinks,
+    stop_commits: Callable[[], tuple[Lock, Memory]],
+    clock: Clock,
+    in_spares: Callable[[], Mapping[str, bytes]],
 ) -> Snapshot:
     """Link all folders of a root. `stop_commits` is called when most is linked, and its lock released
-    when all is."""
+    when all is. Messages that are `in_spares` then are copied: their files have other names."""
     links.make(layout.OWNERS)
     for _ in range(_AHEAD):
         if _follow(links) <= _FEW:
@@ -155,6 +161,8 @@ def link_root(
         changes.hold(clock.wall())
         changes.read_header()
         _follow(links)
+        for path, content in in_spares().items():
+            links.put(path, content)
         return Snapshot(links.files, Millis(clock.monotonic() - began), links.copied)
     finally:
         lock.release()

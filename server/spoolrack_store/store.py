@@ -26,6 +26,7 @@ from .files.local_disk import this_process
 from .files.mounts import is_written_by_other_hosts, kind_of, log_doubt
 from .files.removed import ReaperThread
 from .files.root import Root, RootDisk, make_root, open_root
+from .files.spares import SpareThread
 from .listener import Listener
 from .model.background_work import ALL_WORK, BackgroundWork
 from .model.clock import Clock, SystemClock
@@ -147,6 +148,8 @@ class Store:
                 engine.sharing.poison()
             raise StoreFailed(detail=str(error)) from error
         self._reaper = ReaperThread(engine.moves.removed_files)
+        spares = engine.moves.spares
+        self._spare_thread = SpareThread(spares) if spares.is_on else None
         self._closing = threading.Lock()
         self._closed = False
         watch = root.disk.watch(owner_file(root.owner))
@@ -409,9 +412,12 @@ class Store:
             if self._listener is not None:
                 self._listener.stop()
             self._reaper.stop()
+            if self._spare_thread is not None:
+                self._spare_thread.stop()
             if self._committer.failure is None:
                 try:
                     try_for(CLOSE_TRIES, self._leave)
+                    self._engine.moves.spares.close()
                 except (SyncFailed, StoreError) as error:
                     # The next process that opens the root finds this one dead.
                     log.warning("the root is left as by a process that dies: %s", error)

@@ -29,6 +29,7 @@ OWNED = {
     "spoolrack_server/process/loop_driver.py": 1,
     "spoolrack_server/system/line_writer.py": 1,
     "spoolrack_store/files/removed.py": 1,
+    "spoolrack_store/files/spares.py": 1,
     "spoolrack_store/listener.py": 1,
     "spoolrack_store/thread_driver.py": 1,
     "spoolrack_server/access/security.py": 1,  # Its result is awaited.

@@ -16,6 +16,10 @@ class Model(Enum):
     ANY_SUBSET = "any-subset"
 
 
+SECTOR = 512
+"""Bytes that a disk writes whole."""
+
+
 class Bytes(Enum):
     WHOLE = "whole"
     EMPTY = "empty"
@@ -32,6 +36,22 @@ class Bytes(Enum):
                 return content[: len(content) // 2]
             case Bytes.ZEROS:
                 return bytes(len(content))
+
+    def over(self, old: bytes, new: bytes) -> bytes:
+        """Return what is in a file whose bytes were overwritten: each sector is the old or the new one.
+        Of the kinds that are no whole write one has its beginning, and one its end."""
+        sectors = -(-len(new) // SECTOR)
+        match self:
+            case Bytes.WHOLE:
+                return new
+            case Bytes.EMPTY:
+                return old
+            case Bytes.HALF:
+                at = sectors // 2 * SECTOR
+                return new[:at] + old[at:]
+            case Bytes.ZEROS:
+                at = (sectors - 1) * SECTOR
+                return old[:at] + new[at:]
 
 
 class Keep(Enum):

@@ -20,6 +20,8 @@ from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.index import COUNTED, UNPACKED
 from spoolrack_store.engine.reader import read_records
 from spoolrack_store.files.disk import FileKind
+from spoolrack_store.files.layout import spare_owner
+from spoolrack_store.files.spares import read_seal, spares_in_new
 from spoolrack_store.model.batch_file import Line, body, decode
 from spoolrack_store.model.clock import DAY, HOUR, Millis
 from spoolrack_store.model.dead_letter_records import NotAHistory
@@ -146,12 +148,23 @@ class History:
         can_sync_all: bool = True,
         processes: int = 1,
         cache_bytes: int = 0,
+        spares: bool = False,
     ) -> None:
+        """`spares`: the disk overwrites in place, and processes make spare files."""
         self.random = Random(seed)
         self.starts = Random(seed + 2)
         """When a process dies as it starts."""
         self.clock = StillClock()  # The model says when leases and delays end.
         self.disk = made(queues, can_sync_all=can_sync_all, model=model, kind=self.disk_kind)
+        self.disk.overwrites = spares
+        self.making = Random(seed + 9)
+        """When spares are made."""
+        self.in_spares = 0
+        """Commits that have synced the data of spares alone."""
+        self.promised: dict[int, set[str]] = {}
+        """Of commits that sync the data of spares alone the messages that their answers are about."""
+        self.place_of: dict[str, str] = {}
+        """Of names whose file is a spare still, the path of that."""
         self.processes = processes
         self.cache_bytes = cache_bytes
         self.told: list[str] = []
@@ -320,6 +333,13 @@ def tell(
     return sums
 
 
+def sparing(kind: Callable[..., History]) -> Callable[..., History]:
+    """Let processes make spare files, and give every second story a body cache."""
+    return lambda seed, model, **rest: kind(
+        seed, model, cache_bytes=10_000 * (seed % 2), spares=True, **rest
+    )
+
+
 def caching(kind: Callable[..., History]) -> Callable[..., History]:
     """Give every second story a body cache."""
     return lambda seed, model, **rest: kind(seed, model, cache_bytes=10_000 * (seed % 2), **rest)
@@ -375,6 +395,23 @@ class Story(History):
     def _look_around(self) -> None:
         if self.looks.random() < 0.1:
             self._look(self.looks.choice(list(self.engines)))
+        if self.disk.overwrites and self.making.random() < 0.3:
+            self._make_spares(self.making.choice(list(self.engines)))
+
+    def _make_spares(self, owner: str) -> None:
+        """Let the thread of a process make spares, and cut off the ends of those that are used."""
+        self.told.append(f"{owner} makes spares")
+        if self.making.random() < 0.1:
+            self.disk.steps_left = self.making.randint(0, 6)
+        try:
+            self.engines[owner].moves.spares.make()
+            has_died = False
+        except Died:
+            has_died = True
+        self.disk.steps_left = None
+        if has_died:
+            self.told.append(f"{owner} dies as it makes spares")
+            self._bury(owner, {})
 
     def _kill(self, owner: str) -> None:
         self._bury(owner, {})
@@ -417,13 +454,21 @@ class Story(History):
             if isinstance(outcome, SendResults):
                 self.answered.update(id for id in outcome.results if isinstance(id, str))
         reap(self.engines[owner], self.reaping.randrange(4))
-        for id, history in self.may.items() if work.commit is not None else ():
+        durable: Iterable[tuple[str, list[tuple[int, Any]]]] = ()
+        if work.in_spares:
+            self.in_spares += 1
+            promised = self.promised.pop(at)
+            durable = [(id, history) for id, history in self.may.items() if id in promised]
+        elif work.commit is not None:
+            durable = self.may.items()
+        for id, history in durable:
             if history[0][1] == ABSENT and self.sender[id] != owner:
                 continue  # No other process knows of it.
             forget_before(history, at)
-        for history in self._histories() if work.commit is not None else ():
+        for history in self._histories() if work.commit is not None and not work.in_spares else ():
             forget_before(history, at)
-        self.unanswered = {id: when for id, when in self.unanswered.items() if when > at}
+        if not work.in_spares:
+            self.unanswered = {id: when for id, when in self.unanswered.items() if when > at}
         for id, (when, receipt) in list(self.later.items()):
             if when == at:
                 del self.later[id]
@@ -452,7 +497,11 @@ class Story(History):
         ):
             raise Broken(f"answers that wait for no sync: {work.outcomes}")
         self._check(engine)
+        before = {id: len(history) for id, history in self.may.items()}
         self._take(engine, requests, work.outcomes)
+        if work.in_spares:
+            grown = (id for id, history in self.may.items() if len(history) != before.get(id))
+            self.promised[self.at] = set(grown)
         self._look_for_dead_letters(engine)
         self.replayed += engine.sharing.replayed
         self.flying[owner].append((self.at, work))
@@ -529,6 +578,7 @@ class Story(History):
 
     def _prepare(self, engine: Engine) -> None:
         engine.index.unpacked = unpacked_by(engine.moves.owner)
+        engine.moves.spares._wanted[4096] = crc32(engine.moves.owner.encode()) % 4
         for queue, settings in self.settings.items():
             declare(engine, queue, settings, salt=queue)
 
@@ -547,11 +597,20 @@ class Story(History):
 
     def _paths(self) -> list[str]:
         folders = ("new", "delay", "remove", "quarantine", *(f"queues/{queue}" for queue in QUEUES))
+        self.place_of = {}
+        for path, _ in spares_in_new(self.disk):
+            name = read_seal(self.disk, path)
+            if name is not None:
+                self.place_of[name.path] = path
         return [
-            f"{folder}/{each.name}"
-            for folder in folders
-            for each in self.disk.scan(folder)
-            if each.kind is FileKind.FILE  # A folder in quarantine has what is no message.
+            *self.place_of,
+            *(
+                f"{folder}/{each.name}"
+                for folder in folders
+                for each in self.disk.scan(folder)
+                # A folder in quarantine has what is no message.
+                if each.kind is FileKind.FILE and not spare_owner(each.name)
+            ),
         ]
 
     def _found(self) -> dict[str, tuple[Seen, str]]:
@@ -607,6 +666,7 @@ class Story(History):
                 if not any(state[0] in DYING for state in promised):
                     raise Broken(f"{id} is a dead letter, promised {promised}")
                 self.queue_of[id] = DEAD
+                self.receipts.pop(id, None)  # Also if the dead has leased it there.
                 self.may[id].append((self.at, now))
                 history.append(now)
             elif (
@@ -642,7 +702,7 @@ class Story(History):
             name = parse(path)
             if name.stem.message_id(index_of(id) if name.stem.count else 0) == id:
                 index = index_of(id) if name.stem.count else 0
-                content = self.disk.read(path)
+                content = self.disk.read(self.place_of.get(path, path))
                 line = decode(name.stem, content, len(content))
                 if line.is_external:
                     content = self.disk.read(body_path(id))

@@ -41,6 +41,7 @@ class FaultyDisk(LocalDisk):
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         super().__init__(root)
+        self.overwrites = False  # A thread makes spares, and a test counts calls.
         self.calls: list[Call] = []
         self._faults: list[Fault] = []
         self._lock = threading.Lock()

@@ -98,6 +98,16 @@ class LinkedDisk(PowerDisk):
         self.step()
         super().write_at(path, offset, content)
 
+    def overwrite(self, file: File, offset: int, content: bytes) -> None:
+        if self.steps_left == 0:
+            super().overwrite(file, offset, content[: len(content) // 2])  # It dies as it writes.
+        self.step()
+        super().overwrite(file, offset, content)
+
+    def truncate(self, file: File, size: int) -> None:
+        self.step()
+        super().truncate(file, size)
+
     def unlink(self, path: str) -> None:
         self.step()
         super().unlink(path)

@@ -58,12 +58,44 @@ def fails(code: int, path: str) -> OSError:
     return OSError(code, os.strerror(code), path)
 
 
+class MemoryOpenFile:
+    """A file that is open to be written."""
+
+    def __init__(self, disk: MemoryDisk, file: File) -> None:
+        self._disk, self._node = disk, file
+        self._is_open = True
+
+    def is_there(self) -> bool:
+        assert self._is_open
+        return self._node.links > 0
+
+    def write_at(self, offset: int, content: bytes) -> None:
+        assert self._is_open
+        self._disk.overwrite(self._node, offset, content)
+
+    def sync_data(self) -> None:
+        assert self._is_open
+        self._disk.sync_data(self._node)
+
+    def sync_all(self) -> None:
+        assert self._is_open
+        self._disk.sync_all()
+
+    def truncate(self, size: int) -> None:
+        assert self._is_open
+        self._disk.truncate(self._node, size)
+
+    def close(self) -> None:
+        self._is_open = False
+
+
 class MemoryDisk:
     """Not thread-safe. The tree outlives any engine over it, as a disk outlives a process."""
 
     def __init__(self, *, can_sync_all: bool = True) -> None:
         self.can_sync_all = can_sync_all
         self.several_hosts = False
+        self.overwrites = False
         self.root = Folder()
         self.room = Space(bytes=ROOM, files=1 << 30)
         self._ticks = count(1)
@@ -86,6 +118,24 @@ class MemoryDisk:
             raise fails(errno.EEXIST, path)
         parent.entries[name] = File(b"".join(parts), next(self._ticks))
         self._note(path)
+
+    def make_open(self, path: str, size: int) -> MemoryOpenFile:
+        self.create(path, [bytes(size)], sync=False)
+        node = self.node(path)
+        assert isinstance(node, File)
+        return MemoryOpenFile(self, node)
+
+    def overwrite(self, file: File, offset: int, content: bytes) -> None:
+        """Write into an open file."""
+        assert offset + len(content) <= len(file.content), "it has no blocks there"
+        file.content = file.content[:offset] + content + file.content[offset + len(content) :]
+
+    def sync_data(self, file: File) -> None:
+        """Make the bytes of an open file durable."""
+
+    def truncate(self, file: File, size: int) -> None:
+        """Cut off the end of an open file."""
+        file.content = file.content[:size]
 
     def write_at(self, path: str, offset: int, content: bytes) -> None:
         node = self.node(path)
@@ -152,6 +202,8 @@ class MemoryDisk:
         if isinstance(node, Folder):
             raise fails(errno.EISDIR, path)
         del parent.entries[name]
+        if isinstance(node, File):
+            node.links -= 1
         self._note(path)
 
     def remove_folder(self, path: str) -> None:

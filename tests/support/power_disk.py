@@ -4,6 +4,8 @@ It answers like `MemoryDisk` and remembers, of every change, what was synced sin
 that might be found afterwards. Nothing that a sync has covered is lost; of the rest:
 
 - a file that wasn't synced holds any beginning of its content, or zeros;
+- of a file that was durable and is overwritten in place, each sector is the old one or the new one;
+- a file that was cut off may have its end again, whatever survives of its names;
 - names survive as the file system's journal has them. ORDERED: a prefix of the changes, as with one
   journal for all (ext4, XFS). ANY_SUBSET: any of the changes, each whole, whatever came before it, as a
   file system may do that promises no more than fsync(2) does. A rename is one change, and durable when
@@ -30,13 +32,15 @@ __all__ = ["Model", "PowerDisk"]
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """A name that went from one place to another; from nowhere, if made, to nowhere, if removed."""
+    """A name that went from one place to another; from nowhere, if made, to nowhere, if removed. Or an
+    end that was cut off: `longer` is the content before."""
 
     node: Node
     source: tuple[Folder, str] | None
     target: tuple[Folder, str] | None
-    waits_for: set[Folder]
-    """The folders that must be synced yet."""
+    waits_for: set[Node]
+    """The folders, or the file, that must be synced yet."""
+    longer: bytes | None = None
 
 
 class PowerDisk(MemoryDisk):
@@ -49,6 +53,8 @@ class PowerDisk(MemoryDisk):
         """The names that no power cut can take, but for the changes below."""
         self._changes: list[Change] = []
         self._unsynced: dict[File, None] = {}
+        self._overwritten: dict[File, bytes] = {}
+        """Files that were durable, and what was in them before they were overwritten."""
         self._given_up: dict[File, None] = {}
         """Files whose sync failed: their pages count as clean, and no later sync writes them."""
         self.losses = 0
@@ -69,6 +75,23 @@ class PowerDisk(MemoryDisk):
         if not sync:
             self._unsynced[file] = None
         self._change(file, None, (parent, name))
+
+    def overwrite(self, file: File, offset: int, content: bytes) -> None:
+        if file not in self._unsynced:
+            self._overwritten.setdefault(file, file.content)
+        super().overwrite(file, offset, content)
+
+    def sync_data(self, file: File) -> None:
+        self._unsynced.pop(file, None)
+        self._overwritten.pop(file, None)
+        for change in self._changes:
+            change.waits_for.discard(file)
+        self._compact()
+
+    def truncate(self, file: File, size: int) -> None:
+        longer = file.content
+        super().truncate(file, size)
+        self._changes.append(Change(file, None, None, {file}, longer))
 
     def write_at(self, path: str, offset: int, content: bytes) -> None:
         super().write_at(path, offset, content)
@@ -106,7 +129,7 @@ class PowerDisk(MemoryDisk):
     def sync_file(self, path: str) -> None:
         file = self.node(path)
         assert isinstance(file, File)
-        self._unsynced.pop(file, None)
+        self.sync_data(file)
 
     def sync_folder(self, path: str) -> None:
         folder = self._folder(path)
@@ -123,6 +146,7 @@ class PowerDisk(MemoryDisk):
     def sync_all(self) -> None:
         super().sync_all()
         self._unsynced.clear()
+        self._overwritten.clear()
         for change in self._changes:
             change.waits_for.clear()
         self._compact()
@@ -137,12 +161,13 @@ class PowerDisk(MemoryDisk):
     def give_up(self, path: str | None) -> None:
         """Fail a sync of the file at `path`, or of everything: its data is never written any more,
         though a read finds it until the power is cut."""
-        given = list(self._unsynced)
+        given = [*self._unsynced, *self._overwritten]
         if path is not None:
             node = self.node(path)
             given = [file for file in given if file is node]
         for file in given:
-            del self._unsynced[file]
+            self._unsynced.pop(file, None)
+            self._overwritten.pop(file, None)
             self._given_up[file] = None
             self.losses += 1
 
@@ -156,21 +181,30 @@ class PowerDisk(MemoryDisk):
     @property
     def unsynced_files(self) -> int:
         """So many files may not hold what was written."""
-        return len(self._unsynced) + len(self._given_up)
+        return len(self._unsynced) + len(self._overwritten) + len(self._given_up)
 
     def cut(self, cut: Cut) -> PowerDisk:
         """Return the disk that is found at the next start; all of it is durable."""
         kept = cut.kept(self.pending, self.model)
         numbers = count()
         names = {folder: dict(entries) for folder, entries in self._durable.items()}
+        longer: dict[File, bytes] = {}
         for change in self._changes:
             if not change.waits_for or next(numbers) in kept:
                 _replay(change, names)
-        files = list(chain(self._unsynced, self._given_up))
-        bytes = dict(zip(files, chain(cut.contents(len(files)), repeat(Bytes.WHOLE)), strict=False))
+            elif change.longer is not None:
+                assert isinstance(change.node, File)
+                longer.setdefault(change.node, change.longer)
+        files = list(chain(self._unsynced, self._overwritten, self._given_up))
+        kinds = zip(files, chain(cut.contents(len(files)), repeat(Bytes.WHOLE)), strict=False)
+        contents = dict(longer)
+        for file, kind in kinds:
+            new = longer.get(file, file.content)
+            old = self._overwritten.get(file)
+            contents[file] = kind.of(new) if old is None else kind.over(old, new)
         found = type(self)(can_sync_all=self.can_sync_all, model=self.model)
-        found.room = self.room
-        found.root = _rebuilt(self.root, names, {}, bytes)
+        found.room, found.overwrites = self.room, self.overwrites
+        found.root = _rebuilt(self.root, names, {}, contents)
         found._durable = {}
         found._take_as_durable(found.root)
         return found
@@ -180,6 +214,7 @@ class PowerDisk(MemoryDisk):
         nodes: dict[Node, Node] = {}
         other = type(self)(can_sync_all=self.can_sync_all, model=self.model)
         other.room, other.losses = self.room, self.losses
+        other.overwrites = self.overwrites
         other.root = _copied_folder(self.root, nodes)
         other._ticks = count(next(self._ticks))
         other._durable = {
@@ -193,10 +228,15 @@ class PowerDisk(MemoryDisk):
                 _copied(change.node, nodes),
                 _copied_place(change.source, nodes),
                 _copied_place(change.target, nodes),
-                {_copied_folder_only(folder, nodes) for folder in change.waits_for},
+                {_copied_place_only(place, nodes) for place in change.waits_for},
+                change.longer,
             )
             for change in self._changes
         ]
+        for file, old in self._overwritten.items():
+            twin = _copied(file, nodes)
+            assert isinstance(twin, File)
+            other._overwritten[twin] = old
         for mine, others in ((self._unsynced, other._unsynced), (self._given_up, other._given_up)):
             for file in mine:
                 twin = _copied(file, nodes)
@@ -230,7 +270,7 @@ class PowerDisk(MemoryDisk):
     def _change(
         self, node: Node, source: tuple[Folder, str] | None, target: tuple[Folder, str] | None
     ) -> None:
-        folders = {place[0] for place in (source, target) if place is not None}
+        folders: set[Node] = {place[0] for place in (source, target) if place is not None}
         self._changes.append(Change(node, source, target, folders))
 
     def _compact(self) -> None:
@@ -253,20 +293,17 @@ def _rebuilt(
     folder: Folder,
     names: dict[Folder, dict[str, Node]],
     done: dict[Node, File],
-    bytes: dict[File, Bytes],
+    contents: dict[File, bytes],
 ) -> Folder:
     copy = Folder()
     for name, node in names.get(folder, {}).items():
         if isinstance(node, Folder):
-            copy.entries[name] = _rebuilt(node, names, done, bytes)
+            copy.entries[name] = _rebuilt(node, names, done, contents)
         elif isinstance(node, File):
             if node in done:
                 done[node].links += 1
             else:
-                content = node.content
-                if node in bytes:
-                    content = bytes[node].of(content)
-                done[node] = File(content, node.changed)
+                done[node] = File(contents.get(node, node.content), node.changed)
             copy.entries[name] = done[node]
         else:
             copy.entries[name] = node
@@ -309,6 +346,10 @@ def _copied_folder_only(folder: Folder, nodes: dict[Node, Node]) -> Folder:
     copy = nodes.setdefault(folder, Folder())
     assert isinstance(copy, Folder)
     return copy
+
+
+def _copied_place_only(node: Node, nodes: dict[Node, Node]) -> Node:
+    return _copied_folder_only(node, nodes) if isinstance(node, Folder) else _copied(node, nodes)
 
 
 def _copied_place(

@@ -27,6 +27,7 @@ from typing import Any, Final
 import pyarrow as pa
 from spoolrack_store.engine.entries import BatchFile, Groups, resolve
 from spoolrack_store.files import layout
+from spoolrack_store.files.spares import SEAL_BYTES, sealed_name
 from spoolrack_store.model import settings
 from spoolrack_store.model.batch_file import Damaged, Line, body, decode
 from spoolrack_store.model.clock import Millis
@@ -218,6 +219,8 @@ class _RootFolders:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._spares: dict[str, str] = {}
+        """Of names in `new/` whose file is a spare still, the path of that."""
 
     def check(self) -> None:
         """Raise `InvalidOption` where there is no root that can be listed."""
@@ -250,6 +253,7 @@ class _RootFolders:
         names = {folder: self.list(folder) for folder in [layout.QUARANTINE, layout.REMOVE, *folders]}
         for queue in self.list(layout.QUEUES):
             names[f"{layout.QUEUES}/{queue}"] = self.list(f"{layout.QUEUES}/{queue}")
+        names[layout.NEW] = [*filter(None, map(self._name_in_new, names[layout.NEW]))]
         for folder in (layout.DELAY, layout.QUARANTINE):
             # Messages that have left a queue since it was listed.
             names[folder] = [*dict.fromkeys([*names[folder], *self.list(folder)])]
@@ -268,6 +272,21 @@ class _RootFolders:
             return os.listdir(os.path.join(self.path, folder))
         except (FileNotFoundError, NotADirectoryError):
             return []  # A queue that was deleted since, or no folder of ours.
+
+    def _name_in_new(self, item: str) -> str:
+        """Return a name in `new/`; of a spare file the one that it is sealed with, or nothing."""
+        if not layout.spare_owner(item):
+            return item
+        path = f"{layout.NEW}/{item}"
+        try:
+            content, size = self.part(path)
+        except OSError:
+            return ""  # It has its name by now, or is none that can be read.
+        name = sealed_name(path, content[-SEAL_BYTES:]) if size > SEAL_BYTES else None
+        if name is None:
+            return ""
+        self._spares[name.path] = path
+        return name.path.removeprefix(f"{layout.NEW}/")
 
     def deleted_queues(self) -> frozenset[str]:
         """Return the queues with a tombstone, whose messages count as deleted."""
@@ -312,7 +331,7 @@ class _RootFolders:
     def part(self, path: str, start: int = 0, end: int | None = None) -> tuple[bytes, int]:
         """Return the bytes of a file from `start` to `end`, or to its own end, and its length."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(os.path.join(self.path, path), flags)
+        file = os.open(os.path.join(self.path, self._spares.get(path, path)), flags)
         try:
             facts = os.fstat(file)
             if not stat.S_ISREG(facts.st_mode):

@@ -25,6 +25,7 @@ from ..model.errors import DiskError, OutcomeUnknown, ReservationCommitted, Rese
 from ..model.members import MOST
 from ..model.message_ids import INDEX_DIGITS, FileIds, batch_of
 from ..model.operations import (
+    UNFINISHED,
     ChangeVisibility,
     CreateQueue,
     Delete,
@@ -82,6 +83,9 @@ log = logging.getLogger(__name__)
 
 _MANY: Final = 20
 """Messages of one request, beyond which their files are counted."""
+MOST_IN_SPARES: Final = 3
+"""Files of a commit whose data are synced one by one: one sync of new files costs as much as three or
+four of data."""
 ENDS_OF_SETS: Final = (ReservationLost, ReservationCommitted)
 """Errors that a caller may rely on: the facts in them must be durable."""
 Found = TypeVar("Found")
@@ -104,6 +108,8 @@ class Work:
     strict groups."""
     changed: bool = False
     """Whether something was done."""
+    in_spares: Sequence[Entry] = ()
+    """The files whose data are all that this commit syncs."""
 
 
 class Engine:
@@ -312,17 +318,26 @@ class Engine:
             self._queue_room.begin()
         outcomes = run_in(self._turns, requests, self.moves.request_effort) if requests else []
         changed = self.moves.syncer.is_dirty or has_reaped or self.moves.effort.is_used
-        return self._work_of(requests, outcomes, changed=changed)
+        return self._work_of(requests, outcomes, changed=changed, is_tick=tick)
 
     def _work_of(
-        self, requests: Sequence[Request[Any]], outcomes: list[Outcome], *, changed: bool
+        self,
+        requests: Sequence[Request[Any]],
+        outcomes: list[Outcome],
+        *,
+        changed: bool,
+        is_tick: bool = False,
     ) -> Work:
-        """End a commit's changes: return what is to be synced, if an answer waits for it."""
+        """End a commit's changes: return what is to be synced, if an answer waits for it. One that
+        ticks syncs all, so that no change of names waits for long."""
         unpublished, self.moves.unpublished = self.moves.unpublished, []
         if not self._needs_sync(requests, outcomes):
             if self.index.unpublished_queues:
                 self.index.publish(self._sender.in_new, self.moves.synced)
             return Work(outcomes, 0, None, unpublished)
+        may_wait = self.index.in_spares and not (is_tick or unpublished)
+        if may_wait and (written := self._written_in_spares(requests, outcomes)):
+            return Work(outcomes, 0, self.moves.begin_data_sync(), unpublished, True, written)
         number, commit = self.moves.begin_sync()
         self.sharing.rests_on_others = False
         return Work(outcomes, number, commit, unpublished, changed)
@@ -351,6 +366,19 @@ class Engine:
                 return True
         return False
 
+    def _written_in_spares(
+        self, requests: Sequence[Request[Any]], outcomes: Sequence[Outcome]
+    ) -> Sequence[Entry]:
+        """Return the files that the commit has written, if their data are all that the answers promise;
+        else nothing."""
+        if not self.index.in_spares or self.sharing.rests_on_others or self.moves.syncer.is_in_doubt:
+            return ()
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if not isinstance(request, Send) or request.deduplication_ids or outcome is UNFINISHED:
+                return ()
+        written = self._sender.written_in_spares()
+        return written if len(written) <= MOST_IN_SPARES else ()
+
     def finish(self, work: Work) -> list[Outcome] | None:
         """Return the answers of a synced commit; None if another process holds the lock.
 
@@ -358,7 +386,9 @@ class Engine:
         hears of it. So must a message of a strict group before its sender does: other processes would
         let pass what is sent to them from then on.
         """
-        if work.commit is not None:
+        if work.in_spares:
+            self._sender.publish_later(entry for entry in work.in_spares if entry.members)
+        elif work.commit is not None:
             self.moves.end_sync(work.number)
         if work.unpublished:
             try:

@@ -42,6 +42,7 @@ from operator import attrgetter, itemgetter
 from sys import intern
 from typing import Final
 
+from ..files.spares import Spare
 from ..model.batch_file import Line
 from ..model.clock import Millis
 from ..model.deadlines import Deadlines
@@ -720,6 +721,8 @@ class Index:
         """Batches that have a name outside `remove/` which may be unlinked after a sync."""
         self.deleted_files: dict[BatchFile, None] = {}
         """Batches whose names in `remove/` the reaper may have after a sync."""
+        self.in_spares: dict[str, Spare] = {}
+        """Files that have a spare's name on the disk still, by their paths in `new/`."""
         self.unpublished_queues: dict[str, None] = {}
         """Queues whose published counts are behind."""
         self.published: dict[str, QueueMetrics] = {}

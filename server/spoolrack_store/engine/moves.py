@@ -30,6 +30,7 @@ from ..files.disk import (
 )
 from ..files.layout import BODIES, COPY, FORMAT, NEW, QUARANTINE
 from ..files.removed import RemovedFiles
+from ..files.spares import Spares
 from ..model.batch_file import Damaged, Line, decode_whole
 from ..model.clock import CommitClock, Millis
 from ..model.disk_watermark import DiskWatermark
@@ -123,6 +124,8 @@ class Moves:
         self.watermark = watermark or DiskWatermark()
         self.removed_files = RemovedFiles(disk)
         """Names that the reaper may unlink: room on a full disk, too."""
+        self.spares = Spares(disk, owner)
+        """Files that were made before, for sends."""
         self.unpublished: list[Entry] = []
         """Entries in `new/` that must be where other processes look before this commit is answered:
         leases, and messages of strict groups, as what is sent after the answer comes after them."""
@@ -152,6 +155,12 @@ class Moves:
         number, self.commit = self.commit, self.commit + 1
         return number, self.syncer.begin()
 
+    def begin_data_sync(self) -> Commit:
+        """End the current commit; return the spares to sync. Its changes of names wait for a later
+        sync, so `synced` doesn't reach it by this one."""
+        self.commit += 1
+        return self.syncer.begin_data()
+
     def end_sync(self, number: int) -> None:
         self.synced = max(self.synced, number)
 
@@ -166,10 +175,12 @@ class Moves:
         delay: Millis,
         alone: bool,
         written: WrittenBody | None = None,
+        may_spare: bool = False,
     ) -> Entry:
         """Write a file into `new/`; raise `DiskFull` or `DiskError`, and then it isn't there.
 
-        With `written` the body, which is synced, becomes the message's own file beside it.
+        With `written` the body, which is synced, becomes the message's own file beside it. If it
+        `may_spare`, it may take the place of a spare file, whose name it keeps until it is moved.
         """
         wall, due = self.clock.wall(), self.clock.monotonic() + delay
         name = Name(
@@ -181,6 +192,8 @@ class Moves:
             due=Millis(wall + delay) if delay else None,
         )
         path = name.path
+        if may_spare and self.spares.is_on and self._fill_spare(path, parts):
+            return self.index.appear(name, self.commit, due=due)
         if written is not None:
             self._place_body(written.path, body_path(stem.id))
         try:
@@ -199,6 +212,56 @@ class Moves:
         else:
             self.syncer.file_written()
         return self.index.appear(name, self.commit, due=due)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes have the root open."""
+        return self.changes is not None and self.changes.is_shared
+
+    def _fill_spare(self, path: str, parts: Sequence[bytes]) -> bool:
+        """Write the file that is to have the name `path` over a spare; return False if there is none.
+        Raise `DiskError`."""
+        if self.is_shared:
+            return False  # Others look for names in `new/`.
+        spare = self.spares.take(sum(map(len, parts)))
+        if spare is None:
+            return False
+        self.request_effort.left -= 1
+        try:
+            with explaining():
+                self._attempt(partial(spare.fill, parts, path), path)
+        except Exception:
+            self.spares.drop(spare)
+            raise
+        self.index.in_spares[path] = spare
+        self.syncer.file_overwritten(spare)
+        return True
+
+    def _rename_file(self, source: str, target: str) -> None:
+        """Rename the file with the path `source`, which may have a spare's name still."""
+        spare = self.index.in_spares.get(source)
+        if spare is not None:
+            try:
+                self.disk.rename_new(spare.path, target)
+                return
+            except FileNotFoundError:
+                pass  # A process that has joined since has given it its name.
+        self.disk.rename_new(source, target)
+
+    def leave_spare(self, path: str) -> None:
+        """Note that the file with this path in `new/` has no spare's name any more, if it had one."""
+        spare = self.index.in_spares.pop(path, None)
+        if spare is not None:
+            self.spares.named(spare)
+
+    def _name_spare(self, path: str) -> None:
+        """Give the file with this path its own name, if it has that of a spare. Raise `DiskError`."""
+        if path in self.index.in_spares:
+            with explaining():
+                if not self.is_there(path):
+                    self._attempt(lambda: self._rename_file(path, path), path, urgent=True)
+            self.syncer.folder_changed(NEW)
+            self.leave_spare(path)
 
     def _place_body(self, source: str, target: str) -> None:
         with explaining():
@@ -267,8 +330,10 @@ class Moves:
         if the disk refuses it. The commit syncs it."""
         path = name.path
         try:
+            if self.spares.is_on and self._fill_spare(path, [content]):
+                return self.index.appear(name, self.commit)
             self._attempt(partial(self.disk.create, path, [content], sync=False), path)
-        except OSError:
+        except (OSError, DiskError):
             return None
         self.full_at = None
         self.syncer.folder_changed(NEW)
@@ -281,9 +346,12 @@ class Moves:
         the file, so that none can get lost with it."""
         source, target = entry.name.path, name.path
         try:
-            self._attempt(partial(self.disk.rename_new, source, target), target, urgent=True)
+            rename = self._rename_file if self.index.in_spares else self.disk.rename_new
+            self._attempt(partial(rename, source, target), target, urgent=True)
         except OSError:
             return None
+        if self.index.in_spares:
+            self.leave_spare(source)
         syncer = self.syncer
         syncer.folder_changed(source.rpartition("/")[0])
         syncer.folder_changed(target.rpartition("/")[0])
@@ -320,6 +388,8 @@ class Moves:
     def unlink(self, entry: Entry) -> None:
         """Unlink a name that the rules release; a missing one is a success."""
         path = entry.name.path
+        if self.index.in_spares:
+            self._name_spare(path)
         self._change(ChangeKind.UNLINK, path, "", lambda: self._unlink(path), urgent=True)
         if entry.name.state is State.REMOVED:
             self.unlinked += entry.members.bit_count()
@@ -462,7 +532,11 @@ class Moves:
             is_rename = may_rename(entry, name.members, self.synced)
         source, target = entry.name.path, name.path
         kind = ChangeKind.RENAME if is_rename else ChangeKind.LINK
-        change = partial(self.disk.rename_new if is_rename else self._link, source, target)
+        in_spares = self.index.in_spares
+        if in_spares and not is_rename:
+            self._name_spare(source)
+        rename = self._rename_file if in_spares else self.disk.rename_new
+        change = partial(rename if is_rename else self._link, source, target)
         try:
             self._change(kind, source, target, change, due=due + patience, urgent=True)
         except DiskError as error:
@@ -471,6 +545,8 @@ class Moves:
                 self.require_there(entry)
             raise
         if is_rename:
+            if self.index.in_spares:
+                self.leave_spare(source)
             self.syncer.file_moved(source, target)
             if len(entry.batch.entries) == 1 and name.death == entry.name.death:
                 return self.index.rename(entry, name, self.commit, due=due)
@@ -568,7 +644,8 @@ class Moves:
     def require_there(self, entry: Entry) -> None:
         """Raise `NameVanished` if a name was removed by hand, and remove it from the index."""
         path = entry.name.path
-        if self.is_there(path):
+        spare = self.index.in_spares.get(path)
+        if self.is_there(path) or (spare is not None and self.is_there(spare.path)):
             return
         if entry in entry.batch.entries:  # Another request of this commit may have met it, too.
             self._note_vanished(ChangeKind.UNLINK, path)

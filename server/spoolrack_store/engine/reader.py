@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 from zlib import crc32
 
@@ -201,10 +201,22 @@ class Reader:
 
     def _read(self, entry: Entry) -> bytes:
         stem = entry.batch.stem
-        content = self._read_file(entry.name.path, stem.length)
+        content = self._content_of_spare(entry)
+        if content is None:
+            content = self._read_file(entry.name.path, stem.length)
         line = decode(stem, content, len(content))
         self.keep(entry.batch, line, content)
         return content
+
+    def _content_of_spare(self, entry: Entry) -> bytes | None:
+        """Return the content of a file that has a spare's name still, None of any other; raise
+        `DiskError`."""
+        spare = self._index.in_spares.get(entry.name.path) if self._index.in_spares else None
+        if spare is None:
+            return None
+        with _judging(), suppress(FileNotFoundError):  # A process that joined gave it its name.
+            return self._disk.read(spare.path, entry.batch.stem.length)
+        return None
 
     def _read_file(self, path: str, length: int | None = None) -> bytes:
         with _judging():

@@ -13,8 +13,18 @@ from heapq import merge
 from itertools import islice
 from typing import Final
 
-from ..files.disk import FileKind, FolderEntry
-from ..files.layout import BODIES, BODY, DEAD_LETTERS, DELAY, NEW, QUARANTINE, body_owner
+from ..files.disk import FileKind, FolderEntry, explaining, unlink_or_leave
+from ..files.layout import (
+    BODIES,
+    BODY,
+    DEAD_LETTERS,
+    DELAY,
+    NEW,
+    QUARANTINE,
+    body_owner,
+    spare_owner,
+)
+from ..files.spares import read_seal
 from ..model.errors import DiskError, StoreError
 from ..model.members import indexes
 from ..model.message_ids import is_id
@@ -294,9 +304,31 @@ def _name_of(moves: Moves, folder: str, each: FolderEntry) -> Name | None:
     owner = body_owner(each.name) if folder == NEW else ""
     if owner and (owner == moves.owner or moves.is_living(owner)):
         return None  # A body that is still being written.
+    if folder == NEW and is_file and (owner := spare_owner(each.name)):
+        return _name_of_spare(moves, path, owner)
     if folder != QUARANTINE:
         moves.foreign_files[path] = "its name is none of ours" if is_file else "it is no file"
     return None
+
+
+def _name_of_spare(moves: Moves, path: str, owner: str) -> Name | None:
+    """Give a spare file with a seal the name that it says, and return that; unlink any other of a dead
+    process. The lock is held, so that no process seals one. Raise `DiskError`.
+
+    From its name on it is like any file in `new/`: it was sent if it is whole.
+    """
+    is_left = owner != moves.owner and not moves.is_living(owner)
+    with explaining():
+        name = read_seal(moves.disk, path)
+        if name is not None:
+            try:
+                moves.disk.rename_new(path, name.path)
+            except FileExistsError:  # A copy of a served root may have both.
+                unlink_or_leave(moves.disk, path)
+            moves.syncer.folder_changed(NEW)
+        elif is_left:
+            unlink_or_leave(moves.disk, path)
+    return name
 
 
 def _found_in(moves: Moves, folder: str) -> list[FolderEntry]:

@@ -158,14 +158,25 @@ class Sender(Part):
             try:
                 if entry.members:
                     publish(self._moves, entry)
+                elif self._moves.index.in_spares:
+                    self._moves.leave_spare(entry.name.path)  # Another process has moved it.
                 self.in_new.pop(entry, None)
             except StoreError as error:
                 refused[entry] = error
         return refused
 
     def publish_later(self, entries: Iterable[Entry]) -> None:
-        """Publish durable files in `new/` that the disk refused to move."""
+        """Publish durable files in `new/`: those that the disk refused to move, and those whose data
+        alone were synced."""
         self.in_new.update(dict.fromkeys(entries, 0))
+
+    def written_in_spares(self) -> list[Entry]:
+        """Return the files that this commit has written, if the data of spares are all of that."""
+        commit, in_spares = self._moves.commit, self._moves.index.in_spares
+        written = [entry for entry, at in self.in_new.items() if at == commit]
+        if any(entry.name.path not in in_spares for entry in written):
+            return []
+        return written
 
     def just_written(self) -> dict[str, list[Entry]]:
         """Return the undelayed messages that this commit has written, by queue, the oldest first."""
@@ -402,7 +413,14 @@ class Sender(Part):
         try:
             self._room.reserve(len(content))
             entry = self._moves.make(
-                stem, file.queue, [content], delay=file.delay, alone=is_lone, written=written
+                stem,
+                file.queue,
+                [content],
+                delay=file.delay,
+                alone=is_lone,
+                written=written,
+                # Keys and strict groups are told to other processes by the file's own name.
+                may_spare=written is None and not (file.keys or file.groups),
             )
         except StoreError as error:
             for answer, first, run in file.places:

@@ -136,9 +136,33 @@ class Lock(Protocol):
         """Release the lock. The system does so when the process dies."""
 
 
+class OpenFile(Protocol):
+    """A file that stays open to be written, whatever becomes of its name."""
+
+    def is_there(self) -> bool:
+        """Return whether the file has a name still."""
+
+    def write_at(self, offset: int, content: bytes) -> None:
+        """Overwrite bytes. An error may leave a part written."""
+
+    def sync_data(self) -> None:
+        """Return once the file's bytes are on stable media; its length and name may not be."""
+
+    def sync_all(self) -> None:
+        """Return once everything in the file system is on stable media. An error that this call meets
+        is met by `Disk.sync_all` of another thread, too."""
+
+    def truncate(self, size: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Disk(Protocol):
     can_sync_all: bool
     """Whether `sync_all` makes all data durable and reports the errors that it met."""
+    overwrites: bool
+    """Whether a file's bytes are overwritten in place, and durable without the journal, so that a spare
+    file costs a send less than a new one."""
     several_hosts: bool
     """Whether processes of other hosts may have the root open, too. A commit is synced under `LOCK`
     then: no process can sync what another host wrote."""
@@ -153,6 +177,10 @@ class Disk(Protocol):
         On an error no file is left behind, unless removing it failed too. Raises `NotSynced` if it is
         the sync that failed.
         """
+
+    def make_open(self, path: str, size: int) -> OpenFile:
+        """Make a file that doesn't exist yet, of `size` zeros that take up their blocks, and leave it
+        open. On an error no file is left behind, unless removing it failed too."""
 
     def write_at(self, path: str, offset: int, content: bytes) -> None:
         """Write into an existing file, from `offset` on. An error may leave a part written."""
@@ -251,6 +279,17 @@ SYNC_SAMPLES: Final = 8
 _ROOT: Final = "."
 
 
+class OverwrittenFile(Protocol):
+    """An open file, durable with its name, whose data were overwritten."""
+
+    path: str
+    is_synced: bool
+    """Whether the data are durable: set by the sync that covers them."""
+
+    def sync(self, path: str) -> None:
+        """Make the data durable. `FileNotFoundError` if the file has no name any more."""
+
+
 class SyncFailed(Exception):
     """The disk could not make data durable."""
 
@@ -298,6 +337,7 @@ class Syncer:
         self._dirty: dict[str, None] = {}
         self._files_unsynced = False
         self._files: dict[str, None] = {}
+        self._overwritten: list[OverwrittenFile] = []
         self.lone_seconds = LONE_SECONDS
         """Seconds that the syncs of a commit of few files took of late: a moving mean."""
         self.is_in_doubt = False
@@ -322,6 +362,11 @@ class Syncer:
         """Note that one file was written and not synced: the next commit syncs it alone."""
         self._files[path] = None
 
+    def file_overwritten(self, file: OverwrittenFile) -> None:
+        """Note a file, durable with its name, whose data were overwritten: the next commit syncs
+        them."""
+        self._overwritten.append(file)
+
     def file_moved(self, source: str, target: str) -> None:
         """Note the new path of a file that has to be synced."""
         if source in self._files:
@@ -336,12 +381,15 @@ class Syncer:
 
     @property
     def is_dirty(self) -> bool:
-        return bool(self._dirty or self._files) or self._files_unsynced
+        return bool(self._dirty or self._files or self._overwritten) or self._files_unsynced
 
     def begin(self) -> Commit:
         """Take over all unsynced files and folders, to be synced once by the commit; raise
         `SyncFailed`."""
-        commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced)
+        commit = Commit(
+            self, list(self._files), list(self._dirty), self._files_unsynced, self._overwritten
+        )
+        self._overwritten = []
         self._files.clear()
         self._dirty.clear()
         self._files_unsynced = False
@@ -354,8 +402,13 @@ class Syncer:
                 self._failure = error
                 raise
             self._failure = None
-            return Commit(self, [], [], False)
+            return Commit(self, [], [], False, [])
         return commit
+
+    def begin_data(self) -> Commit:
+        """Take over the overwritten files alone."""
+        overwritten, self._overwritten = self._overwritten, []
+        return Commit(self, [], [], False, overwritten)
 
     def require_synced(self) -> None:
         """Raise `SyncFailed` if a sync under `LOCK` has failed or was interrupted."""
@@ -367,26 +420,34 @@ class Syncer:
         if not self._is_early:  # Otherwise they have done so.
             self.file_written()
 
-    def _sync(self, files: list[str], folders: list[str], whole: bool) -> None:
+    def _sync(
+        self, files: list[str], folders: list[str], whole: bool, overwritten: list[OverwrittenFile]
+    ) -> None:
         statistics = self.statistics
         began = statistics.watch()
         try:
-            self._sync_now(files, folders, whole)
+            self._sync_now(files, folders, whole, overwritten)
         except SyncFailed:
             statistics.failed_syncs += 1
             raise
-        if whole or files or folders:
+        for file in overwritten:
+            file.is_synced = True
+        if whole or files or folders or overwritten:
             took = statistics.watch() - began
             statistics.syncs.observe(took)
             if not whole and len(files) <= 1:
                 self.lone_seconds += (took - self.lone_seconds) / SYNC_SAMPLES
 
-    def _sync_now(self, files: list[str], folders: list[str], whole: bool) -> None:
+    def _sync_now(
+        self, files: list[str], folders: list[str], whole: bool, overwritten: list[OverwrittenFile]
+    ) -> None:
         try:
-            are_many = len(folders) > FEW_FOLDERS or len(files) > FEW_FILES
+            are_many = len(folders) > FEW_FOLDERS or len(files) + len(overwritten) > FEW_FILES
             if whole or (are_many and self._disk.can_sync_all):
                 self._disk.sync_all()
                 return
+            for file in overwritten:
+                self.sync_path(file.path, file.sync)
             # First the files: on most file systems that makes their names durable, too, and the folders
             # are quick.
             disk, watch = self._disk, self.statistics.watch
@@ -441,11 +502,19 @@ class Syncer:
 class Commit:
     """The unsynced files and folders of one commit."""
 
-    def __init__(self, syncer: Syncer, files: list[str], folders: list[str], whole: bool) -> None:
+    def __init__(
+        self,
+        syncer: Syncer,
+        files: list[str],
+        folders: list[str],
+        whole: bool,
+        overwritten: list[OverwrittenFile],
+    ) -> None:
         self._syncer = syncer
         self._files = files
         self._folders = folders
         self._whole = whole
+        self._overwritten = overwritten
 
     @property
     def seconds(self) -> float:
@@ -455,7 +524,7 @@ class Commit:
 
     def sync(self) -> None:
         """Return once all of them are on stable media; raises `SyncFailed`."""
-        self._syncer._sync(self._files, self._folders, self._whole)
+        self._syncer._sync(self._files, self._folders, self._whole, self._overwritten)
 
 
 log = logging.getLogger(__name__)

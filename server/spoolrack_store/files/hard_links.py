@@ -12,7 +12,7 @@ from typing import Final
 
 from ..model.errors import TargetUnusable
 from .disk import FileKind
-from .local_disk import LocalDisk
+from .local_disk import LocalDisk, is_for_group
 
 _PARTIAL: Final = ".partial"
 _FOLDER: Final = -1
@@ -102,6 +102,16 @@ class Links:
         for name, inode in known.items():
             self._drop(folder, name, inode)
         return linked
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file that the source has under another name."""
+        folder, _, name = path.rpartition("/")
+        target = self._partial / path
+        target.touch(0o600, exist_ok=False)
+        target.chmod(0o660 if is_for_group(self._mode) else 0o600)
+        target.write_bytes(content)
+        self._names[folder][name] = target.stat().st_ino
+        self.copied += 1
 
     @property
     def files(self) -> int:

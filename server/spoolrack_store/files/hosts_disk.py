@@ -89,6 +89,7 @@ class HostsDisk(LocalDisk):
         super().__init__(root)
         # It would wait for what all programs of this host wrote, and tells nothing of other hosts.
         self._syncfs, self.can_sync_all = None, False
+        self.overwrites = False
 
     def rename_new(self, source: str, target: str) -> None:
         try:

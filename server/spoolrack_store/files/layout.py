@@ -58,6 +58,8 @@ COPY: Final = ".copy"
 """The end of the name of a file in `new/` that is being written, and is to be renamed."""
 BODY: Final = ".body"
 """The end of the name of a body in `new/` that is being written: see `body_file`."""
+SPARE: Final = ".spare"
+"""The end of the name of a file in `new/` that was made for a later send: see `spares`."""
 
 
 def new_body_path(owner: str, number: int) -> str:
@@ -67,8 +69,22 @@ def new_body_path(owner: str, number: int) -> str:
 
 def body_owner(name: str) -> str:
     """Return the owner in the name of such a body; "" for any other name in `new/`."""
+    return _owner_of(name, BODY)
+
+
+def spare_path(owner: str, number: int) -> str:
+    """Return the path of a spare file."""
+    return f"{NEW}/{owner}-{number}{SPARE}"
+
+
+def spare_owner(name: str) -> str:
+    """Return the owner in the name of a spare file; "" for any other name in `new/`."""
+    return _owner_of(name, SPARE)
+
+
+def _owner_of(name: str, end: str) -> str:
     owner, _, rest = name.partition("-")
-    number = rest.removesuffix(BODY)
+    number = rest.removesuffix(end)
     return owner if rest != number and number.isdecimal() and is_owner(owner) else ""
 
 

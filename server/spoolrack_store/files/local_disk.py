@@ -34,8 +34,8 @@ from typing import BinaryIO, Final, cast
 
 from ..model.clock import Millis
 from .changes import LOCK, Memory
-from .disk import Facts, FileKind, FolderEntry, Lock, NotSynced, Space
-from .mounts import is_written_by_other_hosts, kind_of, passes_on_syncfs
+from .disk import Facts, FileKind, FolderEntry, Lock, NotSynced, OpenFile, Space
+from .mounts import doubt_about, is_written_by_other_hosts, kind_of, passes_on_syncfs
 
 _AT_ONCE: Final = 16
 """Syncs that wait for the disk at the same time, each in a thread."""
@@ -118,6 +118,15 @@ class SystemCalls:
                     _complain(None)
             content = content[written:]
 
+    def write_all_at(self, file: int, offset: int, content: bytes) -> None:
+        while content:
+            if len(content) > _SHORT:
+                written = os.pwrite(file, content, offset)
+            else:
+                while (written := self.pwrite(file, content, len(content), offset)) < 0:
+                    _complain(None)
+            content, offset = content[written:], offset + written
+
     def read(self, file: int, size: int) -> bytes:
         """Return up to so many bytes, perhaps fewer; none at the end of the file."""
         if size > _SHORT:
@@ -175,6 +184,9 @@ log = logging.getLogger(__name__)
 FOLDER_MODE: Final = 0o700
 _AHEAD: Final = 64
 """Files that the disk reads at a time."""
+_OVERWRITING: Final = frozenset({"ext4", "xfs"})
+"""File systems of which it was measured that a file costs less to overwrite than to make. Others write
+a new copy of each block, or have no disk."""
 _BLOCK: Final = 512
 """Bytes in what stat(2) counts as a block, whatever the file system does."""
 GROUP_FOLDER_MODE: Final = 0o2770
@@ -219,7 +231,7 @@ class SharedBytes:
         """Take over `file`, a descriptor that can be read and written."""
         self._bytes = mmap.mmap(file, size, access=mmap.ACCESS_READ)
         self._file = file
-        self._pwrite = calls.pwrite
+        self._calls = calls
         self._close = closer(self, file)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -229,13 +241,43 @@ class SharedBytes:
         if may_block:
             os.pwrite(self._file, content, offset)  # It gives the interpreter's lock to others.
             return
-        while content:
-            while (written := self._pwrite(self._file, content, len(content), offset)) < 0:
-                _complain(None)
-            content, offset = content[written:], offset + written
+        self._calls.write_all_at(self._file, offset, content)
 
     def close(self) -> None:
         self._bytes.close()
+        self._close()
+
+
+class _LocalFile:
+    """A file that is open to be written."""
+
+    def __init__(self, file: int, calls: SystemCalls, syncfs: ctypes._NamedFuncPointer | None) -> None:
+        """Take over `file`."""
+        self._file = file
+        self._calls = calls
+        self._syncfs = syncfs
+        self._close = closer(self, file)
+
+    def is_there(self) -> bool:
+        return os.fstat(self._file).st_nlink > 0
+
+    def write_at(self, offset: int, content: bytes) -> None:
+        self._calls.write_all_at(self._file, offset, content)
+
+    def sync_data(self) -> None:
+        os.fdatasync(self._file)
+
+    def sync_all(self) -> None:
+        # Through a descriptor of its own: the kernel reports an error once to each.
+        if self._syncfs is None:
+            raise OSError(errno.ENOSYS, "syncfs reports no errors here")
+        if self._syncfs(self._file) != 0:
+            raise _failure("syncfs")
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._file, size)
+
+    def close(self) -> None:
         self._close()
 
 
@@ -372,6 +414,7 @@ class LocalDisk:
         self._calls = SystemCalls(self._root, keeps_lock=not is_written_by_other_hosts(self.kind))
         self._syncfs = find_syncfs() if passes_on_syncfs(self.kind) else None
         self.can_sync_all = self._syncfs is not None
+        self.overwrites = self.can_sync_all and self.kind in _OVERWRITING and doubt_about(root) is None
         self._lock_file: _FileLock | None = None
 
     def close(self) -> None:
@@ -401,6 +444,19 @@ class LocalDisk:
             finally:
                 self._calls.close(file)
         except BaseException:
+            os.unlink(path, dir_fd=self._root)
+            raise
+
+    def make_open(self, path: str, size: int) -> OpenFile:
+        mode = _GROUP_FILE_MODE if self._for_group else _FILE_MODE
+        file = self._calls.open(path, _CREATE_FLAGS, mode)
+        try:
+            if self._for_group:
+                os.fchmod(file, mode)
+            self._calls.write_all(file, bytes(size))
+            return _LocalFile(file, self._calls, self._syncfs)
+        except BaseException:
+            self._calls.close(file)
             os.unlink(path, dir_fd=self._root)
             raise
 

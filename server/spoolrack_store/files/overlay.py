@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import BinaryIO, Final
 
 from ..model.names import name_at
-from .disk import Disk, Facts, FileKind, FolderEntry, Lock, Space, read_one_by_one
+from .disk import Disk, Facts, FileKind, FolderEntry, Lock, OpenFile, Space, read_one_by_one
 from .layout import (
     BODIES,
     CONFIG,
@@ -28,6 +28,7 @@ from .layout import (
     REMOVE,
     RESERVED,
     STAGED,
+    spare_owner,
 )
 
 _ORDER: Final = (CONFIG, QUEUES, RESERVED, REDRIVES, STAGED, NEW)
@@ -77,6 +78,7 @@ class OverlayDisk:
         """`disk` is read and never written."""
         self._disk = disk
         self.can_sync_all = True
+        self.overwrites = False
         self.several_hosts = disk.several_hosts
         self.kind = ""
         self._locked: set[str] = set()
@@ -115,6 +117,9 @@ class OverlayDisk:
 
     def create(self, path: str, parts: Sequence[bytes], *, sync: bool) -> None:
         self._put(path, b"".join(parts))
+
+    def make_open(self, path: str, size: int) -> OpenFile:
+        raise _fails(errno.EROFS, path)
 
     def write_at(self, path: str, offset: int, content: bytes) -> None:
         before = self.read(path)
@@ -239,7 +244,9 @@ class OverlayDisk:
 
 def _is_copied(folder: str, name: str) -> bool:
     """Return whether a file is settings, a record, or a message that is being sent."""
-    return folder in _RECORDS or (folder == NEW and name_at(f"{NEW}/{name}") is not None)
+    if folder != NEW:
+        return folder in _RECORDS
+    return bool(name_at(f"{NEW}/{name}") or spare_owner(name))
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -6,11 +6,12 @@ listings in a row show alike is believed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from ..files.disk import FileKind, FolderEntry
-from ..files.layout import CONFIG, COPY, QUARANTINE, QUEUES, body_owner
+from ..files.layout import CONFIG, COPY, QUARANTINE, QUEUES, body_owner, spare_owner
+from ..files.spares import read_seal
 from ..model.errors import DamagedSettings, TornSettings
 from ..model.message_ids import is_id
 from ..model.names import Name, is_queue_name, name_at
@@ -27,8 +28,10 @@ Paths = dict[str, list[str]]
 class Lister:
     """A listing of message names, which can be repeated."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, owners: Collection[str] = ()) -> None:
+        """`owners` have a file in `owners/`."""
         self._findings = findings
+        self._owners = owners
         self._stems: dict[str, str] = {}
         """Of each path that was parsed, the text of its stem."""
         self.queues: set[str] = set()
@@ -72,6 +75,9 @@ class Lister:
                 self._findings.add_leftover(
                     path, "a body, being written: a start unlinks it if its process died"
                 )
+            elif folder == "new" and entry.kind is FileKind.FILE and (owner := spare_owner(entry.name)):
+                if owner not in self._owners:
+                    self._findings.add_leftover(path, self._about_spare(path))
             elif folder == "new" and entry.kind is FileKind.FILE and is_queue_name(queue) and is_id(id):
                 self._findings.add_leftover(path, "put here by hand: it waits to be adopted")
             else:
@@ -81,6 +87,18 @@ class Lister:
             self._findings.add_foreign(path, "its name is a message file's, and it is none")
             return None
         return name
+
+    def _about_spare(self, path: str) -> str:
+        try:
+            name = read_seal(self._findings.disk, path)
+        except OSError as error:
+            return f"a spare file of a process that is gone, which can't be read: {error.strerror}"
+        if name is None:
+            return "a spare file of a process that is gone: the next start unlinks it"
+        return (
+            f"sent to the queue {name.queue} in a spare file, by a process that is gone: the next "
+            f"start gives it the name {name.path}"
+        )
 
 
 class Registry:

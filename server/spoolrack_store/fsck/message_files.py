@@ -65,7 +65,7 @@ class MessageInspector:
         self._clock = clock
         self._owners = owners
         self._progress = progress
-        self._lister = Lister(findings)
+        self._lister = Lister(findings, owners)
         self._verdicts: dict[str, _Verdict] = {}
         """By the text of a stem."""
         self._quarantined: dict[str, str] = {}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.proof.audit.answers import Answers
-from tests.proof.audit.shadow import File, Shadow, Sync
+from tests.proof.audit.shadow import Change, File, Shadow, Sync
 from tests.proof.audit.steps import may_make, may_move, may_remove, name_at, queue_of
 from tests.support.system_calls import Call, read_calls
 
@@ -41,6 +41,9 @@ _LOCKED: Final = re.compile(r"FORMAT|owners/\w+")
 """Opened for writing because flock(2) over a network wants that, and never written again."""
 _TRIED: Final = re.compile(r"new/\w+-1\.copy")
 """The file in which a start tries locks and shared memory."""
+_SPARE: Final = re.compile(r"new/[a-z0-9]+-[0-9]+\.spare")
+"""Made before, and written over by a send: the only files that see pwrite64 and ftruncate."""
+_SEAL_BYTES: Final = 512
 _NO_PROMISE: Final = frozenset({"RESERVE", "LOCK", "CHANGES"})
 """The first takes up room on the disk; the others are for processes that live."""
 
@@ -89,6 +92,10 @@ class _Auditor:
         self._answers = Answers(self._shadow, self._finds)
         self._stems: set[str] = set()
         """Of all message files that were ever written."""
+        self._sealed: dict[str, str] = {}
+        """By the path of a spare the name that it is sealed with."""
+        self._spares: dict[File, Change | None] = {}
+        """Files that were made as spares, and how each got another name."""
 
     def finish(self) -> Report:
         self.report.seen.answers = self._answers.count
@@ -123,6 +130,7 @@ class _Auditor:
             if (source is None) != (target is None):
                 self._finds(call.line, f"a move across the root: {call.name}({call.arguments})")
             return
+        source = self._sealed.get(source, source)
         if source not in self._shadow.files:
             return  # It will fail.
         verdict = may_move(self._shadow, source, target, self._relaxed)
@@ -143,6 +151,9 @@ class _Auditor:
             return
         if path not in self._shadow.files:
             self._finds(call.line, f"{path} is removed a second time")
+            return
+        if _SPARE.fullmatch(path) and path not in self._sealed:
+            self._excused[call.thread] = True
             return
         verdict = may_remove(self._shadow, path)
         self._excused[call.thread] = verdict.excused
@@ -176,8 +187,12 @@ class _Auditor:
             case "rename" | "renameat" | "renameat2" | "link" | "linkat":
                 source, target = self._two_paths(call)
                 if source is not None and target is not None:
+                    spare = self._shadow.files.pop(source) if source in self._sealed else None
+                    source = self._sealed.pop(source, source)
                     is_link = "link" in call.name
                     change = self._shadow.move(source, target, call.line, is_link=is_link)
+                    if spare is not None:
+                        self._spares[spare] = change
                     change.excused = excused
                     self.report.seen.moves += 1
             case "unlink" | "unlinkat" | "rmdir":
@@ -187,6 +202,12 @@ class _Auditor:
                     self._finds(call.line, f"a file is mapped for writing: {call.arguments[:200]}")
             case "pwrite64" if all(map(_TRIED.fullmatch, self._mentions(call))):
                 pass
+            case "pwrite64" if all(map(_SPARE.fullmatch, self._mentions(call))):
+                for path in self._mentions(call):
+                    self._overwrote(call, path)
+            case "ftruncate" if self._is_of_spares(call):
+                for path in self._mentions(call):
+                    self._cut_off(call, path)
             case name if name in _NEVER and self._mentions(call):
                 self._finds(call.line, f"{name} in the root: {', '.join(self._mentions(call))}")
             case _:
@@ -204,6 +225,9 @@ class _Auditor:
                 self._shadow.make(path, call.line)
             return
         file = self._shadow.make(path, call.line)
+        if _SPARE.fullmatch(path):
+            self._spares[file] = None
+            file.is_spare = self._shadow.pending[-1].excused = True
         for why in may_make(path, self._stems):
             self._finds(call.line, f"{path} is made, and {why}")
         if path.startswith("owners/"):
@@ -227,6 +251,46 @@ class _Auditor:
         self._shadow.write(file, call.strings[0][: call.result])
         if path.startswith("config/"):
             self._take_settings(file, path)
+
+    def _overwrote(self, call: Call, path: str) -> None:
+        """Take in a part of a message that is written over a spare, or the seal, which comes last."""
+        file = self._shadow.files[path]
+        data, offset = call.strings[0][: call.result], int(call.arguments.rpartition(",")[2])
+        if path in self._sealed:
+            self._finds(call.line, f"{path} is written after it was sealed")
+        if not offset:
+            for why in self._shadow.doubts_about(path):
+                self._finds(call.line, f"{path} is used before it is durable: {why}")
+            file.content, file.is_spare = b"", False
+        line, _, rest = data.partition(b"\n")
+        if offset != len(file.content) or (len(data) == _SEAL_BYTES and rest.endswith(b"\0")):
+            own, _, text = line.decode().partition(" ")
+            name = name_at(f"new/{text}")
+            if f"new/{own}" != path or name is None:
+                self._finds(call.line, f"{path} is sealed with another name: {line!r}")
+                return
+            # From here on the file has that name, for whoever looks into the seal.
+            self._sealed[path] = name.path
+            self._shadow.files[name.path] = file
+            file.names.add(name.path)
+            self._stems.add(name.stem.text)
+            self._answers.bodies[name.stem.id] = file
+            self.report.seen.bodies += name.stem.count or 1
+            return
+        self._shadow.write(file, data)
+
+    def _is_of_spares(self, call: Call) -> bool:
+        files = [self._shadow.files.get(path) for path in self._mentions(call)]
+        return bool(files) and all(file in self._spares for file in files)
+
+    def _cut_off(self, call: Call, path: str) -> None:
+        """Hold the end of a used spare to its name: nothing of the message may go, and it must durably
+        have a name of its own."""
+        file, size = self._shadow.files[path], int(call.arguments.rpartition(",")[2])
+        if size != len(file.content) or _SPARE.fullmatch(path):
+            self._finds(call.line, f"{path} is cut off after {size} bytes")
+        if self._spares[file] in self._shadow.pending:
+            self._finds(call.line, f"{path} is cut off before that is durable: {self._spares[file]}")
 
     def _take_settings(self, file: File, path: str) -> None:
         queue = queue_of(path)

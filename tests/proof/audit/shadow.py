@@ -22,6 +22,8 @@ class File:
     """Whether there is content that no sync has covered."""
     changes: list[Change] = field(default_factory=list)
     """Of its names, in order."""
+    is_spare: bool = False
+    """Whether nothing that matters was written to it so far."""
 
 
 @dataclass(slots=True, eq=False)
@@ -149,7 +151,7 @@ class Shadow:
 
     @property
     def unsynced_files(self) -> list[str]:
-        return sorted(min(file.names) for file in self._unsynced)
+        return sorted(min(file.names) for file in self._unsynced if not file.is_spare)
 
     def _change(self, line: int, source: str, target: str, folders: set[str]) -> Change:
         self.changes += 1

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 import pytest
+from spoolrack_store.files.spares import seal_of
 
 from tests.proof.audit.findings import finding, report
 from tests.proof.audit.trace_text import (
@@ -21,6 +22,7 @@ from tests.proof.audit.trace_text import (
     WHOLE,
     TraceText,
     entry_of,
+    id_of,
     new,
     opened,
     text,
@@ -124,3 +126,54 @@ def test_a_stale_name_that_goes_when_its_successors_are_durable_is_well(trace: T
     trace.send_batch().link(WHOLE, PARTS[0]).link(WHOLE, PARTS[1]).sync("delay").unlink(WHOLE)
 
     assert report(trace).findings == []
+
+
+SPARE = "new/abc-1.spare"
+
+
+def over_a_spare(trace: TraceText, *, made_durable: bool = True, synced: bool = True) -> TraceText:
+    """Send the message 1 over a spare."""
+    trace.make(SPARE, bytes(4096), synced=False)
+    if made_durable:
+        trace.sync_all()
+    trace.ask(1, "q body").overwrite(SPARE, b"body", 0).overwrite(SPARE, seal_of(SPARE, SENT), 3584)
+    if synced:
+        trace.call("fdatasync", opened(SPARE))
+    return trace.answer(1, id_of(1))
+
+
+def test_a_send_over_a_spare_is_durable_by_its_data() -> None:
+    trace = over_a_spare(TraceText().queue()).rename(SPARE, READY).sync_all()
+    assert not report(trace.call("ftruncate", f"{opened(READY)}, 4")).findings
+
+
+@pytest.mark.parametrize(
+    ("trace", "what"),
+    [
+        (over_a_spare(TraceText().queue(), made_durable=False), "used before it is durable"),
+        (over_a_spare(TraceText().queue(), synced=False), "isn't synced"),
+        (
+            over_a_spare(TraceText().queue()).call("ftruncate", f"{opened(SPARE)}, 4"),
+            "cut off after 4 bytes",
+        ),
+        (
+            over_a_spare(TraceText().queue())
+            .rename(SPARE, READY)
+            .call("ftruncate", f"{opened(READY)}, 4"),
+            "cut off before that is durable",
+        ),
+        (
+            over_a_spare(TraceText().queue())
+            .rename(SPARE, READY)
+            .sync_all()
+            .call("ftruncate", f"{opened(READY)}, 3"),
+            "cut off after 3 bytes",
+        ),
+        (
+            over_a_spare(TraceText().queue()).overwrite(SPARE, b"body", 0),
+            "written after it was sealed",
+        ),
+    ],
+)
+def test_a_spare_that_is_misused_is_found(trace: TraceText, what: str) -> None:
+    assert any(what in each for each in report(trace).findings)

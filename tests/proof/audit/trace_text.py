@@ -76,6 +76,10 @@ class TraceText:
     def write(self, path: str, body: bytes) -> Self:
         return self.call("write", f"{opened(path)}, {text(body)}, {len(body)}", len(body))
 
+    def overwrite(self, path: str, body: bytes, offset: int) -> Self:
+        arguments = f"{opened(path)}, {text(body)}, {len(body)}, {offset}"
+        return self.call("pwrite64", arguments, len(body))
+
     def make(self, path: str, body: bytes = b"body", *, synced: bool = True) -> Self:
         """Make a file; with `synced` its content is durable, and its name isn't."""
         self.open(path, "O_WRONLY|O_CREAT|O_EXCL|O_NOFOLLOW|O_CLOEXEC")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from spoolrack_store.files.changes import LOCK, Changes
 from spoolrack_store.files.disk import FileKind, Lock
 from spoolrack_store.files.layout import ARCHIVE, BODIES, BODY
 from spoolrack_store.files.removed import RemovedFiles
+from spoolrack_store.files.spares import messages_in_spares
 from spoolrack_store.model.names import parse
 
 from tests.proof.crash.stories import ALONE_AND_SHARED, Run
@@ -54,7 +56,8 @@ class SnapshotStory(BodyStory):
         self.told.append("a snapshot is taken")
         links = _Links(self)
         kept = self._archived(self.disk)
-        snapshot.link_root(links, self._stop_commits, self.clock)
+        in_spares = partial(messages_in_spares, self.disk)
+        snapshot.link_root(links, self._stop_commits, self.clock, in_spares)
         self.taken += 1
         self._restored(links.made)._check_restored(kept)
         self.told.append("the snapshot is whole")
@@ -187,6 +190,11 @@ class _Links:
             self.made._take_as_durable(self.made.root)
             self.made._changes.clear()
         return linked
+
+    def put(self, path: str, content: bytes) -> None:
+        self.made.create(path, [content], sync=True)
+        self.made._take_as_durable(self.made.root)
+        self.made._changes.clear()
 
     def _count_links(self) -> None:
         for _, twin in self.files_made.values():

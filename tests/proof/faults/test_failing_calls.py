@@ -196,15 +196,17 @@ def test_a_send_whose_file_cannot_be_made_leaves_nothing(
     queue = server.queue()
 
     def send_until_refused() -> None:
-        # A commit that has work of the store's own to do is another thread's, and meets no error.
+        # A commit that has work of the store's own to do is another thread's, and meets no error. A
+        # message of a group gets a new file, where others overwrite a spare one.
         while True:
-            queue.delete_by_id(queue.send("never"))
+            queue.delete_by_id(queue.send("never", group="g"))
 
     with server.failing("openat", error, when="1", in_loop=True), pytest.raises(kind) as refused:
         send_until_refused()
     assert refused.value.retryable
     with server.failing("openat", error, when="1", in_loop=True):
-        while (results := queue.send_many(["never"] * 3))[0].error is None:
+        grouped = [spoolrack.Outgoing(body="never", group="g")] * 3
+        while (results := queue.send_many(grouped))[0].error is None:
             queue.delete_many([spoolrack.ById(result.id or "") for result in results])
     assert {type(result.error) for result in results} == {kind}
     _check_nothing_came_of_it(server, before)

@@ -99,14 +99,20 @@ class OpenStore:
     def __init__(self, root: Path, clock: ManualClock, seed: int) -> None:
         root.mkdir(mode=0o700, exist_ok=True)
         self.disk = FastDisk(root)
+        self.disk.overwrites = seed % 2 == 1
         self.driver = CallersDriver()
         self.store = Store.open(
             root, clock=clock, random=Random(seed), disk=self.disk, driver=self.driver
         )
         self.store._reaper.stop()
+        self.spares = self.store._engine.moves.spares
+        if self.store._spare_thread is not None:
+            self.store._spare_thread.stop()
+            self.spares._wanted[4096] = 3
 
     def reap(self, most: int) -> None:
-        """Unlink up to so many names in `remove/`."""
+        """Unlink up to so many names in `remove/`, and make spares."""
+        self.spares.make()
         self.store._engine.moves.removed_files.unlink(most)
 
     def do(self, request: Request[Any]) -> Any:

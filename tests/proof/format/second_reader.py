@@ -86,8 +86,10 @@ _DEATH: Final = re.compile(
     r"d(?P<died>[0-9]{13})\.(?P<why>[mr])(?P<receives>0|[1-9][0-9]{0,8})"
     rf"\.(?P<first>0|[1-9][0-9]{{0,12}})?\.(?P<source>{_QUEUE})|h(?P<file>[0-9a-v]{{6}})"
 )
-_UNFINISHED: Final = re.compile(r"new/(?:[a-z0-9]{1,16}-[0-9]+\.body|.*\.copy)")
-"""A body or a copy that a dead process was writing."""
+_UNFINISHED: Final = re.compile(r"new/(?:[a-z0-9]{1,16}-[0-9]+\.(?:body|spare)|.*\.copy)")
+"""A body or a copy that a dead process was writing, or a spare."""
+SEAL: Final = 512
+"""Bytes at the end of a spare."""
 _STEM_TAGS: Final = "nsacmkgpx"
 MOST: Final = 1_000
 
@@ -471,14 +473,24 @@ class Message:
     receipt: str | None
 
 
-def contents_at(root: Path, name: Name) -> list[Content] | None:
-    """Return the messages of a file; None if it is damaged."""
+def sealed_in(spare: Path) -> Name | None:
+    """Return the name that the seal of a spare says; None if it has none."""
+    content = spare.read_bytes()
+    if len(content) <= SEAL:
+        return None
+    line = unsealed_line(content[-SEAL:].rstrip(b"\0"))
+    own, _, name = (line or b"").decode("ascii", "replace").partition(" ")
+    return parse(f"new/{name}") if own == spare.name else None
+
+
+def contents_at(root: Path, name: Name, content: bytes | None = None) -> list[Content] | None:
+    """Return the messages of a file; None if it is damaged. `content` is that of a spare."""
     external = None
     if name.external:
         body = root / "bodies" / name.id
         external = body.read_bytes() if body.exists() else b""
     try:
-        return read_contents(name, (root / name.path).read_bytes(), external)
+        return read_contents(name, content or (root / name.path).read_bytes(), external)
     except Damaged:
         return None
 
@@ -562,6 +574,8 @@ class Root:
         self.path = path
         self.shard = _shard_in(path / "SHARD")
         """Its number, and how many there are; None: it is no shard."""
+        self.spares: dict[str, bytes] = {}
+        """What is in the files that are spares still, by the paths of their names."""
         self.foreign: list[str] = []
         """Paths in the folders of messages that are no names."""
         self.batches = batches_of(list(self._names()))
@@ -578,6 +592,11 @@ class Root:
         for found in (self.path / folder).iterdir():
             path = f"{folder}/{found.name}"
             name = parse(path)
+            if path.endswith(".spare") and _UNFINISHED.fullmatch(path) and found.is_file():
+                sealed = sealed_in(found)
+                if sealed is not None:
+                    self.spares[sealed.path] = found.read_bytes()
+                    yield sealed
             if _UNFINISHED.fullmatch(path):
                 continue
             if name is None or found.is_symlink() or not found.is_file():
@@ -637,7 +656,8 @@ class Root:
 
     def _contents(self, name: Name) -> list[Content] | None:
         if name.stem not in self._read:
-            self._read[name.stem] = contents_at(self.path, name)
+            content = self.spares.get(name.path)
+            self._read[name.stem] = contents_at(self.path, name, content)
         return self._read[name.stem]
 
     def in_order(self, queue: str) -> list[str]:
