@@ -86,6 +86,29 @@ def test_a_delay_that_is_over_is_received_before_what_was_sent_later(rig: Engine
     assert [each.body for each in receive(rig)] == [b"first"]
 
 
+def test_a_queue_that_expires_is_used_by_what_takes_the_short_way() -> None:
+    span = Millis(60_000)
+    rig = EngineRig({"q": QueueSettings(expires=span)}, clock=StillClock())
+    rig.settle()
+    rig.clock.now += span // 5  # Between two looks at it.
+    send(rig, b"x")
+    (message,) = receive(rig)
+    work = rig.engine.apply_alone(Delete(queue="q", receipts=[message.receipt or ""]))
+    assert work is not None
+    assert work.commit is not None
+    work.commit.sync()
+    assert rig.engine.finish(work) == [[None]]
+    rig.clock.now += span // 4 - span // 5
+    for _ in range(3):  # It is looked at four times in its span.
+        rig.settle()
+        rig.clock.now += span // 4
+    rig.settle()
+    assert "q" in rig.engine.catalog.records
+    rig.clock.now += span // 4
+    rig.settle()
+    assert "q" not in rig.engine.catalog.records
+
+
 def test_a_send_that_is_not_synced_is_leased_by_nothing(rig: EngineRig) -> None:
     applied(rig.engine, Send(queue="q", bodies=[b"x"]))
     assert receive(rig) == []
@@ -319,7 +342,7 @@ def test_a_root_that_could_not_be_listed_is_listed_before_the_next_request(
 ) -> None:
     monkeypatch.setattr(changes, "RING", 1_600)
     other = rig.join()
-    for _ in range(9):
+    for _ in range(10):
         send(rig, b"x", engine=other)
         delete(rig, *receive(rig, engine=other), engine=other)
     rig.ask(DeleteQueue(name="q"), other)

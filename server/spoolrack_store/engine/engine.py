@@ -244,7 +244,7 @@ class Engine:
             self._leaser,
             self._dead_letters,
             self.sharing,
-            self._untimed,
+            self._parts,
         )
         """None: each request takes the general way."""
 
@@ -286,6 +286,8 @@ class Engine:
         """Execute a plain request up to the sync, if nothing else is to be done; None, and it is not
         done. Raise `SyncFailed`."""
         outcome = None if self.short_way is None else self.short_way.apply(request)
+        if outcome is not None and self.catalog.expiring:
+            self.expiry.note((request,))
         return None if outcome is None else self._work_of((request,), [outcome], changed=True)
 
     def _apply(self, requests: Sequence[Request[Any]], tick: bool) -> Work:

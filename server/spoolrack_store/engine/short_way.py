@@ -11,7 +11,7 @@ is unlinked by that one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any, Final
 from zlib import crc32
@@ -34,6 +34,7 @@ from .entries import Entry
 from .index import QueueIndex
 from .leaser import Leaser
 from .moves import Moves, received
+from .part import Part
 from .reader import Reader
 from .sender import Sender
 from .sharing import Sharing
@@ -66,9 +67,9 @@ class ShortWay:
         leaser: Leaser,
         dead_letters: DeadLetters,
         sharing: Sharing,
-        pending: Collection[Collection[object]],
+        parts: Iterable[Part],
     ) -> None:
-        """`pending` is what waits for a sync, of all parts."""
+        """`parts` may have work that waits for a sync or a time."""
         self._moves = moves
         self._index = moves.index
         self._catalog = catalog
@@ -80,7 +81,10 @@ class ShortWay:
         self._dead_letters = dead_letters
         self._sharing = sharing
         self._room = DiskRoom(moves.disk, moves.watermark)
-        self._others = [each for each in pending if each is not sender.in_new]
+        self._parts = [part for part in parts if part is not sender]
+        own = moves.index.dues.times
+        self._others = [each for part in self._parts for each in part.pending if each is not own]
+        """What waits for a sync or a time, but for leases and delays."""
         self._ways: Mapping[type[Any], Callable[[Any], Outcome | None]] = {
             Send: self._send,
             Receive: self._receive,
@@ -102,13 +106,22 @@ class ShortWay:
 
     def _is_quiet(self) -> bool:
         """Return whether nothing is to be done but what can wait."""
-        moves, index = self._moves, self._index
-        if any(self._others) or len(index.deleted_files) > UNREAPED:
+        index, now = self._index, self._moves.clock.monotonic()
+        if len(index.deleted_files) > UNREAPED or (any(self._others) and self._is_due(now)):
             return False
         if len(index.to_be_packed) > index.unpacked + TO_PACK or len(self._sender.in_new) > UNPUBLISHED:
             return False
         due = index.dues.earliest
-        return due is None or due > moves.clock.monotonic()
+        return due is None or due > now
+
+    def _is_due(self, now: Millis) -> bool:
+        """Return whether a part has something to do now."""
+        for part in self._parts:
+            if any(part.pending):
+                due = part.next_due()
+                if due is not None and due <= now:
+                    return True
+        return False
 
     def _send(self, request: Send) -> SendResults | None:
         if request.delays or request.priorities or request.groups or request.deduplication_ids:
@@ -261,7 +274,9 @@ class ShortWay:
     def _is_only(self, entry: Entry) -> bool:
         """Return whether an entry is the only name of its file, and holds all of it."""
         batch = entry.batch
-        return len(batch.entries) == 1 and entry.members == batch.stem.full
+        if len(batch.entries) != 1 or entry.members != batch.stem.full:
+            return False
+        return entry.taken <= self._moves.synced  # A power cut may undo what was taken since.
 
     def _delete(self, request: Delete) -> list[StoreError | None] | None:
         queue, receipts = request.queue, request.receipts
