@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -146,10 +146,11 @@ def link_root(
     links: RootLinks,
     stop_commits: Callable[[], tuple[Lock, Memory]],
     clock: Clock,
-    in_spares: Callable[[], Mapping[str, bytes]],
+    in_spares: Callable[[Sequence[str]], Mapping[str, bytes]],
 ) -> Snapshot:
     """Link all folders of a root. `stop_commits` is called when most is linked, and its lock released
-    when all is. Messages that are `in_spares` then are copied: their files have other names."""
+    when all is. Messages that are `in_spares` then, by their paths, are copied: their files have other
+    names."""
     links.make(layout.OWNERS)
     for _ in range(_AHEAD):
         if _follow(links) <= _FEW:
@@ -160,17 +161,25 @@ def link_root(
         began = clock.monotonic()
         changes.hold(clock.wall())
         changes.read_header()
-        _follow(links)
-        for path, content in in_spares().items():
+        spares: list[str] = []
+        _follow(links, spares)
+        for path, content in in_spares(spares).items():
             links.put(path, content)
         return Snapshot(links.files, Millis(clock.monotonic() - began), links.copied)
     finally:
         lock.release()
 
 
-def _follow(links: RootLinks) -> int:
-    """Make the folders what they are in the root; return the number of files that had to be linked."""
-    return sum(links.follow(each, _is_message if each == layout.NEW else None) for each in _LINKED)
+def _follow(links: RootLinks, spares: list[str] | None = None) -> int:
+    """Make the folders what they are in the root; return the number of files that had to be linked. Add
+    the paths of spare files to `spares`."""
+
+    def takes(name: str) -> bool:
+        if spares is not None and layout.spare_owner(name):
+            spares.append(f"{layout.NEW}/{name}")
+        return _is_message(name)
+
+    return sum(links.follow(each, takes if each == layout.NEW else None) for each in _LINKED)
 
 
 def _is_message(name: str) -> bool:

@@ -135,6 +135,7 @@ def test_while_others_have_the_root_open_no_spare_is_used(rig: Rig) -> None:
     rig.start("p2")
     commit(rig.engine, one())
     assert len(rig.spares()) == 4
+    assert len(rig.disk.scan("new")) == 5, "the message has a name that others see"
 
 
 def test_a_process_that_dies_leaves_its_message_and_no_spare(rig: Rig) -> None:

@@ -160,12 +160,14 @@ class OpenFile(Protocol):
 class Disk(Protocol):
     can_sync_all: bool
     """Whether `sync_all` makes all data durable and reports the errors that it met."""
-    overwrites: bool
-    """Whether a file's bytes are overwritten in place, and durable without the journal, so that a spare
-    file costs a send less than a new one."""
     several_hosts: bool
     """Whether processes of other hosts may have the root open, too. A commit is synced under `LOCK`
     then: no process can sync what another host wrote."""
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether a file's bytes are overwritten in place, and durable without the journal, so that a
+        spare file costs a send less than a new one."""
 
     def make_folder(self, path: str) -> None:
         """Make a folder that doesn't exist yet."""

@@ -28,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -414,8 +415,12 @@ class LocalDisk:
         self._calls = SystemCalls(self._root, keeps_lock=not is_written_by_other_hosts(self.kind))
         self._syncfs = find_syncfs() if passes_on_syncfs(self.kind) else None
         self.can_sync_all = self._syncfs is not None
-        self.overwrites = self.can_sync_all and self.kind in _OVERWRITING and doubt_about(root) is None
         self._lock_file: _FileLock | None = None
+
+    @cached_property
+    def overwrites(self) -> bool:
+        is_known = self.can_sync_all and self.kind in _OVERWRITING
+        return is_known and doubt_about(f"/proc/self/fd/{self._root}") is None
 
     def close(self) -> None:
         """Close the folder. Happens by itself with the last reference."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -75,11 +75,11 @@ def read_seal(disk: Disk, spare: str) -> Name | None:
         return sealed_name(spare, file.read(SEAL_BYTES))
 
 
-def messages_in_spares(disk: Disk) -> dict[str, bytes]:
+def messages_in_spares(disk: Disk, spares: Iterable[str]) -> dict[str, bytes]:
     """Return the content of each message that is in a spare still, by the path of its name. The lock is
     held: no process seals one meanwhile. Raise `OSError`."""
     found: dict[str, bytes] = {}
-    for path, _ in spares_in_new(disk):
+    for path in spares:
         name = read_seal(disk, path)
         if name is not None:
             found[name.path] = disk.read(path, name.stem.length)
