@@ -21,6 +21,7 @@ from tests import CHECKOUT
 from tests.support.conversation import Typed, conversation, run, section
 from tests.support.loop_disk import MEBIBYTE
 from tests.support.real_server import WELL, MakeDisk, RealServer
+from tests.support.waiting import until
 
 Serve = Callable[..., RealServer]
 PAGE = (CHECKOUT / "docs" / "how-to" / "operating.md").read_text()
@@ -176,6 +177,8 @@ def test_a_damaged_message_is_put_aside_and_comes_back_from_a_backup(
     server = serve()
     server.client.create_queue("jobs")
     first, second, third = (server.queue("jobs").send(b"body %d" % n) for n in range(3))
+    # A message is moved to its queue a moment after its send is answered.
+    until(lambda: len(list((server.root / "queues" / "jobs").iterdir())) == 3)
     shutil.copytree(server.root, tmp_path / "backup")
     server.restart()  # It keeps what was just sent in memory.
     (damaged,) = (server.root / "queues" / "jobs").glob(f"{second}*")
