@@ -166,7 +166,7 @@ def test_a_host_that_wakes_after_its_eviction_has_answered_nothing_that_is_not_s
 
 PLANTED: Final = {
     "a sync is believed though the lock may be lost": (Sharing, "_require_held", lambda self: None),
-    "no answer waits for a sync": (Syncer, "begin", lambda self: Commit(self, [], [], False)),
+    "no answer waits for a sync": (Syncer, "begin", lambda self: Commit(self, [], [], False, [])),
 }
 
 

@@ -63,7 +63,8 @@ def test_all_features_on_several_hosts_keep_what_was_answered(run: Run) -> None:
 
 
 def _taken_over(self: Syncer) -> Commit:
-    commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced)
+    overwritten, self._overwritten = self._overwritten, []
+    commit = Commit(self, list(self._files), list(self._dirty), self._files_unsynced, overwritten)
     self._files.clear()
     self._dirty.clear()
     self._files_unsynced = self.is_in_doubt = False
