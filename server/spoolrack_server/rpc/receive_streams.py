@@ -121,6 +121,8 @@ class ReceiveStreams:
         self._streams = streams
         self._draining = False
         self._flow_controls: set[FlowControl] = set()
+        self._answering: set[Requests] = set()
+        """Those of the streams of receives."""
         self._claimable: dict[str, _DeliveredMessages] = {}
         """By stream id: the streams that are served, and those that have ended."""
         self._ended: dict[str, asyncio.TimerHandle] = {}
@@ -136,6 +138,8 @@ class ReceiveStreams:
         self._draining = True
         for flow_control in self._flow_controls:
             flow_control.stop()
+        for requests in self._answering:
+            requests.refuse(Draining())  # Those that wait for a message end once it is answered.
 
     async def serve(self, requests: Requests, context: Context) -> None:
         """Serve a stream until its client disconnects, its queue is deleted or the server drains."""
@@ -143,7 +147,11 @@ class ReceiveStreams:
         if first is None:
             return
         if first.HasField("receive"):
-            await self._answer(first, requests, context)
+            self._answering.add(requests)
+            try:
+                await self._answer(first, requests, context)
+            finally:
+                self._answering.discard(requests)
             return
         start = _start_of(first)
         self._undo_unseen(start)
@@ -198,6 +206,8 @@ class ReceiveStreams:
                 observed.end()
                 await hand_over(leased, context, self._clock.wall(), correlation_id=correlation_id)
                 del leased
+            if self._draining:
+                raise Draining
             request = await requests.next()
 
     def _undo_unseen(self, start: _Start) -> None:
