@@ -337,7 +337,10 @@ class Moves:
             return None
         self.full_at = None
         self.syncer.folder_changed(NEW)
-        self.syncer.lone_file_written(path)
+        if name.stem.count and self.disk.can_sync_all:
+            self.syncer.file_written()  # As all batches.
+        else:
+            self.syncer.lone_file_written(path)
         return self.index.appear(name, self.commit)
 
     def rename_alone(self, entry: Entry, name: Name, due: int = 0) -> Entry | None:
