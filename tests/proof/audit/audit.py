@@ -38,9 +38,11 @@ _NEVER: Final = frozenset(
 """Calls that no file of the root ever sees."""
 _WRITING: Final = ("O_WRONLY", "O_RDWR", "O_TRUNC", "O_CREAT", "O_APPEND")
 _LOCKED: Final = re.compile(r"FORMAT|owners/\w+")
-"""Opened for writing because flock(2) over a network wants that, and never written again."""
-_TRIED: Final = re.compile(r"new/\w+-1\.copy")
-"""The file in which a start tries locks and shared memory."""
+"""Opened for writing because flock(2) over a network wants that, and for what a start tries."""
+_TRIED: Final = re.compile(r"owners/\w+")
+"""The process's own file, in which a start tries locks and shared memory."""
+_TRIED_NAME: Final = re.compile(r"new/\w+-[12]\.copy")
+"""Names by which it tries links and renames: it unlinks both, of which one was moved."""
 _SPARE: Final = re.compile(r"new/[a-z0-9]+-[0-9]+\.spare")
 """Made before, and written over by a send: the only files that see pwrite64 and ftruncate."""
 _SEAL_BYTES: Final = 512
@@ -149,7 +151,7 @@ class _Auditor:
         if path in self._shadow.folders:
             self._excused[call.thread] = True
             return
-        if path not in self._shadow.files:
+        if path not in self._shadow.files and not _TRIED_NAME.fullmatch(path):
             self._finds(call.line, f"{path} is removed a second time")
             return
         if _SPARE.fullmatch(path) and path not in self._sealed:
@@ -218,7 +220,7 @@ class _Auditor:
         if path is None or not any(map(call.has, _WRITING)):
             return
         if not (call.has("O_CREAT") and call.has("O_EXCL")):
-            is_made_before = _LOCKED.fullmatch(path) or _TRIED.fullmatch(path)
+            is_made_before = _LOCKED.fullmatch(path)
             if call.has("O_TRUNC") or call.has("O_CREAT") or not is_made_before:
                 self._finds(call.line, f"{path} is opened for writing without being made anew")
             if path not in self._shadow.files:

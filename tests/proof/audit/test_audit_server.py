@@ -59,7 +59,7 @@ def test_a_server_with_a_planted_bug_is_found_out(tmp_path: Path, bug: str, find
 
     with TracedServer(tmp_path, code=code / "server") as server:
         client = Client(server.address)
-        client.create("q")
+        client.create("q", max_messages=100)  # Sends to it take the general way, where the bugs are.
         client.send(b"one")
         client.delete(*client.receive(1))
         client.close()
