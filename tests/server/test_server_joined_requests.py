@@ -9,9 +9,9 @@ import grpc
 import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.app import store_access
 from spoolrack_server.process.server import Server
 from spoolrack_server.rpc import streams
+from spoolrack_store.store import Store
 
 from tests.support.server_rig import Client, refused
 from tests.support.statuses import reason_of
@@ -54,17 +54,19 @@ async def test_joined_requests_are_done_and_answered_in_their_order(client: Clie
     assert [message.body for message in messages] == [b"%d" % n for n in range(streams.WINDOW_REQUESTS)]
 
 
-async def test_joined_requests_share_a_commit_however_quick_the_disk_is(
-    client: Client, server: Server, monkeypatch: pytest.MonkeyPatch
+async def test_joined_requests_are_left_to_share_a_commit_and_a_lone_one_may_have_its_own(
+    client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_access, "QUICK", 3600.0)
     await client.create()
-    requests = server.store.metrics.statistics.requests
-    before = sum(requests.counts)
+    tried: list[object] = []
+    monkeypatch.setattr(Store, "try_now", lambda _, request, within: tried.append(request))
     call = client.stub.StreamSend()
     await call.write(joined(*(send(n, b"x") for n in range(20))))
     await answered(call, 20)
-    assert sum(requests.counts) - before == 1
+    assert tried == []
+    await call.write(send(20, b"x"))
+    await answered(call, 1)
+    assert len(tried) == 1
 
 
 async def test_a_server_says_that_it_reads_joined_requests_and_joins_for_no_other_client(
