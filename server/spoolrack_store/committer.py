@@ -212,7 +212,7 @@ class Committer:
             return False  # What becomes ready is for those that wait.
         return self._clock.monotonic() < self._next_tick
 
-    def _do_now(self, request: Request[Any]) -> Any:
+    def _do_now(self, request: Send | Receive | Delete) -> Any:
         """Do a plain request and sync it; `changing` is held up to the answer, so that no other commit
         begins meanwhile."""
         engine, statistics = self._engine, self._engine.moves.statistics
@@ -225,7 +225,10 @@ class Committer:
                 work.commit.sync()
             engine.finish(work)
             statistics.commit((request,), work.outcomes, began)
-            self._leave_the_rest()
+            if self._parking.is_awaited(request.queue):
+                self.wake()  # A delete frees a credit, or the group of the next message.
+            else:
+                self._leave_the_rest()
             return work.outcomes[0]
         except BaseException as error:
             if isinstance(error, SyncFailed):

@@ -10,10 +10,21 @@ from pathlib import Path
 
 import pytest
 from spoolrack_store.manual_clock import ManualClock
+from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import OutcomeUnknown, StoreFailed
-from spoolrack_store.model.operations import Delete, Purge, Receive, Send
+from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Receive, Send
+from spoolrack_store.model.settings import QueueSettings
+from spoolrack_store.store import Store
 
-from tests.store.front_rig import GIVE_UP, FrontRig, bodies_of, opened, receipts_of, taken_lock
+from tests.store.front_rig import (
+    GIVE_UP,
+    CallersDriver,
+    FrontRig,
+    bodies_of,
+    opened,
+    receipts_of,
+    taken_lock,
+)
 
 SEND = Send(queue="q", bodies=[b"x"])
 
@@ -141,3 +152,35 @@ def test_a_lease_ends_without_another_request(rig: FrontRig) -> None:
     assert not list((rig.path / "queues" / "q").iterdir())
     rig.manual_clock.advance(30_000)
     until(lambda: len(list((rig.path / "queues" / "q").iterdir())) == 1)
+
+
+class WokenDriver(CallersDriver):
+    """Counts how often it is woken."""
+
+    woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+
+def test_a_delete_wakes_the_driver_for_a_receive_that_waits_for_its_credit(tmp_path: Path) -> None:
+    driver, credits = WokenDriver(), Credits(1, lambda: None)
+    with Store.open(tmp_path / "root", clock=ManualClock(), driver=driver) as store:
+        for name in ("q", "other"):
+            store.submit(CreateQueue(name=name, settings=QueueSettings()))
+        ask = [Receive(queue="q", wait=None, credits=credits) for _ in range(2)]
+        first = store.submit(ask[0])
+        for body in (b"first", b"second"):
+            store.submit(Send(queue="q", bodies=[body]))
+            driver.run()
+        waiting = store.submit(ask[1])
+        driver.run()
+        # It looks soon: another caller may come before.
+        assert store.try_now(Send(queue="other", bodies=[b"x"]), math.inf) is not None
+        assert driver.committer.poll_work()[0] is False
+        driver.woken = 0
+        delete = Delete(queue="q", receipts=receipts_of(first.result(0)))
+        assert store.try_now(delete, math.inf) == [None]
+        assert driver.woken > 0
+        driver.run()
+        assert bodies_of(waiting.result(0)) == [b"second"]

@@ -7,8 +7,8 @@ on, and binds it to this spare: no other spare ever has that number. `fdatasync`
 rename to the name follows, and when that is durable the rest of the file is cut off. The other order
 would lose a sent message: the seal goes with the rest.
 
-A spare is used once. A power cut leaves a spare with its message, which the next start gives its name
-(`name_left`), or a name whose file is longer than it says: that means the same.
+A spare is used once. A power cut leaves a spare with its message, which the next start gives its name,
+or a name whose file is longer than it says: that means the same.
 
 A thread makes spares when sends have asked for some. One sync of the file system makes them durable,
 and the renames of the spares before them.
