@@ -177,14 +177,22 @@ def test_a_receive_leaves_nothing_to_publish_of_a_message_that_it_leased_as_it_w
 # Several names, several files.
 
 
-def test_a_message_with_two_names_is_gone_for_good_once_it_is_deleted(rig: EngineRig) -> None:
-    send(rig, b"x")
-    rig.settle()
-    (name,) = rig.names("queues/q")
-    (leased,) = receive(rig)
-    rig.disk.link(f"delay/{rig.names('delay')[0]}", f"queues/q/{name}")  # A power cut has kept both.
+def test_messages_with_two_names_are_gone_for_good_once_they_are_deleted(rig: EngineRig) -> None:
+    leased: list[Message] = []
+    for body in (b"1", b"2", b"3"):
+        send(rig, body)
+        rig.settle()
+        (name,) = rig.names("queues/q")
+        leased += receive(rig)
+        (held,) = (each for each in rig.names("delay") if each.startswith(f"q:{leased[-1].id}"))
+        rig.disk.link(f"delay/{held}", f"staged/{name}")
+    for name in rig.names("staged"):
+        rig.disk.rename(f"staged/{name}", f"queues/q/{name}")  # A power cut has kept both.
     take_over(rig)
-    delete(rig, leased)
+    rig.engine.moves.effort.files = 1  # A commit unlinks one of them.
+    for each in leased:
+        delete(rig, each)
+    rig.engine.moves.effort.files = FILES
     rig.settle()
     take_over(rig)
     assert (rig.names("queues/q"), receive(rig)) == ([], [])
