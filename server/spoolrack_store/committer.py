@@ -225,7 +225,7 @@ class Committer:
                 work.commit.sync()
             engine.finish(work)
             statistics.commit((request,), work.outcomes, began)
-            if self._parking.waiting and self._parking.is_awaited(request.queue):
+            if self._parking.is_awaited(request.queue) and engine.ready(request.queue) != 0:
                 self.wake()  # A delete frees a credit, or the group of the next message.
             else:
                 self._leave_the_rest()
