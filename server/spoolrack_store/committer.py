@@ -225,7 +225,8 @@ class Committer:
                 work.commit.sync()
             engine.finish(work)
             statistics.commit((request,), work.outcomes, began)
-            if self._parking.is_awaited(request.queue) and engine.ready(request.queue) != 0:
+            parking, queue = self._parking, request.queue
+            if parking.waiting and parking.is_awaited(queue) and engine.ready(queue) != 0:
                 self.wake()  # A delete frees a credit, or the group of the next message.
             else:
                 self._leave_the_rest()

@@ -162,8 +162,8 @@ def function_of_the_server(frame: FrameType) -> str | None:
 
 
 async def count(loop: CountingLoop, operation: Callable[[], None]) -> Counts:
-    """Run `operation` in another thread, and count in this one: the least of four rounds, since what
-    the server does from time to time comes between, the more the slower the machine is."""
+    """Run `operation` in another thread, and count in this one: the least of eight rounds, since
+    what the server does from time to time comes between, the more the slower the machine is."""
 
     def run() -> None:
         for _ in range(COUNT):
@@ -172,7 +172,7 @@ async def count(loop: CountingLoop, operation: Callable[[], None]) -> Counts:
     await asyncio.to_thread(run)
     here = threading.get_ident()
     rounds: list[Counts] = []
-    for _ in range(4):
+    for _ in range(8):
         callbacks = loop.callbacks
         with FunctionCalls(function_of_the_server) as calls:
             await asyncio.to_thread(run)

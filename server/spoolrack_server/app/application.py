@@ -67,9 +67,9 @@ class Application:
         found: Callable[..., T] = getattr(getattr(self, kind.lower()), name)
         return found
 
-    def together(self, requests: int) -> None:
-        """Let the next sends or deletes, so many, share a commit."""
-        self._access.together(requests)
+    def arrive(self, requests: int, kind: str, stream: int) -> None:
+        """Note that a stream of a kind brings requests, so many, before they are begun."""
+        self._access.arrive(requests, kind, stream)
 
     async def in_thread(self, work: Callable[..., T], *of: Any) -> T:
         """Return the result of a work that takes too long for the event loop."""

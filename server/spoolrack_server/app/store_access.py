@@ -28,6 +28,10 @@ READERS: Final = 4
 QUICK: Final = 0.0001
 """Seconds for which the event loop may wait for the disk: a hand-over to another thread and back takes
 as long for a lone message. On a slower disk requests share a sync."""
+QUICK_ALONE: Final = 0.001
+"""The same for a stream that is alone: there is nobody to share a sync with."""
+ALONE: Final = 8
+"""Lone requests in a row, without another stream of the kind between, after which a stream is alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +73,32 @@ class StoreAccess:
     def __init__(self, store: Store, workers: ConcurrencyLimit | None = None) -> None:
         self.store = store
         self.workers = workers or ConcurrencyLimit(None)
-        self._is_together = False
+        self._within = QUICK
+        """Seconds that the next request may wait for the disk in the event loop."""
+        self._in_a_row: dict[str, tuple[int, int]] = {}
+        """By the kind of a stream, the last one that brought a request, and how many in a row."""
         self._readers = ThreadPoolExecutor(READERS, "spoolrack-read")
 
     async def submit(self, request: Request[T]) -> T:
         """Return the store's answer; raise its `StoreError`."""
         return await answer(self.store.submit(request))
 
-    def together(self, requests: int) -> None:
-        """Let the next requests, so many, share a commit; a lone one may have its own."""
-        self._is_together = requests > 1
+    def arrive(self, requests: int, kind: str, stream: int) -> None:
+        """Note that a stream of a kind brings requests, so many, before they are begun. Several share a
+        commit; a lone one may have its own."""
+        last, in_a_row = self._in_a_row.get(kind, (stream, 0))
+        in_a_row = in_a_row + 1 if stream == last and requests == 1 else 0
+        self._in_a_row[kind] = stream, in_a_row
+        if requests > 1:
+            self._within = 0.0
+        else:
+            self._within = QUICK_ALONE if in_a_row >= ALONE else QUICK
 
     def begin(self, request: Request[T]) -> Submitted[T]:
         """Have a request done, at once if it is plain, nothing else is at work and the disk is
         quick."""
-        if not self._is_together:
-            answered = self.store.try_now(request, QUICK)
+        if self._within:
+            answered = self.store.try_now(request, self._within)
             if answered is not None:
                 return Submitted((), lambda: answered)
         future = self.store.submit(request)

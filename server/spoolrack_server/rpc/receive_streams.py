@@ -82,6 +82,15 @@ class _Start:
     """Ids of former streams, with the number of messages that have arrived."""
 
 
+@dataclass(slots=True)
+class _Answers:
+    """Those of a stream of receives."""
+
+    is_writing: bool = False
+    """Whether messages are being handed over."""
+    are_over: bool = False
+
+
 class _DeliveredMessages:
     """The last messages of one stream, as many as may be in flight: those that may not have arrived."""
 
@@ -147,11 +156,7 @@ class ReceiveStreams:
         if first is None:
             return
         if first.HasField("receive"):
-            self._answering.add(requests)
-            try:
-                await self._answer(first, requests, context)
-            finally:
-                self._answering.discard(requests)
+            await self._serve_receives(first, requests, context)
             return
         start = _start_of(first)
         self._undo_unseen(start)
@@ -184,18 +189,42 @@ class ReceiveStreams:
                 if delivered is not None:
                     self._end(start.stream_id, delivered)
 
+    async def _serve_receives(
+        self, first: rpc.StreamReceiveRequest, requests: Requests, context: Context
+    ) -> None:
+        """Serve a stream of receives, in a task that isn't cancelled while it writes: what became of
+        the messages is known then."""
+        answers = _Answers()
+        answering = asyncio.create_task(self._answer(first, requests, context, answers))
+        answering.add_done_callback(_retrieve)
+        self._answering.add(requests)
+        try:
+            await asyncio.shield(answering)
+        finally:
+            self._answering.discard(requests)
+            answers.are_over = True
+            # A read ends with the call: cancelled, it would never free the received part of a request.
+            if not requests.is_reading:
+                if not answers.is_writing:
+                    answering.cancel()
+                await outlast((answering,))
+
     async def _answer(
-        self, request: rpc.StreamReceiveRequest | None, requests: Requests, context: Context
+        self,
+        request: rpc.StreamReceiveRequest | None,
+        requests: Requests,
+        context: Context,
+        answers: _Answers,
     ) -> None:
         """Answer the requests of a stream of receives, one after the other."""
         caller, consumer, peer = current_caller(), current_consumer(context), context.peer()
-        while request is not None:
+        while request is not None and not answers.are_over:
             correlation_id, asked = request.correlation_id, request.receive
             if not request.HasField("receive"):
                 name = request.WhichOneof("frame") or "none"
                 rule = "must be receive in a stream that began with one"
                 raise InvalidRequest(what="the frame", value=name, rule=rule)
-            observed = self._streams.observe(NAME, asked)
+            observed = self._streams.begin(NAME, asked, id(requests))
             try:
                 leased = await self._receives.receive(caller, receive_of(asked, consumer), peer)
             except StoreError as error:
@@ -204,7 +233,9 @@ class ReceiveStreams:
                 await put(context, encoding.failed(correlation_id, failure.status(), _RECEIVED))
             else:
                 observed.end()
+                answers.is_writing = True
                 await hand_over(leased, context, self._clock.wall(), correlation_id=correlation_id)
+                answers.is_writing = False
                 del leased
             if self._draining:
                 raise Draining
@@ -375,9 +406,9 @@ async def hand_over(
 ) -> None:
     """Write messages in one response; return the leases that the transport didn't take.
 
-    Of a stream, which takes one response at a time, `writes` is held meanwhile; the task that hands
-    over must be no call's, which is cancelled. `correlation_id`: that of the request in a stream of
-    receives.
+    Of a stream, which takes one response at a time, `writes` is held meanwhile. `correlation_id`: that
+    of the request in a stream of receives. For both the task that hands over must be no call's, which
+    is cancelled.
     """
     response = encoding.deliveries(leased.deliveries, wall, in_stream=writes is not None)
     if correlation_id is not None:
@@ -388,15 +419,21 @@ async def hand_over(
         if writes is not None:
             async with writes:
                 await put(context, response)
-        elif leased.receipts:
+        elif leased.receipts and correlation_id is None:
             await write(context, response)
         else:
-            await put(context, response)  # Nothing has to go back.
+            await put(context, response)
     except CallIsOver:
         leased.give_back()
         raise
     finally:
         leased.free()
+
+
+def _retrieve(answering: asyncio.Task[None]) -> None:
+    """Take an error that is told elsewhere: else asyncio logs it as never retrieved."""
+    if not answering.cancelled():
+        answering.exception()
 
 
 def _stop(receiving: asyncio.Task[None]) -> Submitted[bytes]:

@@ -65,7 +65,7 @@ class Services:
         self._app = app
         self._clock = clock
         self._responses = app.responses
-        self._streams = Streams(instrumentation, app.together)
+        self._streams = Streams(instrumentation, app.arrive)
         self._receive_streams = ReceiveStreams(app.leases, app.receives, self._streams, clock)
         self._calls = ContractCalls(app, clock)
         self._scaler = ExternalScaler(app.queues, clock)

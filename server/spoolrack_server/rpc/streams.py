@@ -63,11 +63,11 @@ class Streams:
     def __init__(
         self,
         instrumentation: Instrumentation | None = None,
-        together: Callable[[int], object] = lambda _: None,
+        arrive: Callable[[int, str, int], object] = lambda *_: None,
     ) -> None:
-        """`together` is called with the number of requests that a message brings, before they are
-        submitted."""
-        self._together = together
+        """`arrive` is called with the number of requests that a message brings, the kind of its stream
+        and the stream's number, before they are submitted."""
+        self._arrive = arrive
         self._instrumentation = instrumentation or Instrumentation()
         self._draining = False
         self._open: set[_ResponseQueue] = set()
@@ -78,8 +78,9 @@ class Streams:
         for responses in list(self._open):
             responses.refuse(Draining())
 
-    def observe(self, name: str, content: Any) -> instrumentation.ObservedRequest:
-        """Begin the observation of one request of a stream."""
+    def begin(self, name: str, content: Any, stream: int) -> instrumentation.ObservedRequest:
+        """Begin the observation of a lone request of a stream."""
+        self._arrive(1, name, stream)
         return self._instrumentation.begin(name, content)
 
     async def serve(
@@ -161,7 +162,7 @@ class Streams:
             reserved_bytes = requests.reserve()
         except StoreError as error:
             refused = error
-        self._together(len(joined))
+        self._arrive(len(joined), operation.name, id(requests))
         for each in joined:
             content = operation.content_of(each)
             observed = self._instrumentation.begin(operation.name, content)

@@ -10,6 +10,7 @@ protobuf's. (https://protobuf.dev/programming-guides/encoding/)
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from google.rpc.status_pb2 import Status
@@ -31,10 +32,9 @@ _RECEIVED: Final = b"\x4a"
 _LEASED: Final = b"\x50" + bytes([pb.MESSAGE_STATE_LEASED])
 
 
+@lru_cache(4_096)
 def varint(value: int) -> bytes:
     """Return a number that isn't negative as a varint."""
-    if value < 0x80:
-        return bytes((value,))
     digits = bytearray()
     while value > 0x7F:
         digits.append(value & 0x7F | 0x80)
