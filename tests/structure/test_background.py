@@ -18,7 +18,7 @@ OWNED = {
     "spoolrack_server/http/listen_sockets.py": 1,
     "spoolrack_server/rpc/calls.py": 2,
     "spoolrack_server/rpc/public_calls.py": 1,
-    "spoolrack_server/rpc/receive_streams.py": 3,
+    "spoolrack_server/rpc/receive_streams.py": 4,
     "spoolrack_server/rpc/streams.py": 1,
     "spoolrack_server/sqs/sqs_endpoint.py": 1,
     # A channel's end ends the worker process; an answer's error is the asker's timeout.
