@@ -1,8 +1,8 @@
 """Errors of the client, each with its own class and stable reason.
 
-A server names the reason of a failure; the table at the end turns it into a class. The last few have
-no reason of a server: they come to be on this side. docs/reference/errors.md shows all of them in one
-table.
+A class's name is its reason, and `_contract/reasons.py` has the code of each that a server answers. The
+last few have no reason of a server: they come to be on this side. docs/reference/errors.md shows all of
+them in one table.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from ._contract.reasons import CODES as _CODES
+from ._contract.reasons import reason_of as _reason_of
 from ._former_names import former_name as _former_name
 
 
@@ -19,7 +21,7 @@ class SpoolrackError(Exception):
     """A call failed. A reason that this version of the client doesn't know has this class."""
 
     reason: str = "UNKNOWN"
-    """A name that never changes, for programs."""
+    """A name that never changes, for programs: the class's own in capitals, as `STALE_RECEIPT`."""
     code: ClassVar[str] = "UNKNOWN"
     """The gRPC status code that goes with the reason."""
     retry_delay: timedelta | None
@@ -50,194 +52,119 @@ class SpoolrackError(Exception):
 class InvalidRequest(SpoolrackError):
     """An argument of the request is invalid."""
 
-    reason = "INVALID_REQUEST"
-    code = "INVALID_ARGUMENT"
-
 
 class InvalidQueueName(InvalidRequest):
     """A queue can't have this name: use 1 to 80 letters, digits, '_', '.' and '-', the first a letter
     or a digit."""
 
-    reason = "INVALID_QUEUE_NAME"
-
 
 class InvalidSetting(InvalidRequest):
     """A setting of a queue can't have this value."""
-
-    reason = "INVALID_SETTING"
 
 
 class InvalidMessage(InvalidRequest):
     """The message is invalid, and was not stored."""
 
-    reason = "INVALID_MESSAGE"
-
 
 class MessageTooLarge(InvalidMessage):
     """The body is larger than the queue's max_message_size."""
-
-    reason = "MESSAGE_TOO_LARGE"
 
 
 class AttributesTooLarge(InvalidMessage):
     """The attributes have more than 64 KiB together."""
 
-    reason = "ATTRIBUTES_TOO_LARGE"
-
 
 class InvalidReceipt(InvalidRequest):
     """This is not a receipt: pass the one of the message, unchanged."""
-
-    reason = "INVALID_RECEIPT"
 
 
 class Unauthenticated(SpoolrackError):
     """The caller is unknown: it sent no token and no certificate, or none that the server knows."""
 
-    reason = "UNAUTHENTICATED"
-    code = "UNAUTHENTICATED"
-
 
 class PermissionDenied(SpoolrackError):
     """The caller has no permission to do this to this queue, whether it exists or not."""
-
-    reason = "PERMISSION_DENIED"
-    code = "PERMISSION_DENIED"
 
 
 class QueueNotFound(SpoolrackError):
     """There is no queue of this name."""
 
-    reason = "QUEUE_NOT_FOUND"
-    code = "NOT_FOUND"
-
 
 class MessageNotFound(SpoolrackError):
     """There is no message of this id in the queue: it was deleted, or never existed."""
-
-    reason = "MESSAGE_NOT_FOUND"
-    code = "NOT_FOUND"
 
 
 class StageNotFound(SpoolrackError):
     """There is no stage of this name: it was published, was aborted, has expired, or never existed.
     Nothing was published."""
 
-    reason = "STAGE_NOT_FOUND"
-    code = "NOT_FOUND"
-
 
 class StageIncomplete(SpoolrackError):
     """The stages hold another number of messages than were staged, and nothing was published: abort
     them, and stage the messages again."""
-
-    reason = "STAGE_INCOMPLETE"
-    code = "FAILED_PRECONDITION"
 
 
 class EpochDiffers(SpoolrackError):
     """The writer has published this epoch with other messages, or to a queue that was deleted and
     created again since: nothing was published, and the stages are unchanged."""
 
-    reason = "EPOCH_DIFFERS"
-    code = "FAILED_PRECONDITION"
-
 
 class EpochPassed(SpoolrackError):
     """The writer has published a later epoch, and whether this one was published with these messages is
     not remembered: nothing was published, and the stages are unchanged."""
-
-    reason = "EPOCH_PASSED"
-    code = "FAILED_PRECONDITION"
 
 
 class ChunkDiffers(SpoolrackError):
     """The stage has a chunk of this number already, with other messages or for another queue: nothing
     was stored."""
 
-    reason = "CHUNK_DIFFERS"
-    code = "FAILED_PRECONDITION"
-
 
 class NameTaken(SpoolrackError):
     """The stage, writer or stream of this name belongs to another caller, or to another queue: nothing
     was done."""
-
-    reason = "NAME_TAKEN"
-    code = "ALREADY_EXISTS"
 
 
 class ReservationNotFound(SpoolrackError):
     """There is no reservation of this stream and number: it was never made by this server, or ended
     more than 30 days ago, or before 20 later ones that were lost."""
 
-    reason = "RESERVATION_NOT_FOUND"
-    code = "NOT_FOUND"
-
 
 class RedriveNotFound(SpoolrackError):
     """There is no redrive of this id: it was never started, or ended more than 30 days ago, or
     before the last 100 of its queue."""
 
-    reason = "REDRIVE_NOT_FOUND"
-    code = "NOT_FOUND"
-
 
 class ScheduleNotFound(SpoolrackError):
     """The queue has no schedule of this name: it was deleted, or never created."""
-
-    reason = "SCHEDULE_NOT_FOUND"
-    code = "NOT_FOUND"
 
 
 class ScheduleExists(SpoolrackError):
     """The queue has a schedule of this name with another content."""
 
-    reason = "SCHEDULE_EXISTS"
-    code = "ALREADY_EXISTS"
-
 
 class QueueExists(SpoolrackError):
     """A queue of this name exists with other settings."""
-
-    reason = "QUEUE_EXISTS"
-    code = "ALREADY_EXISTS"
 
 
 class VersionMismatch(SpoolrackError):
     """The queue has another version than `if_version`: another caller has changed it."""
 
-    reason = "VERSION_MISMATCH"
-    code = "ABORTED"
-
 
 class StaleReceipt(SpoolrackError):
     """The lease has expired: the message was delivered again, or can be at any time."""
 
-    reason = "STALE_RECEIPT"
-    code = "FAILED_PRECONDITION"
-
 
 class ReservationLost(SpoolrackError):
     """The reservation has expired, or was released: other consumers may have its messages."""
-
-    reason = "RESERVATION_LOST"
-    code = "FAILED_PRECONDITION"
 
 
 class ReservationCommitted(SpoolrackError):
     """The stream is committed up to this reservation or beyond: its messages are deleted. A reader that
     asks for it again has restarted from an older state, such as an old checkpoint."""
 
-    reason = "RESERVATION_COMMITTED"
-    code = "FAILED_PRECONDITION"
-
 
 class ReservationUnread(SpoolrackError):
     """Nothing was deleted: the reservation was never read, and a commit needs a read."""
-
-    reason = "RESERVATION_UNREAD"
-    code = "FAILED_PRECONDITION"
 
 
 class WrongShard(SpoolrackError):
@@ -245,47 +172,29 @@ class WrongShard(SpoolrackError):
     the server of that shard, or give the addresses of all shards in the order of their numbers; for a
     proxy that routes by queues give `routing="header"`."""
 
-    reason = "WRONG_SHARD"
-    code = "FAILED_PRECONDITION"
-
 
 class RootDiffers(SpoolrackError):
     """The call is for another root than the server has, and nothing was done: check the server's
     address. A checkpoint goes on only with the server that it began with, or a copy of its root."""
 
-    reason = "ROOT_DIFFERS"
-    code = "FAILED_PRECONDITION"
-
 
 class RedriveRunning(SpoolrackError):
     """A redrive of the queue is running: wait until it has ended, or cancel it."""
-
-    reason = "REDRIVE_RUNNING"
-    code = "FAILED_PRECONDITION"
 
 
 class NoDeadLetterQueue(SpoolrackError):
     """The queue has no dead-letter queue, so nothing was rejected: set its dead_letter_queue, or delete
     or release the message."""
 
-    reason = "NO_DEAD_LETTER_QUEUE"
-    code = "FAILED_PRECONDITION"
-
 
 class SendingPaused(SpoolrackError):
     """Sending to the queue is paused: nothing was stored. Not repeated by the client: a pause lasts
     until the queue's `sending` is set to open."""
 
-    reason = "SENDING_PAUSED"
-    code = "FAILED_PRECONDITION"
-
 
 class TooManyDeduplicationIds(SpoolrackError):
     """The queue remembers as many deduplication ids as it can: wait until the oldest leave its
     deduplication_window, or make that shorter."""
-
-    reason = "TOO_MANY_DEDUPLICATION_IDS"
-    code = "RESOURCE_EXHAUSTED"
 
 
 class TooManyWriters(SpoolrackError):
@@ -293,59 +202,35 @@ class TooManyWriters(SpoolrackError):
     of the caller: publish under a writer that it knows, or wait until the epoch_retention of others
     ends. Nothing was published."""
 
-    reason = "TOO_MANY_WRITERS"
-    code = "RESOURCE_EXHAUSTED"
-
 
 class TooManyReservations(SpoolrackError):
     """The queue has as many reservations and committed streams as it can: commit some, or wait until
     lost ones and idle streams are forgotten. Nothing was reserved."""
 
-    reason = "TOO_MANY_RESERVATIONS"
-    code = "RESOURCE_EXHAUSTED"
-
 
 class QueueFull(SpoolrackError):
     """The queue holds as much as its limits allow: wait until consumers delete some."""
 
-    reason = "QUEUE_FULL"
-    code = "RESOURCE_EXHAUSTED"
-
 
 class DiskFull(SpoolrackError):
     """The server's disk is full, or nearly: nothing was stored. Deletes still work."""
-
-    reason = "DISK_FULL"
-    code = "RESOURCE_EXHAUSTED"
 
 
 class MemoryLimit(SpoolrackError):
     """The server has too little memory for this now: nothing was done. Receives and deletes still
     work."""
 
-    reason = "MEMORY_LIMIT"
-    code = "RESOURCE_EXHAUSTED"
-
 
 class QueueBeingDeleted(SpoolrackError):
     """A queue of this name is still being deleted."""
-
-    reason = "QUEUE_BEING_DELETED"
-    code = "UNAVAILABLE"
 
 
 class DiskError(SpoolrackError):
     """The server's disk refused an operation, which had no effect."""
 
-    reason = "DISK_ERROR"
-    code = "UNAVAILABLE"
-
 
 class Draining(SpoolrackError):
     """The server is shutting down and accepts no calls."""
-
-    reason = "DRAINING"
-    code = "UNAVAILABLE"
 
     @property
     def retryable(self) -> bool:
@@ -356,16 +241,10 @@ class StoreFailed(SpoolrackError):
     """The server's disk failed to make data durable: nothing is accepted until the server was started
     again. This call had no effect."""
 
-    reason = "STORE_FAILED"
-    code = "UNAVAILABLE"
-
 
 class OutcomeUnknown(SpoolrackError):
     """The server's disk failed to make this operation durable: whether it took place shows only after
     a restart of the server. Never repeated by the client: a repeated send may be a duplicate."""
-
-    reason = "OUTCOME_UNKNOWN"
-    code = "UNKNOWN"
 
     @property
     def retryable(self) -> bool:
@@ -375,15 +254,9 @@ class OutcomeUnknown(SpoolrackError):
 class MessageDamaged(SpoolrackError):
     """The message's file doesn't match its name; the server has put it into quarantine."""
 
-    reason = "MESSAGE_DAMAGED"
-    code = "DATA_LOSS"
-
 
 class InternalError(SpoolrackError):
     """The server has a fault: see its log, and report it."""
-
-    reason = "INTERNAL_ERROR"
-    code = "INTERNAL"
 
 
 # Of this side.
@@ -393,7 +266,6 @@ class Unreachable(SpoolrackError, ConnectionError):
     """No answer from the server: it isn't there, or the connection broke in mid-call. A send may then
     have been stored all the same."""
 
-    reason = "UNREACHABLE"
     code = "UNAVAILABLE"
 
     @property
@@ -404,47 +276,35 @@ class Unreachable(SpoolrackError, ConnectionError):
 class Timeout(SpoolrackError, TimeoutError):  # the builtin too, so that `except TimeoutError` works
     """No answer within the timeout. The call may have taken place, or may take place later."""
 
-    reason = "TIMEOUT"
     code = "DEADLINE_EXCEEDED"
 
 
 class InvalidCredentials(SpoolrackError, ValueError):
     """The token or a certificate file can't be used, or the token would be sent without TLS."""
 
-    reason = "INVALID_CREDENTIALS"
-
 
 class InvalidUrl(SpoolrackError, ValueError):
     """The URL has an unknown form: it names neither a server nor a folder."""
-
-    reason = "INVALID_URL"
 
 
 class Unsupported(SpoolrackError):
     """The transport of the URL lacks this operation: the message names it, and what to do instead."""
 
-    reason = "UNSUPPORTED"
     code = "UNIMPLEMENTED"
 
 
 class ClientClosed(SpoolrackError):
     """The client was closed: connect again."""
 
-    reason = "CLIENT_CLOSED"
-
 
 class ForkedClient(SpoolrackError):
     """The client was opened in another process, and this one was forked off it: a connection can't be
     shared. Call connect() again after the fork."""
 
-    reason = "FORKED_CLIENT"
-
 
 class WrongEventLoop(SpoolrackError, RuntimeError):
     """A client of spoolrack.aio belongs to the event loop in which aio.connect() was called, and this
     call comes from another one: connect in each loop (in each asyncio.run)."""
-
-    reason = "WRONG_EVENT_LOOP"
 
 
 # Of a root that is opened without a server.
@@ -453,34 +313,35 @@ class WrongEventLoop(SpoolrackError, RuntimeError):
 class RootUnusable(SpoolrackError):
     """The folder can't be a root of Spoolrack, or isn't one yet."""
 
-    reason = "ROOT_UNUSABLE"
     code = "FAILED_PRECONDITION"
 
 
 class RootInUse(SpoolrackError):
     """Another process repairs the root, or has been starting for long: try again when it is done."""
 
-    reason = "ROOT_IN_USE"
     code = "UNAVAILABLE"
 
 
 class UnknownFormat(SpoolrackError):
     """The root was written by a version of Spoolrack that this one can't read."""
 
-    reason = "UNKNOWN_FORMAT"
     code = "FAILED_PRECONDITION"
 
 
 class DamagedSettings(SpoolrackError):
     """A settings file of the root can't be read."""
 
-    reason = "DAMAGED_SETTINGS"
     code = "DATA_LOSS"
 
 
 def _all(kind: type[SpoolrackError]) -> list[type[SpoolrackError]]:
     return [kind, *(below for child in kind.__subclasses__() for below in _all(child))]
 
+
+# Not by `__init_subclass__`: a program's own subclass has the reason and the code of its base.
+for _kind in _all(SpoolrackError)[1:]:
+    _kind.reason = _reason_of(_kind.__name__)
+    _kind.code = _CODES.get(_kind.reason, (_kind.code, 0))[0]
 
 _BY_REASON: Final[Mapping[str, type[SpoolrackError]]] = {
     kind.reason: kind for kind in _all(SpoolrackError)

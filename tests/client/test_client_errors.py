@@ -13,7 +13,7 @@ from grpc.aio import AioRpcError, Metadata
 from spoolrack import errors
 from spoolrack._transports.grpc_errors import error_from
 from spoolrack.errors import _BY_REASON, QueueFull, SpoolrackError, _error_of
-from spoolrack_server.wire.status import CODES, HTTP_CODES, INTERNAL
+from spoolrack_server.wire.status import CODES, HTTP_CODES
 
 from tests import CHECKOUT
 
@@ -37,7 +37,7 @@ OURS = {
 """Reasons that come to be on this side."""
 
 
-@pytest.mark.parametrize(("reason", "code"), [*CODES.items(), (INTERNAL.reason, INTERNAL.code)])
+@pytest.mark.parametrize(("reason", "code"), CODES.items())
 def test_every_reason_of_the_server_has_a_class(reason: str, code: grpc.StatusCode) -> None:
     error = _error_of(reason, "an event", metadata={"queue": "jobs"})
     assert type(error) is _BY_REASON[reason]
@@ -47,7 +47,7 @@ def test_every_reason_of_the_server_has_a_class(reason: str, code: grpc.StatusCo
 
 
 def test_every_class_is_of_a_reason() -> None:
-    assert set(_BY_REASON) == {*CODES, INTERNAL.reason, *OURS}
+    assert set(_BY_REASON) == {*CODES, *OURS}
 
 
 def test_a_reason_of_the_future_is_an_error_as_well() -> None:
@@ -92,7 +92,7 @@ def test_the_table_in_the_docs_is_true(kind: type[SpoolrackError]) -> None:
     assert row[1:3] == [kind.reason, kind.code]
     assert row[-2] == ("yes" if repeated else "no")
     if kind.reason not in OURS:
-        assert row[3] == str(HTTP_CODES.get(kind.reason, INTERNAL.http_code))
+        assert row[3] == str(HTTP_CODES[kind.reason])
 
 
 AT = "queue.example:443"
@@ -194,3 +194,10 @@ def test_a_call_that_was_cancelled_or_late_on_this_side_is_told_as_that() -> Non
     assert str(closed) == "The call was cancelled: its client or its stream was closed."
     assert type(late) is errors.Timeout
     assert str(late) == f"No answer from {AT} within 1.5 s: it may have taken place all the same."
+
+
+def test_a_subclass_of_a_program_keeps_the_reason_and_the_code_of_its_base() -> None:
+    class WrongServer(errors.RootDiffers):
+        """Of a program."""
+
+    assert (WrongServer.reason, WrongServer.code) == ("ROOT_DIFFERS", "FAILED_PRECONDITION")

@@ -384,8 +384,7 @@ def errors() -> Iterator[None]:
 
 
 def error(failure: StoreError) -> SpoolrackError:
-    """Translate an error of the store. `errors._BY_REASON` is the one table: a store's reasons are a
-    server's."""
+    """Translate an error of the store: its reasons are a server's."""
     return _error_of(
         failure.reason,
         str(failure),

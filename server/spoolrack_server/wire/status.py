@@ -1,4 +1,4 @@
-"""Errors on the wire: the one table from the store's reasons to codes.
+"""Errors on the wire, with the codes of the contract's table of reasons.
 
 Owns the one form of an error: `google.rpc.Status` with `ErrorInfo`, and `RetryInfo` where a repetition
 may succeed. A failed call has it in its trailers, one message of many in its result. Knows nothing of
@@ -16,6 +16,7 @@ from google.protobuf.any_pb2 import Any
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
+from spoolrack._contract import reasons
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.errors import StoreError
 
@@ -25,58 +26,9 @@ DOMAIN: Final = "spoolrack"
 DETAILS_KEY: Final = "grpc-status-details-bin"
 """Where gRPC carries a `google.rpc.Status`, in every language."""
 
-_CODES: Final[Mapping[str, tuple[StatusCode, int]]] = {
-    "INVALID_QUEUE_NAME": (StatusCode.INVALID_ARGUMENT, 400),
-    "INVALID_SETTING": (StatusCode.INVALID_ARGUMENT, 400),
-    "INVALID_REQUEST": (StatusCode.INVALID_ARGUMENT, 400),
-    "INVALID_MESSAGE": (StatusCode.INVALID_ARGUMENT, 400),
-    "INVALID_RECEIPT": (StatusCode.INVALID_ARGUMENT, 400),
-    "MESSAGE_TOO_LARGE": (StatusCode.INVALID_ARGUMENT, 413),
-    "ATTRIBUTES_TOO_LARGE": (StatusCode.INVALID_ARGUMENT, 431),
-    "UNAUTHENTICATED": (StatusCode.UNAUTHENTICATED, 401),
-    "PERMISSION_DENIED": (StatusCode.PERMISSION_DENIED, 403),
-    "QUEUE_NOT_FOUND": (StatusCode.NOT_FOUND, 404),
-    "MESSAGE_NOT_FOUND": (StatusCode.NOT_FOUND, 404),
-    "STAGE_NOT_FOUND": (StatusCode.NOT_FOUND, 404),
-    "RESERVATION_NOT_FOUND": (StatusCode.NOT_FOUND, 404),
-    "REDRIVE_NOT_FOUND": (StatusCode.NOT_FOUND, 404),
-    "SCHEDULE_NOT_FOUND": (StatusCode.NOT_FOUND, 404),
-    "SCHEDULE_EXISTS": (StatusCode.ALREADY_EXISTS, 409),
-    "QUEUE_EXISTS": (StatusCode.ALREADY_EXISTS, 409),
-    "VERSION_MISMATCH": (StatusCode.ABORTED, 412),
-    "STALE_RECEIPT": (StatusCode.FAILED_PRECONDITION, 412),
-    "STAGE_INCOMPLETE": (StatusCode.FAILED_PRECONDITION, 412),
-    "EPOCH_DIFFERS": (StatusCode.FAILED_PRECONDITION, 412),
-    "EPOCH_PASSED": (StatusCode.FAILED_PRECONDITION, 412),
-    "CHUNK_DIFFERS": (StatusCode.FAILED_PRECONDITION, 412),
-    "NAME_TAKEN": (StatusCode.ALREADY_EXISTS, 409),
-    "RESERVATION_LOST": (StatusCode.FAILED_PRECONDITION, 412),
-    "RESERVATION_COMMITTED": (StatusCode.FAILED_PRECONDITION, 412),
-    "RESERVATION_UNREAD": (StatusCode.FAILED_PRECONDITION, 412),
-    "ROOT_DIFFERS": (StatusCode.FAILED_PRECONDITION, 412),
-    "WRONG_SHARD": (StatusCode.FAILED_PRECONDITION, 421),
-    "REDRIVE_RUNNING": (StatusCode.FAILED_PRECONDITION, 409),
-    "NO_DEAD_LETTER_QUEUE": (StatusCode.FAILED_PRECONDITION, 409),
-    "SENDING_PAUSED": (StatusCode.FAILED_PRECONDITION, 409),
-    # softlayer/mq has one answer for whatever can't be guaranteed: retry after so many seconds.
-    "QUEUE_FULL": (StatusCode.RESOURCE_EXHAUSTED, 503),
-    "TOO_MANY_DEDUPLICATION_IDS": (StatusCode.RESOURCE_EXHAUSTED, 503),
-    "TOO_MANY_WRITERS": (StatusCode.RESOURCE_EXHAUSTED, 503),
-    "TOO_MANY_RESERVATIONS": (StatusCode.RESOURCE_EXHAUSTED, 503),
-    "DISK_FULL": (StatusCode.RESOURCE_EXHAUSTED, 503),
-    "MEMORY_LIMIT": (StatusCode.RESOURCE_EXHAUSTED, 503),
-    "QUEUE_BEING_DELETED": (StatusCode.UNAVAILABLE, 503),
-    "DISK_ERROR": (StatusCode.UNAVAILABLE, 503),
-    "DRAINING": (StatusCode.UNAVAILABLE, 503),
-    "STORE_FAILED": (StatusCode.UNAVAILABLE, 503),
-    "OUTCOME_UNKNOWN": (StatusCode.UNKNOWN, 503),
-    "MESSAGE_DAMAGED": (StatusCode.DATA_LOSS, 500),
-}
-"""Every reason that a client can meet, with its code of gRPC and its status of HTTP, which never
-change."""
-CODES: Final = {reason: code for reason, (code, _) in _CODES.items()}
-HTTP_CODES: Final = {reason: status for reason, (_, status) in _CODES.items()}
-
+CODES: Final = {reason: StatusCode[code] for reason, (code, _) in reasons.CODES.items()}
+HTTP_CODES: Final = {reason: status for reason, (_, status) in reasons.CODES.items()}
+INTERNAL_ERROR: Final = "INTERNAL_ERROR"
 
 LONGEST_MESSAGE: Final = 1_500
 LONGEST_VALUE: Final = 120
@@ -119,9 +71,9 @@ class Failure:
 
 
 INTERNAL: Final = Failure(
-    code=StatusCode.INTERNAL,
-    http_code=500,
-    reason="INTERNAL_ERROR",
+    code=CODES[INTERNAL_ERROR],
+    http_code=HTTP_CODES[INTERNAL_ERROR],
+    reason=INTERNAL_ERROR,
     message="The server made a mistake, and its log says more: please report it.",
     metadata={},
 )

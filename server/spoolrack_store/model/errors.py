@@ -1,8 +1,8 @@
 """Errors of the store, each with its own class and facts.
 
 The name of a class is its reason, which programs rely on, and its docstring the message, with the facts
-filled in. The edges (gRPC, HTTP, the command line) translate by `reason` in one table each. A lost race
-is not among these: it is a result.
+filled in. gRPC and HTTP translate by `reason` in one table, SQS and the command line in one each. A
+lost race is not among these: it is a result.
 """
 
 from __future__ import annotations

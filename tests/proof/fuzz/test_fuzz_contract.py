@@ -21,7 +21,7 @@ from google.rpc.status_pb2 import Status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spoolrack_server.wire.contract import METHODS
-from spoolrack_server.wire.status import CODES
+from spoolrack_server.wire.status import CODES, INTERNAL
 
 from tests.proof.fuzz.anything import QUEUES, requests, together
 from tests.proof.fuzz.fuzz_rig import Fuzzed
@@ -78,6 +78,7 @@ def check(error: grpc.RpcError | None) -> None:
     info = ErrorInfo()
     assert Status.FromString(raw).details[0].Unpack(info)
     assert CODES[info.reason] is error.code(), error
+    assert info.reason != INTERNAL.reason, error
     assert error.details()
 
 

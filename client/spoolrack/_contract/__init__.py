@@ -1,0 +1,1 @@
+"""What client and server share of the contract beside the generated stubs of `v1`."""
