@@ -13,8 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from spoolrack_server.access.security import Security
+from spoolrack_server.gateway.routes import routes
 from spoolrack_server.http.route import Route, with_heads
-from spoolrack_server.http.routes import routes
 from spoolrack_server.process.server import Server
 from spoolrack_store.model.stage_requests import Stage
 

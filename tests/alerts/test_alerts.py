@@ -20,7 +20,7 @@ from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.app.application import Application
 from spoolrack_server.app.background_tasks import BackgroundTasks
 from spoolrack_server.app.health import Health
-from spoolrack_server.http.gateway import Gateway
+from spoolrack_server.gateway.gateway import Gateway
 from spoolrack_server.metrics.metrics import Row
 from spoolrack_server.metrics.observer import Observer
 from spoolrack_server.metrics.worker_processes import WorkerProcess

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
-from spoolrack_server.http.headers import attributes_of, headers_of
+from spoolrack_server.gateway.headers import attributes_of, headers_of
 from spoolrack_server.process.server import Server
 
 from tests.support.http_rig import Http, raw_to

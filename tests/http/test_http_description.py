@@ -16,9 +16,9 @@ from spoolrack.v1.staging_service_pb2 import Stage
 from spoolrack_server.app.application import Application
 from spoolrack_server.app.caller import permission_of
 from spoolrack_server.app.health import Health
+from spoolrack_server.gateway.routes import routes
 from spoolrack_server.http import http_errors
 from spoolrack_server.http.context import HttpContext
-from spoolrack_server.http.routes import routes
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log
 from spoolrack_server.wire import status

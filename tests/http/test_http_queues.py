@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from spoolrack_server.http.queue_endpoints import _FIELDS, _WITH_PARTS
+from spoolrack_server.gateway.queue_endpoints import _FIELDS, _WITH_PARTS
 
 from tests.support.http_rig import DESCRIPTION, Http
 from tests.support.server_rig import Client

@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from spoolrack_server.app.health import Health
-from spoolrack_server.http.probes import LIVE, READY, Probes, probes_of
 from spoolrack_server.process.loop_driver import LoopDriver
+from spoolrack_server.process.probes import LIVE, READY, Probes, probes_of
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.addresses import AddressUnusable

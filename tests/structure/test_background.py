@@ -14,7 +14,7 @@ OWNED = {
     "spoolrack_server/app/background_tasks.py": 1,  # The owner of the server's loops.
     # Tasks of a call, which its handler awaits, or ends with.
     "spoolrack_server/app/leases.py": 1,
-    "spoolrack_server/http/gateway.py": 1,
+    "spoolrack_server/gateway/gateway.py": 1,
     "spoolrack_server/http/listen_sockets.py": 1,
     "spoolrack_server/rpc/calls.py": 2,
     "spoolrack_server/rpc/public_calls.py": 1,

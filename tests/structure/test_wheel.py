@@ -27,6 +27,6 @@ def test_the_wheel_holds_every_file_of_the_dashboard_with_its_licences(tmp_path:
     wanted = {str(path.relative_to(STATIC.parents[2])) for path in STATIC.rglob("*") if path.is_file()}
     assert len(wanted) > 20
     assert wanted <= names
-    assert "spoolrack_server/http/openapi.json" in names
+    assert "spoolrack_server/gateway/openapi.json" in names
     # Spark looks for its data sources in packages of this name.
     assert {"pyspark_spoolrack/__init__.py", "pyspark_spoolrack_root/__init__.py"} <= names

@@ -19,8 +19,8 @@ import aiohttp
 from multidict import CIMultiDictProxy
 from spoolrack_server.app.application import Application
 from spoolrack_server.app.health import Health
-from spoolrack_server.http.gateway import Gateway
-from spoolrack_server.http.monitoring_endpoints import openapi
+from spoolrack_server.gateway.gateway import Gateway
+from spoolrack_server.gateway.monitoring_endpoints import openapi
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import Log, make_log
 from spoolrack_store.manual_clock import ManualClock

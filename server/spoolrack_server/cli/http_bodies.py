@@ -16,7 +16,7 @@ from spoolrack import CredentialOptions, Outgoing
 from spoolrack._credentials import is_loopback
 
 from ..app.bounds import MAX_WAIT
-from ..http import headers
+from ..gateway import headers
 from .exit_codes import BAD_CONTENT, INPUT_OUTPUT, NO_PERMISSION, NOTHING, UNAVAILABLE, USAGE, Failed
 from .progress import Advance
 

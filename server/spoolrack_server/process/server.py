@@ -51,11 +51,11 @@ from .serve_settings import ServeSettings
 
 if TYPE_CHECKING:
     # aiohttp takes a third of the time that a server takes to start: without HTTP it isn't loaded.
-    from ..http.gateway import Gateway
-    from ..http.probes import Probes
+    from ..gateway.gateway import Gateway
     from ..http.request_bodies import HttpLimits
     from ..metrics.otel import OtelTraces
     from ..sqs.sqs_endpoint import SqsEndpoint
+    from .probes import Probes
 
 
 STRANGERS_EVERY: Final = 1.0
@@ -133,7 +133,7 @@ class Server:
     def _make_probes(self, address: tuple[str, int] | None) -> Probes | None:
         if address is None:
             return None
-        from ..http.probes import probes_of
+        from .probes import probes_of
 
         return probes_of(self._health, *address, self._log)
 
@@ -366,7 +366,7 @@ class Server:
         if self.http_port is None:
             return
         from ..dashboard.assets import dashboard_routes
-        from ..http.gateway import Gateway
+        from ..gateway.gateway import Gateway
 
         gateway = Gateway(
             Application(

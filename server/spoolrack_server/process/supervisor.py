@@ -30,7 +30,7 @@ from .serve_settings import ServeSettings
 from .shutdown import print_startup_error, shutdown_on_signals
 
 if TYPE_CHECKING:
-    from ..http.probes import Probes
+    from .probes import Probes
 
 WORKER_MODULE: Final = "spoolrack_server.process.worker_main"
 READY: Final = b"ready\n"
@@ -214,7 +214,7 @@ async def _probes(supervisor: Supervisor, address: tuple[str, int] | None) -> Pr
     """Return a listener for probes, listening, if there shall be one."""
     if address is None:
         return None
-    from ..http.probes import probes_of_all
+    from .probes import probes_of_all
 
     probes = probes_of_all(
         supervisor.workers, *address, supervisor.log, is_draining=lambda: supervisor.is_ending

@@ -26,7 +26,7 @@ from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack.v1 import reservation_service_pb2 as reservations
 from spoolrack.v1 import schedule_service_pb2 as schedules
-from spoolrack_server.http.headers import attributes_of, headers_of
+from spoolrack_server.gateway.headers import attributes_of, headers_of
 from spoolrack_server.process.server import Server
 from spoolrack_server.wire import convert
 from spoolrack_server.wire.contract import METHODS

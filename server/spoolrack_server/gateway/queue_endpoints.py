@@ -21,12 +21,12 @@ from spoolrack_store.model.settings import SCHEMA, QueueSettings
 
 from ..app.bounds import queue_name
 from ..app.caller import Caller, Permission
+from ..http.context import JSON, HttpContext, answer
+from ..http.request_checks import CALLER
 from ..wire import convert
 from ..wire.contract_calls import paging
 from ..wire.json_form import rendered, span_of
 from . import headers
-from .context import JSON, HttpContext, answer
-from .request_checks import CALLER
 
 _FIELDS: Final = frozenset(
     {*pb.Queue.DESCRIPTOR.fields_by_name, "traffic", "is_dead_letter_queue", "permissions"}

@@ -22,14 +22,14 @@ from spoolrack_store.model.operations import Message
 
 from ..app.bounds import MAX_COUNT
 from ..app.caller import Caller
+from ..http import request_bodies
+from ..http.context import HttpContext, answer
+from ..http.request_checks import CALLER
+from ..http.route import Route
 from ..wire import convert
 from ..wire.contract import METHODS
 from ..wire.contract_calls import CONTRACT, ContractCalls
 from ..wire.json_form import parsed, rendered
-from . import request_bodies
-from .context import HttpContext, answer
-from .request_checks import CALLER
-from .route import Route
 
 _QUEUES: Final[Mapping[str, Callable[[Any], Iterable[str]]]] = {
     "Redrive": lambda redrive: (redrive.queue,),

@@ -14,15 +14,15 @@ from ..app.redrives import Redrives
 from ..app.reservations import Reservations
 from ..app.schedules import Schedules
 from ..app.sends import Sends
+from ..http.context import HttpContext
+from ..http.route import Route
 from ..metrics.observer import Observer
 from ..wire.contract_calls import ContractCalls
-from .context import HttpContext
 from .contract_endpoints import ContractEndpoints
 from .headers import ATTRIBUTE_FILTERS
 from .message_endpoints import MessageEndpoints
 from .monitoring_endpoints import MonitoringEndpoints
 from .queue_endpoints import QueueEndpoints
-from .route import Route
 
 PAGE = ("page_size", "page_token")
 

@@ -30,8 +30,8 @@ from spoolrack_store.model.settings import MAX_DELAY
 from spoolrack_store.model.transitions import State
 
 from ..app import bounds
+from ..http.http_errors import RangeNotSatisfiable
 from ..wire.json_form import moment_in, span_in, time_text
-from .http_errors import RangeNotSatisfiable
 
 TEXT: Final = "x-attribute-"
 BINARY: Final = "x-binary-attribute-"

@@ -13,13 +13,13 @@ from typing import Final
 from aiohttp import web
 
 from ..app.health import Health
+from ..http.http_listener import HttpListener
+from ..http.request_bodies import HttpLimits
 from ..metrics.worker_processes import WorkerProcesses
 from ..system.addresses import AddressUnusable, address_text, reserve
 from ..system.limits import PROBES, Limits
 from ..system.logs import Log
 from ..system.loop_thread import LoopThread
-from .http_listener import HttpListener
-from .request_bodies import HttpLimits
 
 LIVE: Final = "/-/health/live"
 READY: Final = "/-/health/ready"

@@ -21,24 +21,24 @@ from ..access.access_control import AccessControl
 from ..app.application import Application
 from ..app.health import Health
 from ..app.memory import SMALL, MemoryLimiter
+from ..http import request_bodies
+from ..http.context import HttpContext
+from ..http.http_errors import (
+    MethodNotAllowed,
+    NoSuchPage,
+    internal_error,
+    response_to,
+)
+from ..http.http_listener import HttpListener, expect_nothing
+from ..http.request_bodies import HttpLimits
+from ..http.request_checks import check, peer_of, require_own_shard
+from ..http.route import Endpoint, Route, pattern, with_heads
 from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
 from ..system.logs import Log
 from ..system.request_ids import HEADER
 from ..wire.status import LONGEST_MESSAGE
-from . import request_bodies
-from .context import HttpContext
-from .http_errors import (
-    MethodNotAllowed,
-    NoSuchPage,
-    internal_error,
-    response_to,
-)
-from .http_listener import HttpListener, expect_nothing
-from .request_bodies import HttpLimits
-from .request_checks import check, peer_of, require_own_shard
-from .route import Endpoint, Route, pattern, with_heads
 from .routes import routes
 
 REQUEST: Final = web.RequestKey("spoolrack-request-id", str)

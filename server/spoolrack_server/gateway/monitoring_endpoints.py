@@ -16,11 +16,11 @@ from spoolrack_store.model.errors import InvalidRequest
 
 from ..app.caller import ALL_QUEUES, Permission
 from ..app.health import Health
+from ..http.context import HttpContext, answer
+from ..http.request_checks import CALLER
 from ..metrics.history import EVERY
 from ..metrics.observer import Observer
 from ..wire.json_form import time_text
-from .context import HttpContext, answer
-from .request_checks import CALLER
 
 WORTH_PACKING: Final = 16 * 1024
 """Bytes of metrics."""

@@ -34,14 +34,15 @@ from spoolrack_store.model.operations import (
 
 from ..app.bounds import MAX_WAIT, message_id, place
 from ..app.trace_context import context_in, inherit_context
+from ..http import request_bodies
+from ..http.context import HttpContext, answer
+from ..http.request_checks import CALLER, consumer_of_request, peer_of
 from ..wire import convert, lease_changes
 from ..wire.contract_calls import paging
 from ..wire.json_form import parsed, rendered, time_text
 from ..wire.lease_changes import Item
-from . import headers, request_bodies
-from .context import HttpContext, answer
+from . import headers
 from .queue_endpoints import queue_of
-from .request_checks import CALLER, consumer_of_request, peer_of
 
 SMALL: Final = 64 * 1024
 """Bytes of a body that may come before the queue is asked how many it takes."""
