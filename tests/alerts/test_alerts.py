@@ -21,11 +21,10 @@ from spoolrack_server.app.application import Application
 from spoolrack_server.app.background_tasks import BackgroundTasks
 from spoolrack_server.app.health import Health
 from spoolrack_server.gateway.gateway import Gateway
-from spoolrack_server.metrics.metrics import Row
 from spoolrack_server.metrics.observer import Observer
-from spoolrack_server.metrics.worker_processes import WorkerProcess
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
+from spoolrack_server.siblings.worker_processes import WorkerProcess
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.background_work import BackgroundWork
@@ -136,7 +135,7 @@ class Rig:
 class Silent(WorkerProcess):
     """One of two processes, of which the other one doesn't answer."""
 
-    async def metric_rows(self) -> dict[int, list[Row] | None]:
+    async def others(self, what: str) -> dict[int, Any]:
         return {1: None}
 
 

@@ -59,9 +59,9 @@ from spoolrack.v1 import (  # noqa: F401  # known to the pool by that
     staging_service_pb2,
 )
 from spoolrack_server.cli.program import run
-from spoolrack_server.metrics import error_log
 from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
 from spoolrack_server.process.server import Server
+from spoolrack_server.system import error_log
 from spoolrack_server.system.logs import make_log
 from spoolrack_store.manual_clock import ManualClock
 

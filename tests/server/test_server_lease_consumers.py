@@ -9,7 +9,7 @@ from typing import Any
 
 from spoolrack_server.app.health import Health
 from spoolrack_server.metrics.observer import Observer
-from spoolrack_server.metrics.worker_processes import CONSUMERS, WorkerProcess
+from spoolrack_server.siblings.worker_processes import CONSUMERS, WorkerProcess
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.operations import OldLease, Queue, Receive

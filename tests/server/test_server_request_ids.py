@@ -18,8 +18,8 @@ import pytest
 from spoolrack.v1 import queue_pb2 as pb
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
-from spoolrack_server.metrics.error_log import ALL, BURST, MOST_CALLERS, ErrorLog
 from spoolrack_server.process.server import Server
+from spoolrack_server.system.error_log import ALL, BURST, MOST_CALLERS, ErrorLog
 from spoolrack_server.system.logs import make_log
 from spoolrack_server.system.request_ids import HEADER, IDENTITY, PEER, REQUEST_ID, RequestIds
 from spoolrack_store.manual_clock import ManualClock

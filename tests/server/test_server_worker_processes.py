@@ -18,8 +18,8 @@ import pytest
 import spoolrack
 from spoolrack_server.app import health
 from spoolrack_server.app.health import Health
-from spoolrack_server.metrics.worker_processes import METRIC_ROWS, WorkerProcess, WorkerProcesses
-from spoolrack_server.system.control_channel import ControlChannel
+from spoolrack_server.siblings.control_channel import ControlChannel
+from spoolrack_server.siblings.worker_processes import METRIC_ROWS, WorkerProcess, WorkerProcesses
 from spoolrack_server.system.loop_thread import LoopThread
 
 from tests.support import STUCK
@@ -180,7 +180,7 @@ async def test_members_hear_of_each_other_and_not_of_themselves() -> None:
     _, more = await lined(workers, 1, Told("failed"))
     _, last = await lined(workers, 2, None)
 
-    assert await first.metric_rows() == {1: [("spoolrack_serving", [], 1)], 2: []}
+    assert await first.others(METRIC_ROWS) == {1: [["spoolrack_serving", [], 1]], 2: []}
     assert await first.others("history q") == {1: "asked for history q", 2: []}
     assert await workers.states() == {0: "serving", 1: "failed", 2: "starting"}
     await end(*tasks, *more, *last)
@@ -196,11 +196,11 @@ async def test_a_question_to_an_ended_worker_process_gets_no_answer() -> None:
     workers = WorkerProcesses()
     first, tasks = await lined(workers, 0, Told())
     _, others = await lined(workers, 1, Told())
-    assert await first.metric_rows() == {1: [("spoolrack_serving", [], 1)]}
+    assert await first.others(METRIC_ROWS) == {1: [["spoolrack_serving", [], 1]]}
     await end(others[0])
     await others[1]  # Its end of the line is broken.
 
-    assert await first.metric_rows() == {1: None}
+    assert await first.others(METRIC_ROWS) == {1: None}
     assert await workers.states() == {0: "serving", 1: None}
     await end(*tasks)
 

@@ -24,7 +24,7 @@ OWNED = {
     # A channel's end ends the worker process; an answer's error is the asker's timeout.
     "spoolrack_server/process/supervisor.py": 4,
     "spoolrack_server/process/worker_main.py": 1,
-    "spoolrack_server/system/control_channel.py": 1,
+    "spoolrack_server/siblings/control_channel.py": 1,
     # Threads. The committer's fails the store; the other three go on.
     "spoolrack_server/process/loop_driver.py": 1,
     "spoolrack_server/system/line_writer.py": 1,

@@ -33,9 +33,9 @@ from ..http.http_listener import HttpListener, expect_nothing
 from ..http.request_bodies import HttpLimits
 from ..http.request_checks import check, peer_of, require_own_shard
 from ..http.route import Endpoint, Route, pattern, with_heads
-from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
+from ..system.error_log import ErrorLog
 from ..system.logs import Log
 from ..system.request_ids import HEADER
 from ..wire.status import LONGEST_MESSAGE

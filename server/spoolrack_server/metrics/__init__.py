@@ -1,1 +1,1 @@
-"""Metrics, error log, history and traces of a server."""
+"""Metrics, history and traces of a server."""

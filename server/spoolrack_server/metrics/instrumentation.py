@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 from spoolrack_store.model.clock import stopwatch
 
+from ..system.error_log import ErrorLog
 from ..system.logs import make_log
 from ..system.request_ids import HEADER, IDENTITY, PEER, REQUEST_ID, RequestIds
 from .call_metrics import CallMetrics
-from .error_log import ErrorLog
 
 if TYPE_CHECKING:
     from aiohttp.web import BaseRequest  # A server without HTTP doesn't load it.

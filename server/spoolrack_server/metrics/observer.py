@@ -21,14 +21,14 @@ from spoolrack_store.store_metrics import StoreMetrics
 
 from ..app.health import Health
 from ..app.memory import MemoryLimiter
+from ..siblings.lease_consumers import has_unknown_consumers, known_leases, with_consumers
+from ..siblings.worker_processes import CONSUMERS, HISTORY, METRIC_ROWS, PROCESS, WorkerProcess
 from ..system.cgroup import machine_memory, memory_limit
 from .call_metrics import CallMetrics
 from .collectors import MOST_QUEUES, collect_process, collect_root, collect_store
 from .exposition import written
 from .history import EVERY, History, Series, combined
-from .lease_consumers import has_unknown_consumers, known_leases, with_consumers
-from .metrics import Row
-from .worker_processes import CONSUMERS, HISTORY, METRIC_ROWS, PROCESS, WorkerProcess
+from .metrics import Row, rows_from_json
 
 T = TypeVar("T")
 
@@ -119,7 +119,7 @@ class Observer:
         return await self._health.lives(loop)
 
     async def answer(self, what: str) -> Any:
-        """Return this process's answer to its siblings; see `worker_processes` for the questions."""
+        """Return this process's answer to its siblings; see `siblings` for the questions."""
         if what == METRIC_ROWS:
             return await self.own()
         if what == PROCESS:
@@ -256,10 +256,13 @@ class Observer:
 
     async def page(self, accept: str) -> tuple[bytes, str]:
         """Return the answer to a scrape that accepts these types, and its content type."""
-        others = await self._process.metric_rows()
+        others = await self._process.others(METRIC_ROWS)
         async with self._gathering:
             processes: dict[int, list[Row]] = {
-                number: [("spoolrack_process_answers", [], int(rows is not None)), *(rows or ())]
+                number: [
+                    ("spoolrack_process_answers", [], int(rows is not None)),
+                    *rows_from_json(rows or ()),
+                ]
                 for number, rows in others.items()
             }
             own = [*self._of_calls(), ("spoolrack_process_answers", [], 1)]

@@ -15,7 +15,7 @@ from aiohttp import web
 from ..app.health import Health
 from ..http.http_listener import HttpListener
 from ..http.request_bodies import HttpLimits
-from ..metrics.worker_processes import WorkerProcesses
+from ..siblings.worker_processes import WorkerProcesses
 from ..system.addresses import AddressUnusable, address_text, reserve
 from ..system.limits import PROBES, Limits
 from ..system.logs import Log

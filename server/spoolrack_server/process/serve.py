@@ -14,7 +14,7 @@ from typing import Final
 from ..access.watched_files import AccessUnusable
 from ..app.memory import anonymous
 from ..metrics.otel import TracingUnavailable, otlp_traces
-from ..metrics.worker_processes import WorkerProcess
+from ..siblings.worker_processes import WorkerProcess
 from ..system.logs import adopt_library_logs, make_log
 from ..system.system_limits import SystemLimit, raise_descriptor_limit, require_threads
 from .garbage import GrowthCollector, frozen_afterwards

@@ -30,18 +30,18 @@ from ..app.health import Health
 from ..app.memory import MemoryLimiter
 from ..app.scheduler import Scheduler
 from ..app.store_access import ConcurrencyLimit
-from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import Instrumentation
 from ..metrics.observer import Observer
-from ..metrics.worker_processes import WorkerProcess
 from ..rpc.calls import ServerCalls
 from ..rpc.health_service import SERVICE, HealthService
 from ..rpc.public_calls import PublicCalls
 from ..rpc.reflection import reflection_of
 from ..rpc.services import Services
 from ..rpc.strangers import DESCRIPTORS, Strangers
+from ..siblings.worker_processes import WorkerProcess
 from ..system.addresses import AddressUnusable, address_text, reserve
 from ..system.cgroup import memory_limit
+from ..system.error_log import ErrorLog
 from ..system.limits import Limits
 from ..system.logs import Log, make_log
 from ..system.system_limits import connections_within

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 from ..access.security import Insecure
 from ..access.watched_files import AccessUnusable
-from ..metrics.worker_processes import WorkerProcesses
+from ..siblings.control_channel import ControlChannel
+from ..siblings.worker_processes import WorkerProcesses
 from ..system.addresses import AddressUnusable, address_text, reserve
-from ..system.control_channel import ControlChannel
 from ..system.logs import Log, make_log
 from .serve import ListenAddresses
 from .serve_settings import ServeSettings

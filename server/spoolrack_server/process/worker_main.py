@@ -13,8 +13,8 @@ import socket
 import sys
 from collections.abc import Callable
 
-from ..metrics.worker_processes import WorkerProcess
-from ..system.control_channel import ControlChannel
+from ..siblings.control_channel import ControlChannel
+from ..siblings.worker_processes import WorkerProcess
 from ..system.loop_thread import LoopThread
 from .serve import ListenAddresses, serve
 from .serve_settings import ServeSettings

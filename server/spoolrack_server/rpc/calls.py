@@ -25,8 +25,8 @@ from spoolrack_store.model.shards import Shard
 from ..access.access_control import AccessControl
 from ..app.bounds import SHARD_KEY, require_shard
 from ..app.memory import SMALL, MemoryLimiter
-from ..metrics.error_log import ErrorLog
 from ..metrics.instrumentation import FAULTS, Instrumentation, OnRequest
+from ..system.error_log import ErrorLog
 from ..system.logs import Log
 from ..wire.contract import SERVED
 from ..wire.contract_calls import ContractMethod

@@ -11,9 +11,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
-from ..system.control_channel import ControlChannel
 from ..system.loop_thread import run_in
-from .metrics import Row, rows_from_json
+from .control_channel import ControlChannel
 
 METRIC_ROWS: Final = "metric_rows"
 PROCESS: Final = "process"
@@ -70,12 +69,6 @@ class WorkerProcess:
         asked = self._channel.ask(what, ANSWER_TIMEOUT + 1)
         found = await run_in(self._channel.loop, asked)
         return {int(number): answer for number, answer in (found or {}).items()}
-
-    async def metric_rows(self) -> dict[int, list[Row] | None]:
-        return {
-            number: None if rows is None else rows_from_json(rows)
-            for number, rows in (await self.others(METRIC_ROWS)).items()
-        }
 
     async def answer(self, what: str) -> Any:
         """Answer the supervisor, in the channel's loop. None as a state: the process hangs."""

@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 from spoolrack_store.model.clock import stopwatch
 
-from ..system.logs import Log
-from ..system.request_ids import IDENTITY, PEER
+from .logs import Log
+from .request_ids import IDENTITY, PEER
 
 BURST: Final = 10
 """Lines with one reason of one caller at once."""
