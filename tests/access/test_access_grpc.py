@@ -19,6 +19,7 @@ from spoolrack.v1 import staging_service_pb2 as staging
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.tokens import line_of
 from spoolrack_server.process.server import Server
+from spoolrack_server.rpc.served import SERVED_METHODS
 from spoolrack_server.rpc.services import METHODS
 from spoolrack_server.wire import contract
 
@@ -62,7 +63,7 @@ async def bob(server: Server, files: Files) -> AsyncIterator[Client]:
 
 def test_every_method_of_the_contract_is_in_the_table() -> None:
     assert requests("q").keys() == contract.METHODS.keys()
-    assert METHODS.keys() == contract.SERVED_METHODS.keys()
+    assert METHODS.keys() == SERVED_METHODS.keys()
 
 
 @pytest.mark.parametrize(

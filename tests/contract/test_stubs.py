@@ -11,7 +11,7 @@ from tests import CHECKOUT
 
 COMMITTED = {
     "spoolrack/v1": CHECKOUT / "client" / "spoolrack" / "v1",
-    "spoolrack_server/keda": CHECKOUT / "server" / "spoolrack_server" / "keda",
+    "spoolrack_server/rpc/keda": CHECKOUT / "server" / "spoolrack_server" / "rpc" / "keda",
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from spoolrack_server.access.security import Security
 from spoolrack_server.access.sqs_keys import issue
-from spoolrack_server.keda import externalscaler_pb2 as pb
+from spoolrack_server.rpc.keda import externalscaler_pb2 as pb
 from spoolrack_store.model.clock import SystemClock
 from spoolrack_store.model.shards import shard_of
 

@@ -10,8 +10,8 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from spoolrack.v1 import queue_pb2, queue_service_pb2
 from spoolrack_server.access.security import Security
-from spoolrack_server.keda import externalscaler_pb2 as pb
 from spoolrack_server.process.server import Server
+from spoolrack_server.rpc.keda import externalscaler_pb2 as pb
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
 

@@ -14,9 +14,9 @@ import spoolrack
 from spoolrack.errors import WrongShard
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.cli.program import run
-from spoolrack_server.keda import externalscaler_pb2 as keda
 from spoolrack_server.process.serve_settings import LOOPBACK, ServeSettings
 from spoolrack_server.process.server import Server
+from spoolrack_server.rpc.keda import externalscaler_pb2 as keda
 from spoolrack_server.wire import contract
 from spoolrack_store.model.shards import Shard
 from spoolrack_store.store import Store

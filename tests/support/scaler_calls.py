@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from google.protobuf.message_factory import GetMessageClass
-from spoolrack_server.keda import externalscaler_pb2 as pb
+from spoolrack_server.rpc.keda import externalscaler_pb2 as pb
 
 from .server_rig import Client
 

@@ -18,6 +18,7 @@ from spoolrack_store.model.clock import stopwatch
 from ..system.error_log import ErrorLog
 from ..system.logs import make_log
 from ..system.request_ids import HEADER, IDENTITY, PEER, REQUEST_ID, RequestIds
+from ..wire.contract import METHODS
 from .call_metrics import CallMetrics
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ class Instrumentation:
 
     # gRPC.
 
-    def rpc(self, method: Method, name: str, *, streams: bool) -> Method:
+    def rpc(self, method: Method, full_name: str, *, streams: bool) -> Method:
         """Instrument the handler of `method`. With `streams`, count the open ones and their results."""
-        operations = self.operations
+        operations, name = self.operations, full_name.rpartition(".")[2]
 
         async def run(_: Any, context: Any) -> Any:
             began = stopwatch()
@@ -93,7 +94,7 @@ class Instrumentation:
                 nonlocal began, span
                 began = stopwatch()
                 if self._traces is not None:
-                    span = self._traces.rpc(name, request, metadata, id)
+                    span = self._traces.rpc(full_name, request, metadata, id)
 
             code = OK
             opened: AbstractContextManager[None] = operations.stream(name) if streams else nullcontext()
@@ -113,7 +114,7 @@ class Instrumentation:
                     operations.ended(name, code, stopwatch() - began)
                 if span is None and self._traces is not None:
                     # Refused before it was read.
-                    span = self._traces.rpc(name, None, metadata, id)
+                    span = self._traces.rpc(full_name, None, metadata, id)
                 if span is not None:
                     span.end(code)
 
@@ -123,7 +124,7 @@ class Instrumentation:
         """Note a request of a stream."""
         traces, span = self._traces, None
         if traces is not None:
-            span = traces.rpc(operation, request, (), REQUEST_ID.get())
+            span = traces.rpc(METHODS[operation].full_name, request, (), REQUEST_ID.get())
         return ObservedRequest(operation, stopwatch(), self.operations, span, self.refusals)
 
     # HTTP.

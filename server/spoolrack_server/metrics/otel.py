@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 from ..app.trace_context import TRACEPARENT, context_in, is_traceparent
 from ..system.addresses import names_loopback
 from ..system.request_ids import HEADER
-from ..wire.contract import SERVED_METHODS
 
 if TYPE_CHECKING:
     from aiohttp.web import BaseRequest
@@ -93,8 +92,9 @@ class OtelTraces:
         self._owned = owned
         self._propagator = TraceContextTextMapPropagator()
 
-    def rpc(self, method: str, request: Any, metadata: Metadata, request_id: str) -> RpcSpan:
-        full_name = f"{SERVED_METHODS[method].containing_service.full_name}/{method}"
+    def rpc(self, full_name: str, request: Any, metadata: Metadata, request_id: str) -> RpcSpan:
+        """Begin the span of a call to the method `full_name`, its service's name and its own."""
+        full_name = "/".join(full_name.rsplit(".", 1))
         attributes: dict[str, AttributeValue] = {
             "rpc.system.name": "grpc",
             "rpc.method": full_name,

@@ -36,6 +36,7 @@ from ..rpc.calls import ServerCalls
 from ..rpc.health_service import SERVICE, HealthService
 from ..rpc.public_calls import PublicCalls
 from ..rpc.reflection import reflection_of
+from ..rpc.served import SERVED
 from ..rpc.services import Services
 from ..rpc.strangers import DESCRIPTORS, Strangers
 from ..siblings.worker_processes import WorkerProcess
@@ -45,7 +46,6 @@ from ..system.error_log import ErrorLog
 from ..system.limits import Limits
 from ..system.logs import Log, make_log
 from ..system.system_limits import connections_within
-from ..wire.contract import SERVED
 from .loop_driver import LoopDriver
 from .serve_settings import ServeSettings
 

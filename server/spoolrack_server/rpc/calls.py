@@ -28,10 +28,10 @@ from ..app.memory import SMALL, MemoryLimiter
 from ..metrics.instrumentation import FAULTS, Instrumentation, OnRequest
 from ..system.error_log import ErrorLog
 from ..system.logs import Log
-from ..wire.contract import SERVED
 from ..wire.contract_calls import ContractMethod
 from ..wire.status import INTERNAL, Failure, failure_of
 from .authorized_calls import AuthorizedCall, Context, caller_of
+from .served import SERVED
 from .strangers import Strangers
 
 Method = Callable[[Any, Context], Awaitable[Message | bytes | None]]
@@ -194,7 +194,7 @@ class ServerCalls:
                 requests.close()
             return None
 
-        return self._instrumentation.rpc(run, name, streams=streams)
+        return self._instrumentation.rpc(run, described.full_name, streams=streams)
 
     async def _only(self, requests: Requests) -> Any:
         """Return the request of a call that has one."""

@@ -19,9 +19,9 @@ from spoolrack_store.model.errors import InvalidRequest
 
 from ..app.bounds import queue_name
 from ..app.queues import Queues
-from ..keda import externalscaler_pb2 as pb
 from .authorized_calls import Context, current_caller
 from .calls import put
+from .keda import externalscaler_pb2 as pb
 
 MESSAGES: Final = "spoolrack-messages"
 OLDEST_AGE: Final = "spoolrack-oldest-age"

@@ -16,9 +16,9 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 
 from ..app.health import Health
-from ..wire.contract import SERVED
 from .authorized_calls import Context
 from .calls import put
+from .served import SERVED
 
 SERVICE: Final[ServiceDescriptor] = cast(
     ServiceDescriptor, health_pb2.DESCRIPTOR.services_by_name["Health"]

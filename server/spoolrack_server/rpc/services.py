@@ -28,12 +28,12 @@ from ..app.store_access import Submitted
 from ..app.trace_context import context_in
 from ..metrics.instrumentation import Instrumentation
 from ..wire import convert, encoding, lease_changes, outgoing_messages
-from ..wire.contract import SERVED_METHODS
 from ..wire.contract_calls import CONTRACT, ContractCalls, ContractMethod, response_of, uses
 from .authorized_calls import Context, current_caller, current_consumer
 from .calls import CallIsOver, Method, Requests, ServedMethod, put, write
 from .external_scaler import ExternalScaler
 from .receive_streams import ReceiveStreams, hand_over, receive_of
+from .served import SERVED_METHODS
 from .streams import StreamOperation, Streams
 
 
