@@ -22,7 +22,8 @@ from .. import server_processes
 from .base import WAIT, Broken, Driver, Received, System, SystemFacts
 
 _IMPORTS = "import " + ", ".join(
-    f"spoolrack_server.{module}" for module in ("cli.program", "cli.serve_command", "process.server")
+    f"spoolrack_server.{module}"
+    for module in ("cli.program", "cli.operators.serve_command", "process.server")
 )
 """All that `spoolrack serve` imports, also what it imports late."""
 _SETTLED = 60.0

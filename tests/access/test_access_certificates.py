@@ -29,7 +29,7 @@ from spoolrack_server.access.sqs_keys import SqsKeys, issue
 from spoolrack_server.access.tls import Tls, TlsFiles, _shake_hands
 from spoolrack_server.access.tokens import new_token
 from spoolrack_server.access.watched_files import AccessUnusable
-from spoolrack_server.cli.connection_options import _token_in
+from spoolrack_server.cli.kit.connection_options import _token_in
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_server.process.server import Server
 from spoolrack_server.system.logs import make_log

@@ -24,7 +24,7 @@ from spoolrack.spark._light_client import LightClient
 from spoolrack.spark._options import queue_address
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_server.access.security import Security
-from spoolrack_server.cli.http_bodies import HttpBodies
+from spoolrack_server.cli.kit.http_bodies import HttpBodies
 from spoolrack_server.process.server import Server
 
 from tests.support.access_rig import ClientFiles, Files, bearer, looks, reads_again, serving

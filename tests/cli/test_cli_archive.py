@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from spoolrack import Client, MessageState, Outgoing, connect
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli.transfer.archive_format import FORMAT
+from spoolrack_server.cli.operators.transfer.archive_format import FORMAT
 
 from tests.cli.cli_rig import Spoolrack
 from tests.cli.moving_rig import BODIES, bodies_in, held

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack import Client, Message
-from spoolrack_server.cli.bench_command import _live, _measure
+from spoolrack_server.cli.operators.bench_command import _live, _measure
 
 from tests.cli.cli_rig import Spoolrack
 from tests.support import STUCK

@@ -18,8 +18,8 @@ import click
 import pytest
 from spoolrack import Client, StageInfo
 from spoolrack.testing import RunningServer, running_server
+from spoolrack_server.cli.kit.units import quoted
 from spoolrack_server.cli.program import run, spoolrack
-from spoolrack_server.cli.units import quoted
 
 from tests.cli.cli_rig import commands, files_under
 

@@ -19,7 +19,7 @@ from urllib.parse import urljoin
 import pytest
 import spoolrack
 from click.testing import CliRunner
-from spoolrack_server.cli import serve_command
+from spoolrack_server.cli.operators import serve_command
 from spoolrack_server.process.serve_settings import ServeSettings
 from spoolrack_store.files import layout
 from spoolrack_store.files.changes import LOCK

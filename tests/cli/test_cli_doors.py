@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from spoolrack_server.cli.program import spoolrack as program
-from spoolrack_server.cli.units import (
+from spoolrack_server.cli.kit.units import (
     SETTING_TYPES,
     Address,
     Label,
@@ -30,6 +29,7 @@ from spoolrack_server.cli.units import (
     size_text,
     span_text,
 )
+from spoolrack_server.cli.program import spoolrack as program
 from spoolrack_store.model.settings import SCHEMA, Setting, SettingKind
 
 from tests.cli.cli_rig import Spoolrack, commands

@@ -11,8 +11,8 @@ import click
 import pytest
 from spoolrack import Client
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli.command_clock import system_time
 from spoolrack_server.cli.examples import EXAMPLES
+from spoolrack_server.cli.kit.command_clock import system_time
 from spoolrack_server.cli.program import PREFIX
 from spoolrack_server.cli.program import spoolrack as program
 

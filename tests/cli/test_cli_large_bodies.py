@@ -19,8 +19,8 @@ import pytest
 import spoolrack.aio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from spoolrack_server.cli.exit_codes import UNAVAILABLE, Failed
-from spoolrack_server.cli.shell_runner import Runner
+from spoolrack_server.cli.kit.exit_codes import UNAVAILABLE, Failed
+from spoolrack_server.cli.messages.shell_runner import Runner
 from spoolrack_server.process.server import Server
 from spoolrack_store.files.local_disk import LocalDisk
 

@@ -20,9 +20,9 @@ from spoolrack import Client, Outgoing
 from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.errors import QueueFull, Unreachable
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli.connection_options import _FEW
-from spoolrack_server.cli.line_reader import Lines
-from spoolrack_server.cli.line_sender import LineSender, Ranges
+from spoolrack_server.cli.kit.connection_options import _FEW
+from spoolrack_server.cli.messages.line_reader import Lines
+from spoolrack_server.cli.messages.line_sender import LineSender, Ranges
 
 from tests.cli.cli_rig import Spoolrack
 from tests.support import STUCK

@@ -14,7 +14,7 @@ import click
 import pytest
 import spoolrack
 from spoolrack.errors import Unsupported
-from spoolrack_server.cli.connection_options import LISTING, Connection, connects_to_queues
+from spoolrack_server.cli.kit.connection_options import LISTING, Connection, connects_to_queues
 
 from tests.cli.cli_rig import Result, Spoolrack
 from tests.support.serving import PROGRAM

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from spoolrack import Client, Outgoing
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli import receive_command
+from spoolrack_server.cli.messages import receive_command
 
 from tests.cli.cli_rig import Spoolrack
 

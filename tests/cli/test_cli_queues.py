@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 from spoolrack import Client, QueueCounts, QueueInfo
 from spoolrack.testing import RunningServer
-from spoolrack_server.cli.command_clock import system_time
+from spoolrack_server.cli.kit.command_clock import system_time
 from spoolrack_server.cli.program import spoolrack as program
-from spoolrack_server.cli.top_command import _screen, rates_of
+from spoolrack_server.cli.queues.top_command import _screen, rates_of
 
 from tests.cli.cli_rig import Result, Spoolrack, at_a_terminal, started
 from tests.support import STUCK

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from spoolrack.testing import RunningShards, running_shards
-from spoolrack_server.cli.exit_codes import NOTHING, OK, UNAVAILABLE, USAGE
+from spoolrack_server.cli.kit.exit_codes import NOTHING, OK, UNAVAILABLE, USAGE
 from spoolrack_store.model.shards import shard_of
 
 from tests.cli.cli_rig import Result, Spoolrack

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from spoolrack_server.cli import signals
+from spoolrack_server.cli.kit import signals
 
 
 @pytest.fixture(autouse=True)

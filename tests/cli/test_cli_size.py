@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 import pytest
-from spoolrack_server.cli import size_command
+from spoolrack_server.cli.operators import size_command
 
 from tests import CHECKOUT
 from tests.cli.cli_rig import Spoolrack

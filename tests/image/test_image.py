@@ -137,7 +137,7 @@ def test_the_wheel_has_every_file_of_the_packages(built: Path) -> None:
 
 def test_nothing_is_compiled_again_at_a_start(built: Path) -> None:
     """The root file system is read-only, and its times may be any."""
-    for module in ("process/server.py", "cli/serve_command.py"):
+    for module in ("process/server.py", "cli/operators/serve_command.py"):
         source = site_of(built) / "spoolrack_server" / module
         cached = source.parent / "__pycache__" / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
         flags = int.from_bytes(cached.read_bytes()[4:8], "little")

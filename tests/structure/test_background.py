@@ -35,8 +35,8 @@ OWNED = {
     "spoolrack_server/access/security.py": 1,  # Its result is awaited.
     "spoolrack_server/system/loop_thread.py": 1,  # It goes on, and ends with its owner.
     # They are joined where they were started.
-    "spoolrack_server/cli/bench_command.py": 1,
-    "spoolrack_server/cli/shell_runner.py": 1,
+    "spoolrack_server/cli/operators/bench_command.py": 1,
+    "spoolrack_server/cli/messages/shell_runner.py": 1,
     "spoolrack_server/system/system_limits.py": 1,
     # For tests.
     "spoolrack_store/manual_clock.py": 1,

@@ -26,7 +26,7 @@ _CONTEXT: Final = get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         "spoolrack_server.cli.program",
-        "spoolrack_server.cli.serve_command",
+        "spoolrack_server.cli.operators.serve_command",
         "spoolrack_server.process.server",
     ]
 )

@@ -18,47 +18,45 @@ import click
 from click.shell_completion import shell_complete
 from spoolrack_store.model.terminal_text import printable
 
-from . import signals
-from .command_clock import system_time
 from .examples import end_with_example
+from .kit import signals
+from .kit.command_clock import system_time
 
 PROGRAM: Final = "spoolrack"
 PREFIX: Final = "SPOOLRACK"
 COMPLETE: Final = "_SPOOLRACK_COMPLETE"
 
-_COMMANDS: Final = (
-    "serve",
-    "mover",
-    "reaper",
-    "send",
-    "receive",
-    "delete",
-    "release",
-    "reject",
-    "queues",
-    "peek",
-    "stages",
-    "reservations",
-    "redrive",
-    "redrives",
-    "schedules",
-    "top",
-    "bench",
-    "size",
-    "shard",
-    "try",
-    "health",
-    "export",
-    "import",
-    "fsck",
-    "snapshot",
-    "replay",
-    "tokens",
-)
-"""Each is the `command` of the module of its name, unless `_SHARED` says another, and loaded when it is
-asked for: a check of folders needs no gRPC."""
-_SHARED: Final = {"reject": ("release", "reject"), "reaper": ("mover", "reaper")}
-"""Of a command without a module of its own: the module, and the function there."""
+_COMMANDS: Final = {
+    "serve": ("operators.serve_command", "command"),
+    "mover": ("operators.mover_command", "command"),
+    "reaper": ("operators.mover_command", "reaper"),
+    "send": ("messages.send_command", "command"),
+    "receive": ("messages.receive_command", "command"),
+    "delete": ("messages.delete_command", "command"),
+    "release": ("messages.release_command", "command"),
+    "reject": ("messages.release_command", "reject"),
+    "queues": ("queues.queues_command", "command"),
+    "peek": ("messages.peek_command", "command"),
+    "stages": ("messages.stages_command", "command"),
+    "reservations": ("messages.reservations_command", "command"),
+    "redrive": ("queues.redrive_command", "command"),
+    "redrives": ("queues.redrives_command", "command"),
+    "schedules": ("queues.schedules_command", "command"),
+    "top": ("queues.top_command", "command"),
+    "bench": ("operators.bench_command", "command"),
+    "size": ("operators.size_command", "command"),
+    "shard": ("operators.shard_command", "command"),
+    "try": ("operators.try_command", "command"),
+    "health": ("operators.health_command", "command"),
+    "export": ("operators.export_command", "command"),
+    "import": ("operators.import_command", "command"),
+    "fsck": ("operators.fsck_command", "command"),
+    "snapshot": ("operators.snapshot_command", "command"),
+    "replay": ("queues.replay_command", "command"),
+    "tokens": ("operators.tokens_command", "command"),
+}
+"""The module and the function of each. The module is loaded when it is asked for: a check of folders
+needs no gRPC."""
 
 
 class _StderrLine(logging.Formatter):
@@ -77,10 +75,8 @@ class Commands(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        module, function = _SHARED.get(name, (name, "command"))
-        found: click.Command = getattr(
-            importlib.import_module(f".{module}_command", __package__), function
-        )
+        module, function = _COMMANDS[name]
+        found: click.Command = getattr(importlib.import_module(f".{module}", __package__), function)
         end_with_example(name, found)
         found.name = name  # Its function is mostly called `command`.
         return found
@@ -167,7 +163,7 @@ def _misused(error: click.ClickException) -> int:
 
 def _broken_pipe() -> int:
     """End quietly after the reader of the output has gone: buffered output is dropped, too."""
-    from .exit_codes import BROKEN_PIPE
+    from .kit.exit_codes import BROKEN_PIPE
 
     for stream in (sys.stdout, sys.stderr):
         _drop_what_is_buffered(stream)
@@ -185,7 +181,7 @@ def _drop_what_is_buffered(stream: TextIO) -> None:
 
 
 def _interrupted(error: BaseException) -> int:
-    from .exit_codes import INTERRUPTED, TERMINATED
+    from .kit.exit_codes import INTERRUPTED, TERMINATED
 
     if isinstance(error, signals.Terminated):
         return TERMINATED
@@ -195,7 +191,7 @@ def _interrupted(error: BaseException) -> int:
 
 
 def _failed(error: Exception) -> int:
-    from .exit_codes import OUR_MISTAKE, code_of, line_of
+    from .kit.exit_codes import OUR_MISTAKE, code_of, line_of
 
     if os.environ.get("SPOOLRACK_DEBUG"):
         raise error

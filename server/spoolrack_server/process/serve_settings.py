@@ -1,7 +1,7 @@
 """The options of `spoolrack serve`, from the command line to the server and to each worker process.
 
-An option is declared once more only as a flag, in `cli/serve_command.py`, under the same name. No
-import of gRPC here: the command line reads the defaults before it decides to serve.
+An option is declared once more only as a flag, in `cli/operators/serve_command.py`, under the same
+name. No import of gRPC here: the command line reads the defaults before it decides to serve.
 """
 
 from __future__ import annotations

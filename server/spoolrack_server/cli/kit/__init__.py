@@ -1,0 +1,1 @@
+"""Parts of all commands: options, connections, units, output, exit codes and signals."""

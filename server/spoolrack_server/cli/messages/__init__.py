@@ -1,0 +1,1 @@
+"""Commands on messages, stages and reservations, and what reads and writes them."""

@@ -1,0 +1,1 @@
+"""Commands for operators: servers, roots, backups, tokens and measurements."""

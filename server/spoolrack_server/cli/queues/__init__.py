@@ -1,0 +1,1 @@
+"""Commands on queues, their schedules, redrives and archives."""
