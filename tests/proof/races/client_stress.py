@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from itertools import islice
 from random import Random
 from typing import Final
 
@@ -77,10 +76,10 @@ class ClientCaller:
     def _stream(self) -> None:
         """Take what a stream brings; the messages that it prefetched go back with its end."""
         most = self._random.choice((1, 4))
-        # A message is there for the stream: it may be another's, who takes it again then.
-        self._send()
-        with self._queue.messages(max_in_flight=most, visibility_timeout=LEASE, timeout=0.2) as stream:
-            self._held += [(message, time.monotonic()) for message in islice(stream, most)]
+        with self._queue.messages(max_in_flight=most, visibility_timeout=LEASE) as stream:
+            # Without the wait the last threads would wait for messages that no other sends any more.
+            found = stream.receive(most, wait=0.2)
+            self._held += [(message, time.monotonic()) for message in found]
 
     def _delete(self) -> None:
         held, self._held = self._held[:3], self._held[3:]
