@@ -26,7 +26,7 @@ from ..model.dead_letter_records import (
 from ..model.errors import DiskError, StoreError
 from ..model.names import MAX_BYTES, Death, Stem, dead_letter_path
 from ..model.receipts import make_token
-from ..model.transitions import State
+from ..model.transitions import Move
 from .catalog import Catalog
 from .entries import Entry
 from .moves import Moves
@@ -107,7 +107,7 @@ class DeadLetters:
                 renewed = min(renewed, self._clock.wall())  # A later one would tell of a redrive since.
             try:
                 self._moves.move(
-                    entry, members, State.READY, queue=queue, receives=0, death=death, renewed=renewed
+                    entry, members, Move.DEAD_LETTER, queue=queue, death=death, renewed=renewed
                 )
             except StoreError as error:
                 results.append(error)

@@ -43,7 +43,7 @@ from ..model.operations import (
 )
 from ..model.receipts import is_set_token, make_token
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
-from ..model.transitions import State
+from ..model.transitions import Move, State
 from .catalog import Catalog, QueueRecord
 from .dead_letters import DeadLetters
 from .entries import Entry, Groups, LeaseShare
@@ -517,7 +517,7 @@ class Leaser(Part):
         id, queue = entry.batch.stem.message_id(index), entry.name.queue
         log.error("message %s of the queue %s goes to quarantine: %s", id, queue, why)
         with postponing(log, "the quarantine of message %s until its lease ends", id):
-            self._moves.move(entry, 1 << index, State.QUARANTINED)
+            self._moves.move(entry, 1 << index, Move.QUARANTINE)
 
     # The end of a lease.
 
@@ -558,7 +558,7 @@ class Leaser(Part):
                 if visibility:
                     # A message whose lease is over is leased again, with a token of its own.
                     token = entry.name.token or make_token(self._random)
-                    self._moves.move(entry, members, State.LEASED, until=until, token=token)
+                    self._moves.move(entry, members, Move.EXTEND, until=until, token=token)
                 elif entry.name.state is not State.READY:
                     self.bring_back(entry, members)
             except StoreError as error:
@@ -621,9 +621,9 @@ class Leaser(Part):
     def _postpone(self, entry: Entry, members: int, until: tuple[Millis, int], receives: int) -> None:
         """End the lease of `members`, and hide them until then, if that isn't past."""
         if until[1] > self._clock.monotonic():
-            self._moves.move(entry, members, State.DELAYED, until=until, receives=receives)
+            self._moves.move(entry, members, Move.POSTPONE, until=until, receives=receives)
         else:
-            self._moves.move(entry, members, State.READY, receives=receives)
+            self._moves.move(entry, members, Move.REQUEUE, receives=receives)
 
     def reject(self, request: RejectMessages) -> list[StoreError | None]:
         """Move leased messages to the dead-letter queue with this commit."""
@@ -654,7 +654,7 @@ class Leaser(Part):
 
     def _uncount(self, entry: Entry, members: int) -> None:
         """End leases of messages that no consumer has begun: ready again, and not received."""
-        self._moves.move(entry, members, State.READY, receives=max(0, entry.name.receives - 1))
+        self._moves.move(entry, members, Move.REQUEUE, receives=max(0, entry.name.receives - 1))
 
     def bring_back(self, entry: Entry, members: int) -> None:
         """End the lease or the delay of `members`; a message received too often becomes a dead letter,
@@ -662,7 +662,7 @@ class Leaser(Part):
         if entry.name.state is State.LEASED and self._dead_letters.dies_with_lease(entry):
             self._dead_letters.bury_one(entry, members)
         else:
-            self._moves.move(entry, members, State.READY)
+            self._moves.move(entry, members, Move.REQUEUE)
 
     def next_due(self) -> Millis | None:
         if self._index.unread_group_files or self._queues_to_expire:
@@ -743,7 +743,7 @@ class Leaser(Part):
             or record is None
             or record.settings.backoff_at == "release"
         ):
-            self._moves.move(entry, entry.members, State.READY)
+            self._moves.move(entry, entry.members, Move.REQUEUE)
             return False
         pause = self._back_off(record, entry)
         until = Millis(name.due + pause), entry.due + pause

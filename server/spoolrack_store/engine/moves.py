@@ -49,7 +49,7 @@ from ..model.names import (
 )
 from ..model.operations import WrittenBody
 from ..model.sealed import NotWhole, Torn
-from ..model.transitions import CHANGES, State
+from ..model.transitions import Move, State
 from .entries import Entry, may_rename
 from .index import COUNTED, Index
 from .part import Effort
@@ -272,7 +272,7 @@ class Moves:
         self,
         entry: Entry,
         members: int,
-        state: State,
+        move: Move,
         *,
         queue: str | None = None,
         receives: int | None = None,
@@ -286,24 +286,25 @@ class Moves:
         """Move `members` of what an entry holds; return their new entries, one unless the list is too
         long for a name.
 
-        `until` is when the lease or delay ends, in Unix time and in monotonic. A lease with
-        `is_prefetch`, or one that goes on of a consumer that prefetches, is left to this process to
-        end. Raise `DiskFull` or `DiskError`; then nothing has moved, or, of a long list, only what the
-        index says.
+        What isn't given stays in the name, unless the move drops it. `until` is when the lease or delay
+        ends, in Unix time and in monotonic. A lease with `is_prefetch`, or one that goes on of a
+        consumer that prefetches, is left to this process to end. Raise `DiskFull` or `DiskError`; then
+        nothing has moved, or, of a long list, only what the index says.
         """
         old, batch = entry.name, entry.batch
-        if (old.state, state) not in CHANGES:
-            raise AssertionError(f"no move leads from {old.path} to {state.value}")
-        count = old.receives if receives is None else receives
+        if old.state not in move.sources:
+            raise AssertionError(f"no {move.name} of {old.path}")
+        drops = move.drops
+        count = 0 if "r" in drops else old.receives if receives is None else receives
         queue, death = queue or old.queue, death or old.death
         patience = self.margin
-        if state is State.LEASED and (
+        if move.target is State.LEASED and (
             is_prefetch or (entry.shares and any(share.is_prefetch for share in entry.shares))
         ):
             patience = max(PATIENCE, self.margin)
         whole = Name(
             stem=batch.stem,
-            state=state,
+            state=move.target,
             queue=queue,
             version=batch.top + 1,
             members=members,
@@ -311,17 +312,17 @@ class Moves:
             first=(old.first if first is None else first) if count else None,
             death=death,
             renewed=old.renewed if renewed is None else renewed,
-            owner=old.owner if state is State.SENT else "",
-            due=None if until is None else until[0],
-            token=token,
+            owner="" if "o" in drops else old.owner,
+            due=None if "@" in drops else old.due if until is None else until[0],
+            token="" if "~" in drops else token or old.token,
         )
-        due = 0 if until is None else until[1]
+        due = 0 if "@" in drops else entry.due if until is None else until[1]
         made: list[Entry] = []
         for piece in _pieces(whole):
             name = whole if piece == members else replace(whole, version=batch.top + 1, members=piece)
             made.append(self._make_name(entry, name, due, patience=patience if due else 0))
             self._note_traffic(old, name, piece.bit_count())
-            if state is State.QUARANTINED:
+            if move is Move.QUARANTINE:
                 self.quarantined += piece.bit_count()
         return made
 
@@ -373,12 +374,12 @@ class Moves:
         whole = may_rename(entry, members, self.synced)
         other = None if whole else batch.extendable(entry.name)
         if other is None:
-            self.move(entry, members, State.REMOVED)
+            self.move(entry, members, Move.DELETE)
             return
         gone = members | other.members
         name = replace(other.name, version=batch.top + 1, members=other.name.members | members)
         if name.bytes > MAX_BYTES:
-            self.move(entry, members, State.REMOVED)
+            self.move(entry, members, Move.DELETE)
             return
         try:
             self._make_name(other, name, 0, is_rename=True)
@@ -386,7 +387,7 @@ class Moves:
             # `rm remove/*`: messages deleted by that name must stay deleted, too.
             for each in list(batch.entries):
                 if each.name.state not in _OVER and each.members & gone:
-                    self.move(each, each.members & gone, State.REMOVED)
+                    self.move(each, each.members & gone, Move.DELETE)
 
     def unlink(self, entry: Entry) -> None:
         """Unlink a name that the rules release; a missing one is a success."""
@@ -856,7 +857,7 @@ def begin_lease(
     return moves.move(
         entry,
         members,
-        State.SENT if old.state is State.SENT else State.LEASED,
+        Move.ASSIGN if old.state is State.SENT else Move.LEASE,
         receives=received(entry),
         first=moves.clock.wall() if old.first is None else old.first,
         until=until,
@@ -869,13 +870,13 @@ def publish(moves: Moves, entry: Entry) -> None:
     """Move a sent file from `new/` to its queue, or to `delay/` if it has a delay or a lease."""
     name = entry.name
     if name.due is None:
-        moves.move(entry, entry.members, State.READY)
+        moves.move(entry, entry.members, Move.PUBLISH)
     elif not name.token:
-        moves.move(entry, entry.members, State.DELAYED, until=(name.due, entry.due))
+        moves.move(entry, entry.members, Move.HIDE)
     else:
         # A lease that began in another process is due by the wall clock.
         due = entry.due or moves.clock.monotonic() + max(0, name.due - moves.clock.wall())
-        moves.move(entry, entry.members, State.LEASED, until=(name.due, max(0, due)), token=name.token)
+        moves.move(entry, entry.members, Move.DELIVER, until=(name.due, max(0, due)))
 
 
 def _copy_path(target: str) -> str:

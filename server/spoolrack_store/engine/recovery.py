@@ -38,7 +38,7 @@ from ..model.names import (
     parse,
 )
 from ..model.settings import MAX_DELAY, MAX_VISIBILITY
-from ..model.transitions import State
+from ..model.transitions import Move, State
 from .adoption import adoptable
 from .archive import archived_files
 from .catalog import Catalog
@@ -196,7 +196,7 @@ def _publish_or_quarantine(moves: Moves, catalog: Catalog, entry: Entry) -> None
         publish(moves, entry)
     elif not catalog.is_being_deleted(queue):  # Otherwise the catalogue deletes it.
         log.error("%s is moved to quarantine: there is no queue %s", entry.name.path, queue)
-        moves.move(entry, entry.members, State.QUARANTINED)
+        moves.move(entry, entry.members, Move.QUARANTINE)
 
 
 def log_unlisted(moves: Moves) -> None:

@@ -54,7 +54,7 @@ from ..model.redrive_requests import (
     Redrive,
     StartRedrive,
 )
-from ..model.transitions import State
+from ..model.transitions import Move, State
 from .catalog import Catalog, QueueRecord, QueueRoom
 from .dead_letters import DeadLetters
 from .entries import Entry
@@ -431,9 +431,8 @@ class Redriver(Part):
                 self._moves.move(
                     entry,
                     members,
-                    State.READY,
+                    Move.REDRIVE,
                     queue=destination,
-                    receives=0,
                     death=death,
                     renewed=renewed,
                 )

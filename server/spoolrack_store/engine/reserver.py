@@ -75,7 +75,7 @@ from ..model.reservation_requests import (
     UndoReservation,
 )
 from ..model.settings import MAX_VISIBILITY
-from ..model.transitions import State
+from ..model.transitions import Move, State
 from .catalog import Catalog
 from .dead_letters import DeadLetters
 from .entries import Entry
@@ -425,7 +425,7 @@ class Reserver(Part):
             self._reader.message(entry, index)  # It may only have moved.
         except Damaged:
             log.error("message %s goes to quarantine: %s", request.id, request.why)
-            self._moves.move(entry, 1 << index, State.QUARANTINED)
+            self._moves.move(entry, 1 << index, Move.QUARANTINE)
 
     # Questions. Where other processes are, they are asked while the index is exact.
 
@@ -705,7 +705,7 @@ class Reserver(Part):
                 self._moves.move(
                     entry,
                     members,
-                    State.LEASED,
+                    Move.EXTEND,
                     until=(a_set.due, a_set.ends),
                     token=a_set.record.token,
                 )
@@ -789,7 +789,7 @@ class Reserver(Part):
             del self._tokens_without_record[token]
 
     def _unlease(self, entry: Entry) -> None:
-        self._moves.move(entry, entry.members, State.READY, receives=entry.name.receives - 1)
+        self._moves.move(entry, entry.members, Move.REQUEUE, receives=entry.name.receives - 1)
 
     # Answers and checks of the requests.
 

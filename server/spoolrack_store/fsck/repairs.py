@@ -26,7 +26,7 @@ from ..model.names import Name, NotAName, body_path, is_queue_name, name_at, par
 from ..model.receipts import make_token
 from ..model.settings import QueueSettings, Record, encode, settings_path
 from ..model.stage_names import Manifest, parse_published
-from ..model.transitions import State
+from ..model.transitions import Move, State
 from .findings import Findings, Mended, Problem, QuarantinedFile, Remedy
 from .inspection import KNOWN
 from .listing import Lister, Registry
@@ -107,10 +107,10 @@ class Mender:
         assert entry is not None, "the root is locked"
         # Of two problems of one message the first has moved it.
         members = problem.members & (entry.members | entry.batch.unlisted)
-        state = State.READY if problem.remedy is Remedy.READY else State.QUARANTINED
+        move = Move.REQUEUE if problem.remedy is Remedy.READY else Move.QUARANTINE
         if members:
-            self._moves.move(entry, members, state)
-        return "ready" if state is State.READY else "put into quarantine"
+            self._moves.move(entry, members, move)
+        return "ready" if move is Move.REQUEUE else "put into quarantine"
 
     def _use_defaults(self, queue: str) -> None:
         registry = Registry(self._findings)
@@ -178,7 +178,7 @@ class Mender:
         for entry, members in messages:
             target = queue or entry.name.queue
             self._make_folder(f"{QUEUES}/{target}")
-            restored += self._moves.move(entry, members, State.READY, queue=target)
+            restored += self._moves.move(entry, members, Move.RESTORE, queue=target)
         return restored[0].name.path
 
     def _restore_file(self, file: QuarantinedFile, queue: str | None) -> str:

@@ -1,8 +1,8 @@
 """The legal moves of a message, as data.
 
-A state is a folder, and a move is a name in another one, by one link or rename. `engine.moves` refuses
-a change of state that the table doesn't hold. A test compares the drawing in
-docs/explanation/lifecycle.md with it.
+A state is a folder, and a move is a name in another one, by one link or rename. `engine.moves` makes
+the names by the table, and refuses a move from any other state. Tests compare with it
+the tables in docs/explanation/lifecycle.md and docs/reference/disk-format.md, and each recorded move.
 
     SENT ──publish──► READY ──lease──► LEASED ──delete──► REMOVED ──reap──► (gone)
       └────hide────► DELAYED ──due──► READY ◄──requeue── LEASED
@@ -11,7 +11,7 @@ docs/explanation/lifecycle.md with it.
 A message that is leased in the commit that sends it is assigned while it is SENT, and then delivered to
 LEASED. READY and DELAYED messages can be deleted too, LEASED ones be extended, and any file that isn't
 what its name says goes to QUARANTINED, from where only `fsck --restore` takes it. A receive leases
-READY messages only; `ChangeVisibility` leases a DELAYED one again for its last receive.
+READY messages only; `ChangeVisibility` leases a READY or DELAYED one again for its last receive.
 """
 
 from __future__ import annotations
@@ -38,37 +38,30 @@ class State(Enum):
     __hash__ = object.__hash__
 
 
-LEGAL: Final = frozenset(
-    {
-        ("adopt", State.SENT, State.SENT),
-        ("publish", State.SENT, State.READY),
-        ("hide", State.SENT, State.DELAYED),
-        ("assign", State.SENT, State.SENT),
-        ("deliver", State.SENT, State.LEASED),
-        ("due", State.DELAYED, State.READY),
-        ("lease", State.READY, State.LEASED),
-        ("extend", State.LEASED, State.LEASED),
-        ("extend", State.DELAYED, State.LEASED),
-        ("requeue", State.LEASED, State.READY),
-        ("postpone", State.LEASED, State.DELAYED),
-        ("dead_letter", State.READY, State.READY),
-        ("dead_letter", State.LEASED, State.READY),
-        ("redrive", State.READY, State.READY),
-        ("delete", State.SENT, State.REMOVED),
-        ("delete", State.READY, State.REMOVED),
-        ("delete", State.DELAYED, State.REMOVED),
-        ("delete", State.LEASED, State.REMOVED),
-        ("quarantine", State.SENT, State.QUARANTINED),
-        ("quarantine", State.READY, State.QUARANTINED),
-        ("quarantine", State.DELAYED, State.QUARANTINED),
-        ("quarantine", State.LEASED, State.QUARANTINED),
-        ("restore", State.QUARANTINED, State.READY),
-    }
-)
-"""Names of moves, each with the state before and after. An assignment is a lease of a message that has
-not left `new/`: there, its name says so; the delivery moves it to where leases are, once it is durable.
-A postponed message stays hidden after its lease: a release with a delay, or a back-off. A restoration
-is a call of `fsck --restore` by an operator."""
+_WAITING: Final = (State.SENT, State.READY, State.DELAYED, State.LEASED)
 
-CHANGES: Final = frozenset((source, target) for _, source, target in LEGAL)
-"""The changes of state that some move makes."""
+
+class Move(Enum):
+    """The table: from which states to which one, the tags that a new name may say anew, and those that
+    it hasn't any more. The tags are those of docs/reference/disk-format.md; all others stay."""
+
+    PUBLISH = (State.SENT,), State.READY, "", "o"
+    HIDE = (State.SENT,), State.DELAYED, "", "o"
+    ASSIGN = (State.SENT,), State.SENT, "rf@~", ""
+    """A lease of a message that has not left `new/`: there, its name says so."""
+    DELIVER = (State.SENT,), State.LEASED, "", "o"
+    """Moves an assigned message, once it is durable, to where leases are."""
+    LEASE = (State.READY,), State.LEASED, "rf@~", ""
+    EXTEND = (State.READY, State.DELAYED, State.LEASED), State.LEASED, "@~", ""
+    POSTPONE = (State.LEASED,), State.DELAYED, "r@", "~"
+    """Keeps a message hidden after its lease: a release with a delay, or a back-off."""
+    REQUEUE = (State.DELAYED, State.LEASED), State.READY, "r", "@~"
+    DEAD_LETTER = (State.READY, State.LEASED), State.READY, "dt", "rf@~"
+    REDRIVE = (State.READY,), State.READY, "dt", "rf"
+    DELETE = _WAITING, State.REMOVED, "", "o@~"
+    QUARANTINE = _WAITING, State.QUARANTINED, "", "o@~"
+    RESTORE = (State.QUARANTINED,), State.READY, "", ""
+    """A call of `fsck --restore` by an operator."""
+
+    def __init__(self, sources: tuple[State, ...], target: State, sets: str, drops: str) -> None:
+        self.sources, self.target, self.sets, self.drops = sources, target, sets, drops

@@ -19,7 +19,7 @@ from spoolrack_store.engine.reservation_index import (
 from spoolrack_store.engine.reserver import Reserver
 from spoolrack_store.model.reservation_names import ReservationName
 from spoolrack_store.model.reservation_requests import CommitReservations, MarkRead
-from spoolrack_store.model.transitions import State
+from spoolrack_store.model.transitions import Move
 
 from tests.proof.crash.set_story import SetStory
 from tests.proof.crash.stories import (
@@ -126,7 +126,7 @@ def _mark_with_the_lost_ones(self: ReservationIndex, stream: str, commit: Stream
 
 
 def _counted(self: Reserver, entry: Entry) -> None:
-    self._moves.move(entry, entry.members, State.READY)
+    self._moves.move(entry, entry.members, Move.REQUEUE)
 
 
 PLANTED: Final[dict[str, Bug]] = {
