@@ -342,7 +342,7 @@ class Store:
                 self.submit(damaged).result()
             if page.runs:
                 yield page
-            begin = page.following
+            begin = page.next_index
 
     def message(self, queue: str, id: str) -> Message:
         """Return a message, without leasing it; raise `MessageNotFound`, `MessageDamaged`,

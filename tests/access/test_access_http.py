@@ -171,7 +171,9 @@ async def test_lists_leave_out_what_the_caller_may_not_see_and_say_what_it_may_d
             await owner.create(queue)
             await owner.send(b"x", queue)
         for queue in ("a1", "b1", "b2"):
-            server.store.submit(Stage(stage=f"s-{queue}", chunk=0, queue=queue, bodies=[b""])).result()
+            server.store.submit(
+                Stage(stage=f"s-{queue}", chunk_number=0, queue=queue, bodies=[b""])
+            ).result()
             await change(owner, "POST", f"queues/{queue}/reservations", stream=f"s-{queue}")
             target = "b2" if queue == "a1" else "a1"
             await change(owner, "POST", f"queues/{queue}/redrives", destination=target)

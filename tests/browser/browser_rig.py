@@ -76,7 +76,7 @@ class Served:
         ids = self.send(source, *(b'{"n": %d}' % n for n in range(count)))
         while messages := self.receive(source, 1_000):
             receipts = [message.receipt or "" for message in messages]
-            self.ask(ChangeVisibility(queue=source, receipts=receipts, visibility=Millis(0)))
+            self.ask(ChangeVisibility(queue=source, receipts=receipts, visibility_timeout=Millis(0)))
         self.until_ready(queue, count)
         return ids
 

@@ -133,7 +133,7 @@ def test_every_page_is_accessible(
     server.bury("orders", "orders.dead", 30)
     server.send("orders", *(b"{}" for _ in range(9)), source="checkout")
     server.create("blocked", dead_letter_queue="orders.dead", max_receives=5)
-    server.ask(Stage(stage="s", chunk=0, queue="orders", bodies=[b""]))
+    server.ask(Stage(stage="s", chunk_number=0, queue="orders", bodies=[b""]))
     server.send("blocked", b"x")
     server.ask(Reserve(queue="blocked", stream="r", sequence_number=1))
     server.sample()

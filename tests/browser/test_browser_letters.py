@@ -218,7 +218,7 @@ def test_a_queue_that_is_nobodys_grave_offers_no_redrive(
 
 def test_a_stage_is_aborted_after_a_question(server: Served, open_desk: Callable[..., Desk]) -> None:
     server.create("q")
-    server.ask(Stage(stage="night-run", chunk=0, queue="q", bodies=[b"x", b"y"]))
+    server.ask(Stage(stage="night-run", chunk_number=0, queue="q", bodies=[b"x", b"y"]))
     desk = open_desk(server, "staged")
     desk.until_count("main tbody tr", 1)
     assert desk.cells("night-run")[:3] == ["q 2", "2", "1"]

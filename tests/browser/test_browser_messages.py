@@ -196,7 +196,7 @@ def test_a_schedule_is_created_paused_and_deleted_on_its_queues_page(
     desk.page.get_by_role("button", name="Pause yearly").click()
     desk.text("Paused the schedule yearly.")
     (paused,) = server.server.store.schedules(queue="orders")
-    assert (paused.schedule.cron, paused.schedule.is_paused) == ("0 0 1 1 *", True)
+    assert (paused.schedule.cron, paused.schedule.paused) == ("0 0 1 1 *", True)
     desk.page.get_by_role("button", name="Delete yearly").click()
     desk.button("Delete the schedule").click()
     desk.text("Deleted the schedule yearly.")

@@ -229,7 +229,7 @@ class Load:
 
     def _reject(self, messages: Sequence[Message]) -> None:
         receipts = [message.receipt or "" for message in messages]
-        request = RejectMessages(queue=messages[0].queue, receipts=receipts, explanation="bad")
+        request = RejectMessages(queue=messages[0].queue, receipts=receipts, reason="bad")
         assert self._ask(request) == [None] * len(receipts)
         # Another commit deletes the originals, and the one after it what is left of their names.
         self._settle()
@@ -244,7 +244,7 @@ class Load:
                 calls = self._behind_a_sync(
                     f"create-{title[:3]}-{queue}",
                     lambda title=title, do=do: do(f"begin/{title}"),
-                    [Receive(queue=queue, max_messages=5, visibility=span) for span in spans],
+                    [Receive(queue=queue, max_messages=5, visibility_timeout=span) for span in spans],
                 )
                 found = [messages_of(call.result(STUCK)) for call in calls]
                 assert [len(each) for each in found] == [5, 5]
@@ -434,7 +434,7 @@ class Load:
     def _change(self, messages: Sequence[Message], visibility: int) -> None:
         receipts = [each.receipt or "" for each in messages]
         queue, until = messages[0].queue, Millis(visibility)
-        self._ask(ChangeVisibility(queue=queue, receipts=receipts, visibility=until))
+        self._ask(ChangeVisibility(queue=queue, receipts=receipts, visibility_timeout=until))
 
     def _wait_for_the_reaper(self) -> None:
         while any((self._root / "remove").iterdir()):

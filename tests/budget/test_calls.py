@@ -121,7 +121,7 @@ def test_a_receive_waits_without_a_commit_where_nothing_is_ready(tmp_path: Path)
     [
         (Receive(queue="nowhere", wait=None), QueueNotFound),
         (Receive(queue="q", wait=None, max_messages=0), InvalidRequest),
-        (Receive(queue="q", wait=None, visibility=Millis(0)), InvalidRequest),
+        (Receive(queue="q", wait=None, visibility_timeout=Millis(0)), InvalidRequest),
     ],
     ids=["no queue", "no messages", "no visibility timeout"],
 )

@@ -60,9 +60,10 @@ def test_a_set_whose_messages_are_gone_is_no_problem(root: Path) -> None:
     with Store.open(root) as store:
         made = reserve(store, 2)
         assert made is not None
-        assert (made.messages, made.is_new) == (3, False)
+        assert (made.message_count, made.is_new) == (3, False)
         assert (
-            store.submit(CommitReservations(stream="s", last_sequence_number=2)).result().messages == 0
+            store.submit(CommitReservations(stream="s", last_sequence_number=2)).result().deleted_count
+            == 0
         )
 
 
@@ -76,7 +77,7 @@ def test_a_set_of_which_messages_were_moved_out_by_hand_is_found_lost_by_the_nex
         made = reserve(store, 2)
         assert made is not None
         assert made.is_new
-        assert made.messages == 7
+        assert made.message_count == 7
         with pytest.raises(ReservationLost):
             reserve(store, 1)
 

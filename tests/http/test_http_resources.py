@@ -26,7 +26,9 @@ async def listed(http: Http, path: str) -> Any:
 
 
 async def stage(server: Server, name: str) -> None:
-    await outcome(server.store.submit(Stage(stage=name, chunk=0, queue="q", bodies=[b"x", b"y"])))
+    await outcome(
+        server.store.submit(Stage(stage=name, chunk_number=0, queue="q", bodies=[b"x", b"y"]))
+    )
 
 
 async def test_a_stage_is_listed_aborted_and_published_once(server: Server, http: Http) -> None:

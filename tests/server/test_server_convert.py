@@ -21,7 +21,7 @@ from spoolrack_store.model.errors import (
     InvalidRequest,
     InvalidSetting,
 )
-from spoolrack_store.model.operations import Blocking, Counts, Queue
+from spoolrack_store.model.operations import BlockingMessage, Counts, Queue
 from spoolrack_store.model.settings import MAX_ATTRIBUTES, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.transitions import State
 
@@ -266,7 +266,7 @@ def test_the_age_of_the_oldest_message_is_never_negative() -> None:
 
 
 def test_a_queue_names_the_message_that_blocks_it() -> None:
-    blocking = Blocking(id=ID, receives=7, why="it comes back")
+    blocking = BlockingMessage(id=ID, receive_count=7, explanation="it comes back")
     told = convert.queue(queue_with(QueueSettings(), blocking=blocking), Millis(0))
     assert (told.blocking_message.id, told.blocking_message.receive_count) == (ID, 7)
     assert told.blocking_message.explanation == "it comes back"
@@ -278,7 +278,7 @@ def test_a_queue_names_the_message_that_blocks_it() -> None:
 
 
 def queue_with(
-    settings: QueueSettings, *, oldest: Millis | None = None, blocking: Blocking | None = None
+    settings: QueueSettings, *, oldest: Millis | None = None, blocking: BlockingMessage | None = None
 ) -> Queue:
     return Queue(
         name="q",
@@ -286,7 +286,7 @@ def queue_with(
         created_at=Millis(1_000),
         version=3,
         counts=Counts(ready_count=1, leased_count=2, delayed_count=3, byte_count=4, oldest=oldest),
-        blocking=blocking,
+        blocking_message=blocking,
     )
 
 

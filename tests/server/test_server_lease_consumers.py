@@ -45,14 +45,16 @@ def forgotten(queue: Queue) -> Queue:
     """Return the queue as a process sees it that served none of its receives."""
     leases: dict[str, OldLease] = {}
     for lease in queue.oldest_leases:
-        there = leases.get(lease.id[:-3])
-        count = lease.count + (0 if there is None else there.count)
-        leases[lease.id[:-3]] = replace(there or lease, count=count, consumer=UNKNOWN, since=None)
+        there = leases.get(lease.message_id[:-3])
+        count = lease.message_count + (0 if there is None else there.message_count)
+        leases[lease.message_id[:-3]] = replace(
+            there or lease, message_count=count, consumer=UNKNOWN, received_at=None
+        )
     return replace(queue, oldest_leases=list(leases.values()))
 
 
 def told(leases: Sequence[OldLease]) -> list[tuple[str, str, int]]:
-    return [(each.id, each.consumer, each.count) for each in leases]
+    return [(each.message_id, each.consumer, each.message_count) for each in leases]
 
 
 async def test_consumers_are_told_that_another_process_knows(tmp_path: Path) -> None:
@@ -66,7 +68,7 @@ async def test_consumers_are_told_that_another_process_knows(tmp_path: Path) -> 
         for future in waiting:
             assert future.result(60)
         queue = rig.store.queue("q")
-        assert [each.count for each in forgotten(queue).oldest_leases] == [4]
+        assert [each.message_count for each in forgotten(queue).oldest_leases] == [4]
 
         sibling = await observing(rig)
         here = Observer(Health(), ManualClock(), Siblings(None, sibling))
@@ -100,7 +102,9 @@ async def test_an_answer_about_an_earlier_lease_of_the_message_counts_for_nothin
         sibling = await observing(rig)
         queue = forgotten(rig.store.queue("q"))
         (lease,) = queue.oldest_leases
-        later = replace(lease, receives=2, due=Millis(lease.due + 30_000))
+        later = replace(
+            lease, receive_count=2, lease_expires_at=Millis(lease.lease_expires_at + 30_000)
+        )
         queue = replace(queue, oldest_leases=[later])
         found = await Observer(Health(), ManualClock(), Siblings(sibling)).with_consumers(queue)
         assert found == queue

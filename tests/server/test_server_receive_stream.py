@@ -145,7 +145,7 @@ async def test_a_message_leased_as_its_client_disconnects_is_released(tmp_path: 
             await call
         await app.close()
         (message,) = messages_of(store.submit(Receive(queue="q")).result())
-        assert message.receives == 1
+        assert message.receive_count == 1
 
 
 class Stuck(Nobody):

@@ -135,10 +135,10 @@ async def test_pages_with_long_histories_are_small_enough_for_any_client(
     record = DeadLetterRecord(
         source_queue=source,
         reason="max_receives",
-        receives=2_000_000_000,
-        first_receive=LAST_MOMENT,
+        receive_count=2_000_000_000,
+        first_received_at=LAST_MOMENT,
         dead_lettered_at=LAST_MOMENT,
-        redriven_to=source,
+        redrive_queue=source,
         redriven_at=LAST_MOMENT,
     )
     body, content = bytes(1_500), encode_records([record] * 100)

@@ -92,7 +92,7 @@ async def test_a_reservation_made_as_its_client_disconnects_is_undone_unless_rep
             assert received == []
         else:
             assert store.reservations() == []
-            assert [message.receives for message in received] == [1]
+            assert [message.receive_count for message in received] == [1]
 
 
 async def test_a_reserve_waits_behind_the_receives_that_came_before_it(client: Client) -> None:

@@ -190,8 +190,8 @@ def test_each_message_of_a_batch_is_a_row_of_the_queue_that_it_died_into(made: M
     record = DeadLetterRecord(
         source_queue="jobs",
         reason="rejected",
-        receives=1,
-        first_receive=None,
+        receive_count=1,
+        first_received_at=None,
         dead_lettered_at=Millis(NOW),
         explanation="why",
     )
@@ -227,8 +227,8 @@ def test_a_redriven_message_is_no_dead_letter_and_one_of_a_strict_queue_is(made:
     record = DeadLetterRecord(
         source_queue="jobs",
         reason="rejected",
-        receives=1,
-        first_receive=None,
+        receive_count=1,
+        first_received_at=None,
         dead_lettered_at=Millis(NOW),
         explanation="why",
     )

@@ -176,10 +176,10 @@ def test_a_body_that_has_no_place_in_memory_is_shown_by_its_path_over_http() -> 
         state=State.LEASED,
         body=b"",
         attributes={},
-        size=1 << 30,
+        body_size=1 << 30,
         sent_at=Millis(0),
-        receives=1,
-        first_receive=Millis(0),
+        receive_count=1,
+        first_received_at=Millis(0),
         due=Millis(1),
         receipt="r",
     )

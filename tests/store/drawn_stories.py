@@ -173,7 +173,9 @@ class _Scene:
     def last_receives(self, receipts: Sequence[str]) -> dict[int, LastReceive]:
         known = {one: each for each in self.deliveries for one in each.receipts}
         return {
-            place: LastReceive(known[one].receives, known[one].first or known[one].due)
+            place: LastReceive(
+                known[one].receive_count, known[one].first_received_at or known[one].lease_expires_at
+            )
             for place, one in enumerate(receipts)
             if one in known and self.chance(0.3)
         }
@@ -243,7 +245,7 @@ class _Scene:
             queue=self.queue(),
             max_messages=self.one((1, 2, 3, 9)),
             max_bytes=self.one((4 << 20, 4 << 20, 3, 8)),
-            visibility=self.one((None, None, Millis(SECOND), Millis(MINUTE))),
+            visibility_timeout=self.one((None, None, Millis(SECOND), Millis(MINUTE))),
             wait=self.one((Millis(0), Millis(0), None)),
             consumer=self.one(("", "c")),
             credits=self.one((None, None, *self.credits)),
@@ -260,7 +262,7 @@ class _Scene:
         return ChangeVisibility(
             queue=queue,
             receipts=receipts,
-            visibility=Millis(self.one((0, 700, MINUTE))),
+            visibility_timeout=Millis(self.one((0, 700, MINUTE))),
             last_receives=self.last_receives(receipts),
         )
 
@@ -270,15 +272,13 @@ class _Scene:
             queue=queue,
             receipts=receipts,
             delay=self.one((None, Millis(0), Millis(SECOND))),
-            explanation=self.one(("", "later")),
-            is_uncounted=self.chance(0.3),
+            reason=self.one(("", "later")),
+            uncounted=self.chance(0.3),
         )
 
     def reject(self) -> Any:
         queue, receipts = self.receipts(*(("poor", "x") if self.chance(0.9) else ()))
-        return RejectMessages(
-            queue=queue, receipts=receipts, explanation=self.one(("", "bad", "bad " * 60))
-        )
+        return RejectMessages(queue=queue, receipts=receipts, reason=self.one(("", "bad", "bad " * 60)))
 
     def give_back(self) -> Any:
         queue, receipts = self.receipts()
@@ -315,7 +315,7 @@ class _Scene:
         self.chunks[stage] += not self.chance(0.1)
         return Stage(
             stage=stage,
-            chunk=self.chunks[stage],
+            chunk_number=self.chunks[stage],
             queue=self.queue(),
             bodies=[self.one((b"1", b"22", b"333")) for _ in range(count)],
             attributes=self.places(count, ({"a": "1"},)),
@@ -337,7 +337,7 @@ class _Scene:
             stages=sorted(self.stages) or ["s"],
             epoch_retention=self.one((Millis(30 * DAY), Millis(MINUTE))),
             digest=self.one(("", "", "d", "e")),
-            messages=self.one((0, 0, 0, 4)),
+            message_count=self.one((0, 0, 0, 4)),
             owner=self.one(("", "", "o")),
             allowed=self.one((None, None, not_y)),
         )
@@ -394,9 +394,9 @@ class _Scene:
         return StartRedrive(
             queue=self.one(("dead", "dead", "q")),
             destination=self.one(("", "", "q", "x")),
-            ids=self.one(((), (), tuple(sorted({self.one(self.ids[-12:]) for _ in range(3)})))),
+            message_ids=self.one(((), (), tuple(sorted({self.one(self.ids[-12:]) for _ in range(3)})))),
             source_queue=self.one(("", "", "poor")),
-            rate=self.one((0, 1, 2)),
+            max_messages_per_second=self.one((0, 1, 2)),
         )
 
     def cancel_redrive(self) -> Any:
@@ -418,7 +418,7 @@ class _Scene:
                     queue=queue, name=name, cron=cron, time_zone=zone, body=body, attributes=attributes
                 )
             case "p":
-                return PauseSchedule(queue=queue, name=name, is_paused=self.chance(0.5))
+                return PauseSchedule(queue=queue, name=name, paused=self.chance(0.5))
             case _:
                 return DeleteSchedule(queue=queue, name=name)
 

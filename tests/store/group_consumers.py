@@ -21,7 +21,7 @@ HOLD = Millis(300)
 def consume(store: Store, pipe: int, most: int) -> None:
     random = Random(f"{os.getpid()} {most}")
     while True:
-        request = Receive(queue="q", max_messages=most, visibility=HOLD, wait=None)
+        request = Receive(queue="q", max_messages=most, visibility_timeout=HOLD, wait=None)
         found = store.submit(request).result()
         if random.random() < 0.1:
             continue

@@ -64,7 +64,7 @@ def chunk(
 ) -> Stage:
     return Stage(
         stage=stage,
-        chunk=number,
+        chunk_number=number,
         queue=queue,
         bodies=bodies,
         attributes=attributes or {},
@@ -89,5 +89,5 @@ def publication(
         epoch_retention=Millis(epoch_retention),
         digest=digest,
         queue=queue,
-        messages=messages,
+        message_count=messages,
     )

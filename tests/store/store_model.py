@@ -204,7 +204,7 @@ class StoreModel:
         refusal = self.refusal(request.queue)
         if refusal is not None:
             return refusal
-        if not 0 <= request.visibility <= MAX_VISIBILITY:
+        if not 0 <= request.visibility_timeout <= MAX_VISIBILITY:
             return "InvalidRequest"
         told: list[object] = []
         leases: dict[str, ModelMessage] = {}
@@ -212,13 +212,13 @@ class StoreModel:
             found = self._by_receipt(request.queue, receipt)
             if isinstance(found, ModelMessage):
                 leases[found.id] = found
-                told.append(self.wall + request.visibility if request.visibility else 0)
+                told.append(self.wall + request.visibility_timeout if request.visibility_timeout else 0)
             else:
                 told.append("StaleReceipt")
         for lease in leases.values():
-            if request.visibility:
-                lease.due = self.wall + request.visibility
-                lease.due_monotonic = self.monotonic + request.visibility
+            if request.visibility_timeout:
+                lease.due = self.wall + request.visibility_timeout
+                lease.due_monotonic = self.monotonic + request.visibility_timeout
             else:
                 self._bring_back(request.queue, lease)
         return told
@@ -238,9 +238,9 @@ class StoreModel:
             else:
                 told.append("StaleReceipt")
         for lease in leases.values():
-            if not request.is_uncounted and self._dies(request.queue, lease):
+            if not request.uncounted and self._dies(request.queue, lease):
                 continue
-            if request.is_uncounted:
+            if request.uncounted:
                 lease.receives -= 1
                 if not lease.receives:
                     lease.first_receive = None
@@ -296,8 +296,8 @@ class StoreModel:
             room -= 1
             bytes_left -= len(message.body)
         visibility = queue.settings.visibility_timeout
-        if request.visibility is not None:
-            visibility = request.visibility
+        if request.visibility_timeout is not None:
+            visibility = request.visibility_timeout
         for message in taken:
             message.state = "leased"
             message.receives += 1

@@ -62,8 +62,8 @@ def messages(r: Recorder) -> None:
     r.do()
     first = receipts_of(r.do(Receive(queue="q", max_messages=2, consumer="c1")))
     r.after(1_000)
-    rest = receipts_of(r.do(Receive(queue="q", max_messages=9, visibility=Millis(5_000))))
-    r.do(ChangeVisibility(queue="q", receipts=[first[0], rest[0]], visibility=Millis(60_000)))
+    rest = receipts_of(r.do(Receive(queue="q", max_messages=9, visibility_timeout=Millis(5_000))))
+    r.do(ChangeVisibility(queue="q", receipts=[first[0], rest[0]], visibility_timeout=Millis(60_000)))
     r.do(ReleaseMessages(queue="q", receipts=[first[1]], delay=Millis(2_000)))
     r.do(Delete(queue="q", receipts=[rest[0]]))
     r.do(Delete(queue="q", receipts=[rest[0], "q:none", first[1]]))
@@ -113,7 +113,7 @@ def kinds(r: Recorder) -> None:
     r.do(Receive(queue="brief"))
     r.do(Send(queue="relaxed", bodies=[b"1"]))
     (receipt,) = receipts_of(r.do(Receive(queue="relaxed")))
-    r.do(ReleaseMessages(queue="relaxed", receipts=[receipt], is_uncounted=True))
+    r.do(ReleaseMessages(queue="relaxed", receipts=[receipt], uncounted=True))
     r.after(300_000)
     r.do(Send(queue="q", bodies=[b"f"], deduplication_ids={0: "k"}))
     r.do(tick=True)
@@ -124,8 +124,8 @@ def dead_letters(r: Recorder) -> None:
     r.do(Send(queue="poor", bodies=[b"a", b"b"]), Send(queue="late", bodies=[b"c"]))
     r.do()
     found = receipts_of(r.do(Receive(queue="poor", max_messages=2)))
-    r.do(RejectMessages(queue="poor", receipts=found[:1], explanation="bad"))
-    r.do(ReleaseMessages(queue="poor", receipts=found[1:], delay=None, explanation="later"))
+    r.do(RejectMessages(queue="poor", receipts=found[:1], reason="bad"))
+    r.do(ReleaseMessages(queue="poor", receipts=found[1:], delay=None, reason="later"))
     r.after(1_000)
     found = receipts_of(r.do(Receive(queue="poor", max_messages=2)))
     r.after(30_000)
@@ -134,8 +134,8 @@ def dead_letters(r: Recorder) -> None:
     r.after(30_000)
     r.do(Receive(queue="late"))
     r.do()
-    r.do(Receive(queue="dead", max_messages=1, visibility=Millis(1_000)))
-    redrive = r.do(StartRedrive(queue="dead", rate=1))
+    r.do(Receive(queue="dead", max_messages=1, visibility_timeout=Millis(1_000)))
+    redrive = r.do(StartRedrive(queue="dead", max_messages_per_second=1))
     r.do(StartRedrive(queue="dead"))
     for _ in range(3):
         r.after(1_000)
@@ -153,17 +153,17 @@ def dead_letters(r: Recorder) -> None:
 
 def stages(r: Recorder) -> None:
     """Stages and publications."""
-    r.do(Stage(stage="s", chunk=0, queue="q", bodies=[b"a", b"b"], groups={1: "g"}))
-    r.do(Stage(stage="s", chunk=1, queue="dead", bodies=[b"c"], delay=Millis(1_000), priority=3))
-    r.do(Stage(stage="s", chunk=1, queue="dead", bodies=[b"c"], delay=Millis(1_000), priority=3))
-    r.do(Stage(stage="s", chunk=1, queue="dead", bodies=[b"other"]))
-    r.do(Publish(writer="w", epoch=1, stages=["s"], messages=4))
-    r.do(Publish(writer="w", epoch=1, stages=["s"], messages=3, digest="d1"))
+    r.do(Stage(stage="s", chunk_number=0, queue="q", bodies=[b"a", b"b"], groups={1: "g"}))
+    r.do(Stage(stage="s", chunk_number=1, queue="dead", bodies=[b"c"], delay=Millis(1_000), priority=3))
+    r.do(Stage(stage="s", chunk_number=1, queue="dead", bodies=[b"c"], delay=Millis(1_000), priority=3))
+    r.do(Stage(stage="s", chunk_number=1, queue="dead", bodies=[b"other"]))
+    r.do(Publish(writer="w", epoch=1, stages=["s"], message_count=4))
+    r.do(Publish(writer="w", epoch=1, stages=["s"], message_count=3, digest="d1"))
     r.do()
     r.do(Publish(writer="w", epoch=1, stages=["s"], digest="d1"))
     r.do(Publish(writer="w", epoch=1, stages=[], digest="d2"))
-    r.do(Stage(stage="t", chunk=0, queue="q", bodies=[b"x"], time_to_live=Millis(60_000)))
-    r.do(Stage(stage="u", chunk=0, queue="q", bodies=[b"y"]))
+    r.do(Stage(stage="t", chunk_number=0, queue="q", bodies=[b"x"], time_to_live=Millis(60_000)))
+    r.do(Stage(stage="u", chunk_number=0, queue="q", bodies=[b"y"]))
     r.do(Abort(stage="u"))
     r.do(Abort(stage="u"))
     r.tell("stages", lambda: list(r.engine.stages.listed("", 9)))
@@ -233,10 +233,10 @@ def queues(r: Recorder) -> None:
     tick = 1_700_000_060
     r.do(Fire(queue="new", name="n", token=made.schedule.token, tick=tick))
     r.do(Fire(queue="new", name="n", token=made.schedule.token, tick=tick))
-    r.do(PauseSchedule(queue="new", name="n", is_paused=True))
+    r.do(PauseSchedule(queue="new", name="n", paused=True))
     r.do(Fire(queue="new", name="n", token=made.schedule.token, tick=tick + 60))
     r.after(120_000)
-    r.do(PauseSchedule(queue="new", name="n", is_paused=False))
+    r.do(PauseSchedule(queue="new", name="n", paused=False))
     r.do(UpdateSchedule(queue="new", name="n", body=b"went", attributes={"k": "v"}, group="g"))
     r.do(Fire(queue="new", name="n", token=made.schedule.token, tick=tick + 120))
     r.do(Receive(queue="new", max_messages=5))
@@ -300,16 +300,16 @@ def _fill(r: Recorder) -> None:
     r.do(Send(queue="late", bodies=[b"c"], groups={0: "g"}), Receive(queue="late"))
     r.do(Send(queue="late", bodies=[b"c"]))
     found = receipts_of(r.do(Receive(queue="poor", max_messages=2)))
-    r.do(RejectMessages(queue="poor", receipts=found, explanation="bad " * 60))
-    r.do(Stage(stage="s", chunk=0, queue="q", bodies=[b"x", b"y"]))
+    r.do(RejectMessages(queue="poor", receipts=found, reason="bad " * 60))
+    r.do(Stage(stage="s", chunk_number=0, queue="q", bodies=[b"x", b"y"]))
     r.do(Publish(writer="w", epoch=1, stages=["s"], digest="d"))
-    r.do(Stage(stage="t", chunk=0, queue="q", bodies=[b"z"]))
+    r.do(Stage(stage="t", chunk_number=0, queue="q", bodies=[b"z"]))
     r.do(Send(queue="q", bodies=[b"1", b"2", b"3"], attributes={1: {"x": "1"}, 2: {"y": b"\xff"}}))
     r.do()
     r.do(Reserve(queue="q", stream="s", sequence_number=0, max_messages=1))
     r.do(Reserve(queue="q", stream="s", sequence_number=1, max_messages=3))
     r.do(CommitReservations(stream="s", last_sequence_number=0))
-    r.do(StartRedrive(queue="dead", rate=1))
+    r.do(StartRedrive(queue="dead", max_messages_per_second=1))
     r.do(Send(queue="q", bodies=[b"last"]), Send(queue="brief", bodies=[b"1"]))
     r.is_swept = True
 
@@ -367,13 +367,13 @@ def questions(r: Recorder) -> None:
     r.do(Reserve(queue="q", stream="s", sequence_number=0))
     r.do(Send(queue="poor", bodies=[b"d", b"e"]))
     for _ in range(2):
-        r.do(Receive(queue="poor", visibility=Millis(1)))
+        r.do(Receive(queue="poor", visibility_timeout=Millis(1)))
         r.after(1)
         r.do(tick=True)
     r.do(DeleteQueue(name="dead"))
     for name in ("q", "poor", "poor", "poor"):
         if name == "poor":
-            r.do(Receive(queue="poor", visibility=Millis(1)))
+            r.do(Receive(queue="poor", visibility_timeout=Millis(1)))
             r.after(1)
             r.do(tick=True)
         record = r.engine.catalog.records[name]
@@ -418,22 +418,23 @@ def refusals(r: Recorder) -> None:
     for queue in ("none", "no/queue", ""):
         r.do(Send(queue=queue, bodies=[b""]), Receive(queue=queue), Purge(queue=queue))
         r.do(
-            Delete(queue=queue, ids=[id]), ChangeVisibility(queue=queue, receipts=[], visibility=LEASE)
+            Delete(queue=queue, ids=[id]),
+            ChangeVisibility(queue=queue, receipts=[], visibility_timeout=LEASE),
         )
         r.do(DeleteQueue(name=queue), UpdateQueue(name=queue, changes={}))
         r.do(Reserve(queue=queue, stream="s", sequence_number=0))
-        r.do(Stage(stage="s", chunk=0, queue=queue, bodies=[b"a"]), StartRedrive(queue=queue))
+        r.do(Stage(stage="s", chunk_number=0, queue=queue, bodies=[b"a"]), StartRedrive(queue=queue))
         r.do(CreateSchedule(queue=queue, name="n", cron="* * * * *", time_zone="UTC"))
     for count in (0, -1):
         r.do(Receive(queue="q", max_messages=count), Receive(queue="q", max_bytes=count))
     for visibility in (-1, 0, MAX_VISIBILITY, MAX_VISIBILITY + 1):
-        r.do(Receive(queue="q", visibility=Millis(visibility)))
-        r.do(ChangeVisibility(queue="q", receipts=["q"], visibility=Millis(visibility)))
+        r.do(Receive(queue="q", visibility_timeout=Millis(visibility)))
+        r.do(ChangeVisibility(queue="q", receipts=["q"], visibility_timeout=Millis(visibility)))
         r.do(ReleaseMessages(queue="q", receipts=["q"], delay=Millis(visibility)))
         r.do(Reserve(queue="q", stream="s", sequence_number=0, visibility_timeout=Millis(visibility)))
     for delay in (-1, MAX_DELAY, MAX_DELAY + 1):
         r.do(Send(queue="q", bodies=[b"d"], delays={0: Millis(delay)}))
-        r.do(Stage(stage="s", chunk=0, queue="q", bodies=[b"a"], delay=Millis(delay)))
+        r.do(Stage(stage="s", chunk_number=0, queue="q", bodies=[b"a"], delay=Millis(delay)))
         r.do(Send(queue="q", bodies=[b"d"], deliver_at={0: Millis(r.clock.wall() + delay)}))
     for priority in (-1, 9, 10):
         r.do(Send(queue="q", bodies=[b"p"], priorities={0: priority}))
@@ -441,9 +442,9 @@ def refusals(r: Recorder) -> None:
         r.do(Send(queue="q", bodies=[b"g"], groups={0: "g" * length}))
     r.do(Send(queue="q", bodies=[b"x", b"y", b"z"], groups={0: "\udc00"}, attributes={1: {"": "v"}}))
     for bodies in ([b"x"], [b"x", b"y"]):
-        r.do(Stage(stage="fresh", chunk=0, queue="q", bodies=bodies, groups={0: "g" * 129}))
+        r.do(Stage(stage="fresh", chunk_number=0, queue="q", bodies=bodies, groups={0: "g" * 129}))
     for name in ("a" * 64, "a" * 65, "a b"):
-        r.do(Stage(stage=name, chunk=0, queue="q", bodies=[b"a"]), Abort(stage=name))
+        r.do(Stage(stage=name, chunk_number=0, queue="q", bodies=[b"a"]), Abort(stage=name))
         r.do(CreateSchedule(queue="q", name=name, cron="* * * * *", time_zone="UTC"))
     for name in ("a" * 80, "a" * 81, "a b"):
         r.do(Publish(writer=name, epoch=1, stages=[]))
@@ -453,16 +454,18 @@ def refusals(r: Recorder) -> None:
         r.do(Publish(writer="w", epoch=number, stages=[]))
         r.do(Reserve(queue="q", stream="n", sequence_number=number))
     for chunk in (-1, 999_999_999, 1_000_000_000):
-        r.do(Stage(stage="c", chunk=chunk, queue="q", bodies=[b"a"]))
+        r.do(Stage(stage="c", chunk_number=chunk, queue="q", bodies=[b"a"]))
     for rate in (-1, 100_000, 100_001):
-        r.do(StartRedrive(queue="dead", rate=rate))
+        r.do(StartRedrive(queue="dead", max_messages_per_second=rate))
     r.do(StartRedrive(queue="dead", destination="none"), StartRedrive(queue="dead", destination="dead"))
-    r.do(StartRedrive(queue="dead", ids=["no id"]), StartRedrive(queue="dead", ids=[id]))
+    r.do(
+        StartRedrive(queue="dead", message_ids=["no id"]), StartRedrive(queue="dead", message_ids=[id])
+    )
     r.do(CancelRedrive(id="none"), Fire(queue="q", name="none", token="t", tick=0))
     for name in ("a" * 80, "a" * 81, "a b", "a/b"):
         r.do(CreateQueue(name=name, settings=QueueSettings()))
     for explanation in ("why", "w" * 5_000):
-        r.do(RejectMessages(queue="q", receipts=[receipt, "q"], explanation=explanation))
+        r.do(RejectMessages(queue="q", receipts=[receipt, "q"], reason=explanation))
     r.do(Delete(queue="q", ids=["no id", id, id.replace("0", "1")], receipts=["dead" + receipt[1:]]))
 
 

@@ -63,7 +63,7 @@ def test_without_mover_and_reaper_a_store_sends_receives_and_deletes(
         assert rig.receive() == []
         clock.advance(5_000)
         again = rig.receive(2)
-        assert [delivery.receives for delivery in again] == [2], "a receive finds what is due"
+        assert [delivery.receive_count for delivery in again] == [2], "a receive finds what is due"
         rig.delete(*again)
         rig.send(b"old")
         clock.advance(1_000_000)
@@ -80,7 +80,7 @@ def test_a_receive_that_waits_gets_what_is_due_without_a_mover(
 ) -> None:
     with opened(tmp_path, clock, SERVER_ALONE) as rig:
         rig.send(b"a")
-        rig.ask(Receive(queue="q", visibility=Millis(5_000)))
+        rig.ask(Receive(queue="q", visibility_timeout=Millis(5_000)))
         waiting = rig.wait_for()
         until(waiting.done, clock)
         assert bodies_of(waiting.result(GIVE_UP)) == [b"a"]
@@ -124,7 +124,7 @@ def test_keys_stay_taken_when_another_process_has_unlinked_their_messages(
 def test_a_mover_of_one_folder_leaves_the_other_alone(tmp_path: Path, clock: ManualClock) -> None:
     with opened(tmp_path, clock, SERVER_ALONE) as rig:
         rig.send(b"a")
-        rig.ask(Receive(queue="q", visibility=Millis(5_000)))
+        rig.ask(Receive(queue="q", visibility_timeout=Millis(5_000)))
     # The server has ended: any commit of its own would bring back what is due.
     with Store.open(tmp_path, clock=clock, background=MOVER_OF_NEW):
         for _ in range(50):
@@ -142,7 +142,7 @@ def test_a_mover_that_comes_late_finds_what_was_there_before(
     with opened(tmp_path, clock, SERVER_ALONE) as rig:
         limit(rig, retention=3_600_000)
         rig.send(b"leased")
-        rig.ask(Receive(queue="q", visibility=Millis(5_000)))
+        rig.ask(Receive(queue="q", visibility_timeout=Millis(5_000)))
     (tmp_path / "new" / "q:01a205ab-c259-76a3-96ae-f0c1e48b5abc,s5,c3610a686,odead").write_bytes(
         b"hello"
     )
@@ -162,7 +162,7 @@ def test_a_mover_with_a_delay_moves_nothing_before_it_is_over(
 ) -> None:
     with opened(tmp_path, clock, SERVER_ALONE) as rig:
         rig.send(b"a")
-        rig.ask(Receive(queue="q", visibility=Millis(5_000)))
+        rig.ask(Receive(queue="q", visibility_timeout=Millis(5_000)))
         clock.advance(4_000)
     background = BackgroundWork(adopts=False, unlinks=False, wait=Millis(100_000))
     with Store.open(tmp_path, clock=clock, background=background):
@@ -177,11 +177,11 @@ def test_several_movers_and_reapers_do_each_thing_once(tmp_path: Path, clock: Ma
     with opened(tmp_path, clock, SERVER_ALONE) as rig:
         for number in range(30):
             rig.send(*(b"%d %d" % (number, place) for place in range(1 + number % 3)))
-        rig.ask(Receive(queue="q", max_messages=100, visibility=Millis(5_000)))
+        rig.ask(Receive(queue="q", max_messages=100, visibility_timeout=Millis(5_000)))
         movers = [Store.open(tmp_path, clock=clock, background=MOVER_OF_DELAY) for _ in range(3)]
         until(lambda: not names(tmp_path, "delay"), clock)
         again = rig.receive(100)
-        assert {delivery.receives for delivery in again} == {2}
+        assert {delivery.receive_count for delivery in again} == {2}
         rig.delete(*again)
         reapers = [Store.open(tmp_path, clock=clock, background=ONLY_REAPS) for _ in range(3)]
         until(lambda: not names(tmp_path, "remove"), clock)

@@ -158,7 +158,9 @@ def _filled(rig: Rig) -> list[list[str]]:
     [
         lambda receipts, queue: Delete(queue=queue, receipts=receipts),
         lambda receipts, queue: ReleaseMessages(queue=queue, receipts=receipts, delay=Millis(0)),
-        lambda receipts, queue: ChangeVisibility(queue=queue, receipts=receipts, visibility=LEASE),
+        lambda receipts, queue: ChangeVisibility(
+            queue=queue, receipts=receipts, visibility_timeout=LEASE
+        ),
     ],
 )
 def test_ends_of_many_leases_are_done_in_slices_and_the_end_of_one_at_once(
@@ -243,7 +245,7 @@ def _kinds(count: int) -> dict[str, list[Request[Any]]]:
         "queues": [CreateQueue(name=f"n{at}", settings=LONE) for at in ticks],
         "updates": [UpdateQueue(name=f"made{at}", changes={"max_messages": 7}) for at in ticks],
         "deletions": [DeleteQueue(name=f"made{at}") for at in ticks],
-        "stages": [Stage(stage=f"s{at}", chunk=0, queue="q", bodies=[b"x"]) for at in ticks],
+        "stages": [Stage(stage=f"s{at}", chunk_number=0, queue="q", bodies=[b"x"]) for at in ticks],
         "publications": [Publish(writer=f"w{at}", epoch=1, stages=[]) for at in ticks],
     }
 

@@ -129,7 +129,7 @@ def test_leases_that_end_at_once_die_in_slices(whole_files: bool) -> None:
         ids = rig.send(*_bodies(MANY))
     else:
         ids = [id for number in range(MANY) for id in rig.send(b"%d" % number)]
-    rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
+    rig.ask(Receive(queue="q", max_messages=MANY, visibility_timeout=LEASE))
     rig.after(LEASE)
     moved = slices_of(lambda: len(rig.ids("dead")), rig.ask, MANY)
     assert max(moved) == (MANY if whole_files else SHARE)
@@ -141,7 +141,7 @@ def test_leases_that_end_at_once_die_in_slices(whole_files: bool) -> None:
 def test_messages_that_are_released_for_the_last_time_keep_their_neighbours_leases() -> None:
     rig = Rig()
     ids = rig.send(*_bodies(MANY))
-    (found,) = rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
+    (found,) = rig.ask(Receive(queue="q", max_messages=MANY, visibility_timeout=LEASE))
     released = 210
     rig.ask(ReleaseMessages(queue="q", receipts=found.receipts[:released], delay=Millis(0)))
     _rest(rig)
@@ -166,7 +166,7 @@ def test_a_purge_deletes_what_is_leased_between_two_slices_and_nothing_that_is_s
         rig.send(b"%d" % number)
     purge = Purge(queue="q")
     assert rig.ask(purge) is UNFINISHED
-    rig.ask(Receive(queue="q", max_messages=100, visibility=LEASE))
+    rig.ask(Receive(queue="q", max_messages=100, visibility_timeout=LEASE))
     sent = rig.send(b"later")
     assert rig.ask(purge) is UNFINISHED
     assert rig.ask(purge) == 25
@@ -184,7 +184,7 @@ def _lone(settings: dict[str, QueueSettings]) -> Rig:
 def test_leases_that_end_at_once_come_back_in_slices() -> None:
     rig = _lone({"q": LONE})
     ids = rig.send(*_bodies(MANY))
-    rig.ask(Receive(queue="q", max_messages=MANY, visibility=LEASE))
+    rig.ask(Receive(queue="q", max_messages=MANY, visibility_timeout=LEASE))
     rig.after(LEASE)
     counts = rig.engine.index.queue("q").counts
     assert max(slices_of(lambda: counts[State.READY], rig.ask, MANY)) == SHARE
@@ -223,7 +223,7 @@ def test_a_set_is_of_messages_that_are_not_too_old() -> None:
     young = rig.send(b"young")
     reserve = Reserve(queue="q", stream="s", sequence_number=0)
     reserved, commits = _ask_to_the_end(rig, reserve)
-    assert (reserved.messages, commits > 1) == (1, True)
+    assert (reserved.message_count, commits > 1) == (1, True)
     assert [each.first_id for each in rig.engine.index.queue("q").entries] == young
 
 
@@ -233,7 +233,7 @@ def test_jobs_share_the_effort_of_a_commit_and_none_stands_still() -> None:
     queues = ("q", "old", "gone", "purged")
     for queue in queues:
         rig.send(*_bodies(MANY), queue=queue)
-    rig.ask(Receive(queue="q", max_messages=MANY, visibility=Millis(10_000)))
+    rig.ask(Receive(queue="q", max_messages=MANY, visibility_timeout=Millis(10_000)))
     rig.after(10_000)
     rig.ask(DeleteQueue(name="gone"))
     purge = Purge(queue="purged")
@@ -267,7 +267,7 @@ def _published() -> Rig:
     rig = Rig()
     rig.engine.moves.effort.files = 20
     for number in range(CHUNKS):
-        rig.ask(Stage(stage="s", chunk=number, queue="third", bodies=[b"x"]))
+        rig.ask(Stage(stage="s", chunk_number=number, queue="third", bodies=[b"x"]))
     rig.ask(Publish(writer="w", epoch=1, stages=["s"]))
     return rig
 
@@ -299,7 +299,7 @@ def test_the_oldest_message_is_known_whatever_is_leased() -> None:
     rig = Rig()
     for number in range(50):
         rig.send(b"%d" % number)
-    rig.ask(Receive(queue="q", max_messages=49, visibility=LEASE))
+    rig.ask(Receive(queue="q", max_messages=49, visibility_timeout=LEASE))
     index = rig.engine.index.queue("q")
     leased = [entry.first_id for entry in index.entries if entry.name.state is State.LEASED]
     head = next(iter(index.orders[State.LEASED]))
@@ -316,7 +316,7 @@ def test_a_purge_deletes_parts_of_the_last_batch_that_were_leased_meanwhile() ->
     rig.send(*_bodies(10))
     purge = Purge(queue="q")
     assert rig.ask(purge) is UNFINISHED
-    rig.ask(Receive(queue="q", max_messages=8, visibility=LEASE))
+    rig.ask(Receive(queue="q", max_messages=8, visibility_timeout=LEASE))
     deleted, _ = _ask_to_the_end(rig, purge)
     assert (deleted, rig.engine.index.queue("q").total) == (14, 0)
 
@@ -345,7 +345,7 @@ def _expiring(count: int) -> Rig:
 def _stages(count: int) -> Rig:
     rig = Rig({"q": QueueSettings()})
     for number in range(count):
-        rig.ask(Stage(stage=f"s{number}", chunk=0, queue="q", bodies=[b"x"]))
+        rig.ask(Stage(stage=f"s{number}", chunk_number=0, queue="q", bodies=[b"x"]))
     _rest(rig)
     return rig
 
@@ -353,7 +353,7 @@ def _stages(count: int) -> Rig:
 def _epochs(count: int) -> Rig:
     rig = Rig({"q": QueueSettings()})
     for number in range(count):
-        rig.ask(Stage(stage=f"s{number}", chunk=0, queue="q", bodies=[b"x"]))
+        rig.ask(Stage(stage=f"s{number}", chunk_number=0, queue="q", bodies=[b"x"]))
         rig.ask(Publish(writer=f"w{number}", epoch=0, stages=[f"s{number}"]))
     _rest(rig)
     return rig

@@ -15,7 +15,12 @@ from spoolrack_store.model.errors import (
 )
 from spoolrack_store.model.operations import Send
 from spoolrack_store.model.redrive_requests import CancelRedrive, StartRedrive
-from spoolrack_store.model.reservation_requests import MEMORY, CommitReservations, Release
+from spoolrack_store.model.reservation_requests import (
+    MEMORY,
+    CommitReservations,
+    Release,
+    ReservationState,
+)
 from spoolrack_store.model.schedule_requests import CreateSchedule, Fire
 from spoolrack_store.model.stage_requests import MIN_EPOCH_RETENTION, Publish
 
@@ -61,11 +66,11 @@ def test_a_writer_more_than_a_queue_may_have_is_refused_and_its_stage_stays(rig:
     assert (rig.staged(), rig.engine.stages.last_epoch("w3")) == (["more"], None)
     rig.settle()
     # Writers that are known go on, a repetition is answered, and other queues have room of their own.
-    assert rig.publish("w2", 0).is_already
-    assert rig.publish("w1", 1, "more").messages == 1
+    assert rig.publish("w2", 0).duplicate
+    assert rig.publish("w1", 1, "more").message_count == 1
     rig.settle()
     rig.stage("elsewhere", 0, b"b", queue="other")
-    assert rig.publish("w3", 0, "elsewhere").messages == 1
+    assert rig.publish("w3", 0, "elsewhere").message_count == 1
     assert (rig.receive(), rig.receive("other")) == ([b"a", b"a", b"a"], [b"b"])
 
 
@@ -90,7 +95,7 @@ def test_a_writer_that_is_forgotten_makes_room(rig: Rig, restart: bool) -> None:
     rig.clock.advance(MIN_EPOCH_RETENTION)
     rig.settle()
     assert rig.names("published") == []
-    assert rig.publish("w3", 0, "more").messages == 1
+    assert rig.publish("w3", 0, "more").message_count == 1
 
 
 def test_publications_without_messages_are_bounded_by_caller(rig: Rig) -> None:
@@ -99,17 +104,17 @@ def test_publications_without_messages_are_bounded_by_caller(rig: Rig) -> None:
         rig.ask(empty(writer, owner="alice"))
     with pytest.raises(TooManyWriters, match="writers are remembered of alice, without messages"):
         rig.ask(empty("w3", owner="alice"))
-    assert not rig.ask(empty("w1", 1, owner="alice")).is_already
-    assert rig.ask(empty("w2", owner="alice")).is_already
+    assert not rig.ask(empty("w1", 1, owner="alice")).duplicate
+    assert rig.ask(empty("w2", owner="alice")).duplicate
     rig.settle()
     assert len(rig.names("published")) == 2
     for writer in ("w4", "w5"):
         rig.ask(empty(writer, owner="bob"))
     rig.stage("s", 0, b"a")
-    assert rig.publish("w6", 0, "s").messages == 1
+    assert rig.publish("w6", 0, "s").message_count == 1
     rig.clock.advance(MIN_EPOCH_RETENTION)
     rig.settle()
-    assert not rig.ask(empty("w3", owner="alice")).is_already
+    assert not rig.ask(empty("w3", owner="alice")).duplicate
 
 
 def test_a_publication_with_messages_frees_the_place_of_one_without(rig: Rig) -> None:
@@ -118,7 +123,7 @@ def test_a_publication_with_messages_frees_the_place_of_one_without(rig: Rig) ->
     rig.stage("s", 0, b"a")
     rig.publish("w1", 1, "s")
     rig.settle()
-    assert not rig.ask(empty("w3")).is_already
+    assert not rig.ask(empty("w3")).duplicate
 
 
 def test_schedules_send_to_a_queue_with_all_its_writers(rig: Rig) -> None:
@@ -179,11 +184,11 @@ def test_a_reservation_more_than_a_queue_may_have_is_refused_until_old_ones_are_
     assert reserve_refused(sets) == {"queue": "q", "held": 2, "limit": 2}
     assert len(sets.names("reserved")) == 2
     sets.send(b"elsewhere", queue="other")
-    assert sets.reserve(0, stream="more", queue="other").messages == 1
+    assert sets.reserve(0, stream="more", queue="other").message_count == 1
     assert len(sets.receive()) == 1, "what isn't reserved is delivered"
     sets.send(b"d")
     sets.advance(MEMORY + 1)
-    assert sets.reserve(1, stream="more2", max_messages=1).messages == 1
+    assert sets.reserve(1, stream="more2", max_messages=1).message_count == 1
 
 
 def test_a_commit_of_a_full_queue_s_reservations_is_done_and_makes_room(sets: SetRig) -> None:
@@ -191,10 +196,10 @@ def test_a_commit_of_a_full_queue_s_reservations_is_done_and_makes_room(sets: Se
     for number in range(2):
         sets.reserve(number, max_messages=1)
     reserve_refused(sets)
-    assert sets.ask(CommitReservations(stream="s", last_sequence_number=1)).messages == 2
+    assert sets.ask(CommitReservations(stream="s", last_sequence_number=1)).deleted_count == 2
     sets.settle()
-    assert sets.reserve(2).messages == 1
-    assert sets.reserve(2).messages == 1, "a repetition is answered in a full queue"
+    assert sets.reserve(2).message_count == 1
+    assert sets.reserve(2).message_count == 1, "a repetition is answered in a full queue"
 
 
 def test_a_reservation_of_many_files_counts_for_more(
@@ -204,13 +209,13 @@ def test_a_reservation_of_many_files_counts_for_more(
     monkeypatch.setattr(reserver, "MAX_RESERVATIONS", 4)
     for _ in range(31):
         sets.send(b"a")
-    assert sets.reserve(0, max_messages=30).messages == 30
+    assert sets.reserve(0, max_messages=30).message_count == 30
     for _ in range(2):
         assert reserve_refused(sets) == {"queue": "q", "held": 4, "limit": 4}
         sets.restart()
     sets.ask(CommitReservations(stream="s", last_sequence_number=0))
     sets.settle()
-    assert sets.reserve(1).messages == 1
+    assert sets.reserve(1).message_count == 1
 
 
 def test_of_a_stream_that_loses_all_its_reservations_the_last_are_remembered(
@@ -229,9 +234,14 @@ def test_of_a_stream_that_loses_all_its_reservations_the_last_are_remembered(
         assert len(sets.names("reserved")) == 3
         with pytest.raises(ReservationNotFound):
             sets.engine.reservations.find("s", 16)
-        assert [sets.engine.reservations.find("s", number).is_lost for number in (17, 18, 19)]
+        for number in (17, 18, 19):
+            assert sets.engine.reservations.find("s", number).state is ReservationState.LOST
         sets.restart()
-    assert sets.ask(CommitReservations(stream="s", last_sequence_number=19)).lost == [17, 18, 19]
+    assert sets.ask(CommitReservations(stream="s", last_sequence_number=19)).lost_sequence_numbers == [
+        17,
+        18,
+        19,
+    ]
     assert sets.receive() == [(id, len(numbers) + 1)]
 
 

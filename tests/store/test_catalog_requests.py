@@ -35,7 +35,7 @@ class Rig(EngineRig):
 
     def receive(self, most: int = 10) -> list[bytes]:
         found = self.do(
-            Receive(queue="q", max_messages=most, max_bytes=10_000, visibility=Millis(1_000))
+            Receive(queue="q", max_messages=most, max_bytes=10_000, visibility_timeout=Millis(1_000))
         )
         return [body for delivery in found for body in delivery.bodies]
 
@@ -166,6 +166,6 @@ def test_a_message_that_comes_back_again_and_again_is_named(rig: Rig) -> None:
         assert rig.receive() == [b"poison"]
         rig.clock.now += 2_000
         rig.do()
-    blocking = rig.engine.views.queue(rig.engine.catalog.records["q"]).blocking
+    blocking = rig.engine.views.queue(rig.engine.catalog.records["q"]).blocking_message
     assert blocking is not None
-    assert (blocking.id, blocking.receives) == (stored.results[0], 3)
+    assert (blocking.id, blocking.receive_count) == (stored.results[0], 3)

@@ -401,7 +401,7 @@ LEASED_FOR = Millis(60_000)
 
 
 def _extended(receipts: list[str]) -> list[Any]:
-    return [ChangeVisibility(queue="q", receipts=receipts, visibility=LEASED_FOR)]
+    return [ChangeVisibility(queue="q", receipts=receipts, visibility_timeout=LEASED_FOR)]
 
 
 def _extended_twice(receipts: list[str]) -> list[Any]:
@@ -410,7 +410,9 @@ def _extended_twice(receipts: list[str]) -> list[Any]:
 
 
 def _released_one_by_one(receipts: list[str]) -> list[Any]:
-    return [ChangeVisibility(queue="q", receipts=[each], visibility=Millis(0)) for each in receipts]
+    return [
+        ChangeVisibility(queue="q", receipts=[each], visibility_timeout=Millis(0)) for each in receipts
+    ]
 
 
 def _deleted(receipts: list[str]) -> list[Any]:

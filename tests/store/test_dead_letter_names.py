@@ -40,7 +40,7 @@ def rest(rig: Rig) -> None:
 
 def reject(rig: Rig, why: str, queue: str = "q", most: int = 10) -> Sequence[object]:
     receipts = [each for lease in rig.receive(queue, most) for each in lease.receipts]
-    found: Sequence[object] = rig.ask(RejectMessages(queue=queue, receipts=receipts, explanation=why))
+    found: Sequence[object] = rig.ask(RejectMessages(queue=queue, receipts=receipts, reason=why))
     return found
 
 
@@ -65,7 +65,7 @@ def test_a_second_death_is_told_after_the_first_by_one_file(rig: Rig) -> None:
         ("once", "rejected"),
         ("", "max_receives"),
     ]
-    assert [each.redriven_to for each in rig.deaths(id)] == ["q", ""]
+    assert [each.redrive_queue for each in rig.deaths(id)] == ["q", ""]
     (second,) = names(rig, "dead_letters")
     assert second != first
 
@@ -89,7 +89,7 @@ def test_a_redrive_to_a_queue_whose_name_leaves_no_room_writes_a_file() -> None:
     assert len(names(rig, "dead_letters")) == 1
     (lease,) = rig.receive(LONG)
     assert lease.ids == ids
-    assert [each.redriven_to for each in lease.deaths] == [LONG]
+    assert [each.redrive_queue for each in lease.dead_letter_records] == [LONG]
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])

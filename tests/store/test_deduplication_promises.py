@@ -170,7 +170,9 @@ def test_another_process_refuses_what_was_leased_as_it_was_written(is_synced: bo
     rig = Rig()
     other = rig.join()
     work = applied(
-        rig.engine, sending("a", "b", "c"), Receive(queue="q", max_messages=1, visibility=Millis(1_000))
+        rig.engine,
+        sending("a", "b", "c"),
+        Receive(queue="q", max_messages=1, visibility_timeout=Millis(1_000)),
     )
     if is_synced and work.commit is not None:
         work.commit.sync()

@@ -56,7 +56,9 @@ def test_sends_and_chunks_stop_at_a_watermark_and_go_on_by_themselves(
 ) -> None:
     disk.room = low
     sent, staged = commit(
-        engine, Send(queue="q", bodies=[b"no"]), Stage(stage="s", chunk=0, queue="q", bodies=[b"no"])
+        engine,
+        Send(queue="q", bodies=[b"no"]),
+        Stage(stage="s", chunk_number=0, queue="q", bodies=[b"no"]),
     )
     assert isinstance(sent.results[0], DiskFull)
     assert isinstance(staged, DiskFull)

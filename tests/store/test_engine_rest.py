@@ -45,7 +45,7 @@ def test_it_rests_after_a_file_could_not_be_read_once() -> None:
 
 def test_a_stage_expires_on_time_without_a_tick() -> None:
     rig = Rig()
-    rig.ask(Stage(stage="a", chunk=0, queue="q", bodies=[b"a"], time_to_live=SOON))
+    rig.ask(Stage(stage="a", chunk_number=0, queue="q", bodies=[b"a"], time_to_live=SOON))
     rig.advance(SOON)
     _settle(rig)
     assert rig.paths("staged") == []
@@ -55,7 +55,7 @@ def test_a_stage_expires_on_time_without_a_tick() -> None:
 def test_it_rests_while_an_expired_stage_can_not_be_dropped(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     rig = Rig()
-    rig.ask(Stage(stage="a", chunk=0, queue="q", bodies=[b"a"], time_to_live=SOON))
+    rig.ask(Stage(stage="a", chunk_number=0, queue="q", bodies=[b"a"], time_to_live=SOON))
     rig.disk.fail(errno.EACCES, "create", path="~dropped")
     rig.advance(SOON)
     _settle(rig)

@@ -72,7 +72,7 @@ def test_a_queue_that_does_not_expire_stays() -> None:
         lambda: Receive(queue="q", max_messages=1),
         lambda: CreateQueue(name="q", settings=SETTINGS),
         lambda: Send(queue="q", bodies=[]),
-        lambda: Stage(stage="s", chunk=0, queue="q", bodies=[b"a"], time_to_live=Millis(HOUR)),
+        lambda: Stage(stage="s", chunk_number=0, queue="q", bodies=[b"a"], time_to_live=Millis(HOUR)),
     ],
     ids=["a receive that finds nothing", "a declaration", "a send", "a chunk"],
 )
@@ -91,7 +91,7 @@ def test_a_queue_with_a_message_stays_and_expires_after_it_is_gone(rig: Rig, sta
     rig.ask(Send(queue="q", bodies=[b"a"], delays=delays))
     rig.commit()
     if state == "leased":
-        rig.ask(Receive(queue="q", max_messages=1, visibility=Millis(HOUR)))
+        rig.ask(Receive(queue="q", max_messages=1, visibility_timeout=Millis(HOUR)))
     pass_time(rig, 3 * EXPIRES)
     assert has_queue(rig.engine)
     rig.advance(HOUR)

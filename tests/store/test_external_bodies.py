@@ -106,9 +106,13 @@ def test_a_body_is_in_a_file_of_its_own_until_its_message_is_gone(tmp_path: Path
         assert rig.store.queue("files").counts.byte_count == len(CONTENT) + len("kv")
         assert fsck.check(rig.path).problems == []
         looked = rig.store.message("files", id)
-        assert (looked.body, looked.size, looked.body_path) == (CONTENT, len(CONTENT), body_path(id))
+        assert (looked.body, looked.body_size, looked.body_path) == (
+            CONTENT,
+            len(CONTENT),
+            body_path(id),
+        )
         (message,) = received(rig)
-        assert (message.body, message.size, message.id) == (CONTENT, len(CONTENT), id)
+        assert (message.body, message.body_size, message.id) == (CONTENT, len(CONTENT), id)
         assert (dict(message.attributes), message.group, message.priority) == ({"k": "v"}, "g", 3)
         delete(rig, message)
         until_removed(rig)
@@ -145,10 +149,10 @@ def test_a_body_too_large_for_memory_is_left_out_and_read_from_its_file(tmp_path
         create(rig)
         id = sent(rig, linked(rig))
         (message,) = received(rig)
-        assert (message.body, message.size, message.body_path) == (b"", HUGE, body_path(id))
+        assert (message.body, message.body_size, message.body_path) == (b"", HUGE, body_path(id))
         assert rig.store.message("files", id).body == b""
         (shown,) = messages_in(rig.store, "files", max_body_bytes=7)
-        assert (shown.body, shown.size) == (b"begin\0\0", HUGE)
+        assert (shown.body, shown.body_size) == (b"begin\0\0", HUGE)
         opened_message = rig.store.open_message("files", id)
         with opened_message.file as file:
             assert (opened_message.offset, file.read(5)) == (0, b"begin")
@@ -161,12 +165,15 @@ def test_a_dead_letter_shares_the_body_until_the_last_of_both_is_gone(tmp_path: 
         create(rig, dead_letter_queue="dead", max_receives=5)
         id = sent(rig, linked(rig), attributes={0: {"k": "v"}})
         (message,) = received(rig)
-        rig.ask(RejectMessages(queue="files", receipts=[message.receipt or ""], explanation="no"))
+        rig.ask(RejectMessages(queue="files", receipts=[message.receipt or ""], reason="no"))
         until(rig, lambda: not os.listdir(rig.path / "remove"))
         assert bodies(rig) == [id]
         (letter,) = received(rig, "dead")
-        assert (letter.id, letter.size, letter.body_path) == (id, HUGE, body_path(id))
-        assert (dict(letter.attributes), letter.deaths[0].explanation) == ({"k": "v"}, "no")
+        assert (letter.id, letter.body_size, letter.body_path) == (id, HUGE, body_path(id))
+        assert (dict(letter.attributes), letter.dead_letter_records[0].explanation) == (
+            {"k": "v"},
+            "no",
+        )
         assert fsck.check(rig.path).problems == []
         delete(rig, letter)
         until_removed(rig)
@@ -358,8 +365,8 @@ def test_a_large_body_is_checked_and_left_out_for_a_receive_that_sends_the_file(
         send(rig)
         rig.ask(Send(queue="files", bodies=[b"small"]))
         large, small = received_without(rig)
-        assert (large.body, large.size) == (b"", len(content))
-        assert (small.body, small.size) == (b"small", 5)
+        assert (large.body, large.body_size) == (b"", len(content))
+        assert (small.body, small.body_size) == (b"small", 5)
         for message in (large, small):
             delete(rig, message)
         until_removed(rig)

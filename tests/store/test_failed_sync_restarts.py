@@ -47,19 +47,19 @@ def test_an_id_is_free_whose_message_is_not_on_the_disk() -> None:
 
 def test_a_chunk_that_is_not_on_the_disk_was_never_staged() -> None:
     rig = _rig()
-    chunk = Stage(stage="s", chunk=0, queue="q", bodies=[b"a"])
+    chunk = Stage(stage="s", chunk_number=0, queue="q", bodies=[b"a"])
     _fail_to_sync(rig, chunk)
     assert rig.paths("staged") == []
     (staged,) = rig.commit(chunk)
-    assert not staged.is_repeated
+    assert not staged.duplicate
 
 
 def test_a_manifest_that_is_not_on_the_disk_has_published_nothing() -> None:
     rig = _rig()
-    rig.commit(Stage(stage="s", chunk=0, queue="q", bodies=[b"a"]))
+    rig.commit(Stage(stage="s", chunk_number=0, queue="q", bodies=[b"a"]))
     _fail_to_sync(rig, Publish(writer="w", epoch=1, stages=["s"]))
     assert rig.paths("published") == []
     assert rig.receive() == {}
     (published,) = rig.commit(Publish(writer="w", epoch=1, stages=["s"]))
-    assert published.messages == 1
-    assert not published.is_already
+    assert published.message_count == 1
+    assert not published.duplicate

@@ -60,7 +60,7 @@ def test_an_answer_that_no_caller_hears_is_undone_and_not_counted(tmp_path: Path
         rig.disk.before_sync = None
         rig.in_turn()
         (delivery,) = rig.receive()
-        assert (delivery.receives, delivery.first) == (1, rig.clock.wall())
+        assert (delivery.receive_count, delivery.first_received_at) == (1, rig.clock.wall())
 
 
 def test_a_drain_ends_the_waiting_and_lets_the_rest_go_on(tmp_path: Path) -> None:

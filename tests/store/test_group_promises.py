@@ -96,7 +96,7 @@ def strict(engine: Engine, count: int = 1) -> list[Message]:
 
 def release(engine: Engine, *messages: Message) -> None:
     receipts = [message.receipt or "" for message in messages]
-    commit(engine, ChangeVisibility(queue="strict", receipts=receipts, visibility=Millis(0)))
+    commit(engine, ChangeVisibility(queue="strict", receipts=receipts, visibility_timeout=Millis(0)))
 
 
 def test_a_receive_takes_what_it_can_of_a_strict_group_before_the_next(engine: Engine) -> None:

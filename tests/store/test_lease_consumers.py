@@ -35,7 +35,7 @@ def leases(rig: FrontRig) -> Sequence[OldLease]:
 
 def told(rig: FrontRig) -> list[tuple[str, str, int]]:
     """Return the first message, the consumer and the count of each of the oldest leases."""
-    return [(each.id, each.consumer, each.count) for each in leases(rig)]
+    return [(each.message_id, each.consumer, each.message_count) for each in leases(rig)]
 
 
 def test_a_lease_tells_its_consumer_and_since_when(rig: FrontRig) -> None:
@@ -45,10 +45,10 @@ def test_a_lease_tells_its_consumer_and_since_when(rig: FrontRig) -> None:
     advance(rig, 5)
     receive(rig, "bob")
     assert told(rig) == [(ids[0], "alice", 2), (ids[2], "bob", 1)]
-    first, second = (each.since for each in leases(rig))
+    first, second = (each.received_at for each in leases(rig))
     assert first is not None
     assert second == first + 5
-    assert first == leases(rig)[0].first
+    assert first == leases(rig)[0].first_received_at
 
 
 def test_receives_of_one_commit_have_a_consumer_each(rig: FrontRig) -> None:
@@ -68,14 +68,16 @@ def test_receives_of_one_commit_have_a_consumer_each(rig: FrontRig) -> None:
 def test_an_extended_lease_keeps_its_consumer_and_a_released_message_has_none(rig: FrontRig) -> None:
     ids = rig.send(b"a", b"b", b"c")
     delivery = receive(rig, "alice")
-    began = leases(rig)[0].since
+    began = leases(rig)[0].received_at
     advance(rig, 1_000)
-    extend = ChangeVisibility(queue="q", receipts=delivery.receipts[:1], visibility=Millis(10 * 60_000))
+    extend = ChangeVisibility(
+        queue="q", receipts=delivery.receipts[:1], visibility_timeout=Millis(10 * 60_000)
+    )
     rig.ask(extend)
-    release = ChangeVisibility(queue="q", receipts=delivery.receipts[1:2], visibility=Millis(0))
+    release = ChangeVisibility(queue="q", receipts=delivery.receipts[1:2], visibility_timeout=Millis(0))
     rig.ask(release)
     assert told(rig) == [(ids[0], "alice", 1), (ids[2], "alice", 1)]
-    assert {each.since for each in leases(rig)} == {began}
+    assert {each.received_at for each in leases(rig)} == {began}
     assert receive(rig, "bob").ids == [ids[1]]
     assert (ids[1], "bob", 1) in told(rig)
 
@@ -88,9 +90,9 @@ def test_a_message_received_again_after_its_lease_is_the_new_consumers(rig: Fron
     rig.in_turn()
     receive(rig, "bob")
     (lease,) = leases(rig)
-    assert (lease.id, lease.consumer, lease.receives) == (ids[0], "bob", 2)
-    assert lease.first is not None
-    assert lease.since == lease.first + 3_600_000
+    assert (lease.message_id, lease.consumer, lease.receive_count) == (ids[0], "bob", 2)
+    assert lease.first_received_at is not None
+    assert lease.received_at == lease.first_received_at + 3_600_000
 
 
 def test_a_consumer_with_flow_control_gets_its_credits_back_and_is_told(rig: FrontRig) -> None:
@@ -117,7 +119,7 @@ def test_a_reservation_tells_its_stream_and_no_consumer(rig: FrontRig) -> None:
     rig.send(b"a")
     rig.ask(Reserve(queue="q", stream="nightly", sequence_number=0))
     (lease,) = leases(rig)
-    assert (lease.stream, lease.consumer, lease.since) == ("nightly", "", None)
+    assert (lease.stream, lease.consumer, lease.received_at) == ("nightly", "", None)
 
 
 def test_a_lease_from_before_a_restart_alone_has_an_unknown_consumer(tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_a_lease_from_before_a_restart_alone_has_an_unknown_consumer(tmp_path: P
         receive(rig, "bob", 1)
         rig.ask(Reserve(queue="q", stream="nightly", sequence_number=0))
         assert told(rig) == [(ids[0], UNKNOWN, 1), (ids[1], "bob", 1), (ids[2], "", 1)]
-        assert leases(rig)[0].since is None
+        assert leases(rig)[0].received_at is None
 
 
 def test_a_lease_of_another_process_says_which_processes_have_the_root_open(rig: FrontRig) -> None:
@@ -138,9 +140,11 @@ def test_a_lease_of_another_process_says_which_processes_have_the_root_open(rig:
         (lease,) = other.queue("q").oldest_leases
         here = f"pid {os.getpid()} on {socket.gethostname()}"
         assert lease.consumer == f"unknown to this process; the root is also open in {here}"
-        assert lease.since is None
+        assert lease.received_at is None
         # An extension by another process leaves the consumer known where it was.
-        extend = ChangeVisibility(queue="q", receipts=delivery.receipts, visibility=Millis(60_000))
+        extend = ChangeVisibility(
+            queue="q", receipts=delivery.receipts, visibility_timeout=Millis(60_000)
+        )
         other.submit(extend).result(60)
         assert told(rig) == [(delivery.ids[0], "alice", 1)]
 

@@ -58,7 +58,7 @@ def fill(rig: FrontRig) -> None:
     rig.send(b"one")
     rig.send(b"two", b"three", b"four")
     rig.delete(*rig.receive())
-    rig.ask(Receive(queue="q", visibility=Millis(5_000)))
+    rig.ask(Receive(queue="q", visibility_timeout=Millis(5_000)))
     rig.ask(CreateQueue(name="gone", settings=QueueSettings()))
     rig.send(b"x", queue="gone")
     rig.in_turn()
@@ -235,11 +235,11 @@ def test_a_look_beside_a_server_needs_no_lock_and_finds_each_message_that_moves_
                     if at % 6 == offset and receipts:
                         rig.ask(
                             ChangeVisibility(
-                                queue="lone", receipts=[receipts.pop()], visibility=Millis(0)
+                                queue="lone", receipts=[receipts.pop()], visibility_timeout=Millis(0)
                             )
                         )
                     elif at % 6 == (offset + 3) % 6:
-                        rig.ask(Receive(queue="lone", visibility=Millis(60_000)))
+                        rig.ask(Receive(queue="lone", visibility_timeout=Millis(60_000)))
                 return found
 
         members = (tmp_path / PATH).read_bytes()[:4096].count(b"\n")

@@ -95,7 +95,7 @@ def test_a_message_that_comes_back_is_packed_with_its_receives(packed: tuple[Rig
     rig.send(b"later", queue="r")
     _rest(rig)
     assert _packed_ids(rig) == ids
-    assert [each.receives for each in messages_of(rig.receive(most=COUNT))] == [2] * COUNT
+    assert [each.receive_count for each in messages_of(rig.receive(most=COUNT))] == [2] * COUNT
 
 
 def test_a_packed_message_is_found_by_its_id(packed: tuple[Rig, list[str]]) -> None:
@@ -141,7 +141,9 @@ def test_packed_leases_end_by_their_receipts_or_by_time(
     assert _packed_ids(rig, "delay/q:") == ids[:10]
     rig.ask(Delete(queue="q", receipts=[each.receipt or "" for each in got[:5]]))
     rig.ask(
-        ChangeVisibility(queue="q", receipts=[got[5].receipt or ""], visibility=Millis(LEASE + 100))
+        ChangeVisibility(
+            queue="q", receipts=[got[5].receipt or ""], visibility_timeout=Millis(LEASE + 100)
+        )
     )
     _rest(rig)
     assert rig.engine.index.dues.next() == rig.clock.monotonic() + LEASE
@@ -154,7 +156,7 @@ def test_packed_leases_end_by_their_receipts_or_by_time(
     }
     rig.after(100)
     _rest(rig)
-    assert [each.receives for each in messages_of(rig.receive(most=COUNT))] == [2] * 5 + [1] * 30
+    assert [each.receive_count for each in messages_of(rig.receive(most=COUNT))] == [2] * 5 + [1] * 30
 
 
 def test_a_packed_delay_ends_in_time(rest: Callable[[Rig], Rig]) -> None:
@@ -179,7 +181,9 @@ def test_a_packed_lease_is_its_consumers() -> None:
     _pack_all(rig)
     assert _packed_ids(rig, "delay/q:")
     described = rig.engine.views.described(rig.engine.catalog.records["q"], {}, is_disk_full=False)
-    assert [(each.consumer, each.since) for each in described.oldest_leases] == [("a worker: 7", since)]
+    assert [(each.consumer, each.received_at) for each in described.oldest_leases] == [
+        ("a worker: 7", since)
+    ]
 
 
 def test_packed_messages_of_groups_keep_their_order(rest: Callable[[Rig], Rig]) -> None:
@@ -221,7 +225,7 @@ def test_a_page_unpacks_nothing(packed: tuple[Rig, list[str]]) -> None:
 
 def test_a_page_shows_packed_leases_and_delays(packed: tuple[Rig, list[str]]) -> None:
     rig, ids = packed
-    rig.ask(Receive(queue="q", max_messages=2, visibility=LEASE, consumer="someone"))
+    rig.ask(Receive(queue="q", max_messages=2, visibility_timeout=LEASE, consumer="someone"))
     rig.ask(Send(queue="q", bodies=[b"late"], delays={0: 60_000}))
     questions = Questions(rig.engine, rig.disk, RLock())
 

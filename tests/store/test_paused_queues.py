@@ -49,7 +49,7 @@ def receive(engine: Engine, count: int = 10) -> Sequence[Message]:
 def test_a_publication_into_a_paused_queue_publishes_nothing_and_can_be_repeated(
     engine: Engine,
 ) -> None:
-    commit(engine, Stage(stage="s", chunk=0, queue="q", bodies=[b"staged"]))
+    commit(engine, Stage(stage="s", chunk_number=0, queue="q", bodies=[b"staged"]))
     settle(engine)
     set_flow(engine, sending="paused")
     publish = Publish(writer="w", epoch=1, stages=["s"])

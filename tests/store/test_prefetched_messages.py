@@ -31,7 +31,7 @@ def consumer(concurrency: int, limit: int = 10) -> Credits:
 
 def receive(rig: FrontRig, credits: Credits, most: int = 10) -> list[str]:
     """Return the receipts of what the consumer gets now."""
-    found = rig.ask(Receive(queue="q", max_messages=most, visibility=LEASE, credits=credits))
+    found = rig.ask(Receive(queue="q", max_messages=most, visibility_timeout=LEASE, credits=credits))
     return [receipt for delivery in found for receipt in delivery.receipts]
 
 
@@ -44,7 +44,7 @@ def expire(rig: FrontRig, millis: int = LEASE) -> None:
 def receives(rig: FrontRig, queue: str = "q") -> list[int]:
     """Return how often each message was received, in order."""
     found = rig.store.page(queue, MessageFilter(), after="", skip=0, limit=100, max_body_bytes=0)
-    return [message.receives for message in found.messages]
+    return [message.receive_count for message in found.messages]
 
 
 def test_of_a_silent_consumer_only_as_many_receives_count_as_it_handles_at_a_time(
@@ -78,14 +78,14 @@ def test_a_silent_consumer_gets_nothing_new_until_it_reports(rig: FrontRig) -> N
     assert not waiting.done()
     credits.report(3)
     rig.store.retry_receives()
-    assert [delivery.receives for delivery in waiting.result(60)] == [2, 1]
+    assert [delivery.receive_count for delivery in waiting.result(60)] == [2, 1]
 
 
 def test_a_silent_consumer_gets_something_new_once_it_answers(rig: FrontRig) -> None:
     rig.send(b"1", b"2", b"3")
     credits = consumer(1)
     first, *_ = receive(rig, credits)
-    rig.ask(ChangeVisibility(queue="q", receipts=[first], visibility=Millis(3_600_000)))
+    rig.ask(ChangeVisibility(queue="q", receipts=[first], visibility_timeout=Millis(3_600_000)))
     expire(rig)
     assert receive(rig, credits) == []
     rig.ask(Delete(queue="q", receipts=[first]))
@@ -118,7 +118,9 @@ def test_a_rejection_is_an_answer(tmp_path: Path) -> None:
         settings = QueueSettings(max_receives=9, dead_letter_queue="dead")
         rig.ask(CreateQueue(name="jobs", settings=settings))
         rig.send(*[b"x"] * 3, queue="jobs")
-        found = rig.ask(Receive(queue="jobs", max_messages=3, visibility=LEASE, credits=consumer(1)))
+        found = rig.ask(
+            Receive(queue="jobs", max_messages=3, visibility_timeout=LEASE, credits=consumer(1))
+        )
         rejected = found[0].receipts[:1]
         assert rig.ask(RejectMessages(queue="jobs", receipts=rejected)) == [None]
         rig.in_turn()
@@ -141,7 +143,7 @@ def test_an_extended_message_keeps_its_place_in_the_order_of_delivery(rig: Front
     rig.send(*[b"x"] * 4)
     receipts = receive(rig, consumer(2))
     for receipt in (receipts[3], receipts[0], receipts[2]):
-        rig.ask(ChangeVisibility(queue="q", receipts=[receipt], visibility=LEASE))
+        rig.ask(ChangeVisibility(queue="q", receipts=[receipt], visibility_timeout=LEASE))
     expire(rig)
     assert receives(rig) == [1, 1, 0, 0]
 
@@ -175,7 +177,7 @@ def test_a_frozen_consumer_kills_no_more_messages_than_it_handles_at_a_time(tmp_
         rig.ask(CreateQueue(name="jobs", settings=settings))
         rig.send(*[b"x"] * 10, queue="jobs")
         credits = consumer(1)
-        wanted = Receive(queue="jobs", max_messages=10, visibility=LEASE, credits=credits)
+        wanted = Receive(queue="jobs", max_messages=10, visibility_timeout=LEASE, credits=credits)
         rig.ask(wanted)
         for _ in range(5):
             expire(rig)
@@ -217,7 +219,7 @@ def test_a_prefetched_message_is_ready_at_once_whatever_the_back_off(tmp_path: P
         settings = QueueSettings(backoff_at="lease_end", backoff_initial=Millis(60_000))
         rig.ask(CreateQueue(name="jobs", settings=settings))
         rig.send(b"1", b"2", queue="jobs")
-        rig.ask(Receive(queue="jobs", max_messages=2, visibility=LEASE, credits=consumer(1)))
+        rig.ask(Receive(queue="jobs", max_messages=2, visibility_timeout=LEASE, credits=consumer(1)))
         expire(rig)
         counts = rig.store.queue("jobs").counts
         assert (counts.ready_count, counts.delayed_count) == (1, 1)

@@ -138,7 +138,7 @@ def test_what_was_answered_is_counted_by_a_look_right_after_it(stopped: Stopped)
 def test_a_published_stage_and_a_committed_set_are_counted_right_after_their_answers(
     stopped: Stopped,
 ) -> None:
-    stopped.ask(Stage(stage="s", chunk=0, queue="q", bodies=[b"1", b"2"]))
+    stopped.ask(Stage(stage="s", chunk_number=0, queue="q", bodies=[b"1", b"2"]))
     assert stopped.counts() == (0, 0, 0)
     stopped.ask(Publish(stages=["s"], writer="w", epoch=1))
     assert stopped.counts() == (2, 0, 0)

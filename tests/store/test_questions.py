@@ -215,7 +215,7 @@ def test_without_bodies_no_file_is_read_that_says_nothing_but_its_body(tmp_path:
     with opened(tmp_path) as rig:
         paths: list[str] = []
         rig.disk.open = _noting(rig.disk.open, paths)  # type: ignore[method-assign]
-        assert [each.size for each in messages_in(rig.store, "q", max_body_bytes=0)] == [1, 1, 1]
+        assert [each.body_size for each in messages_in(rig.store, "q", max_body_bytes=0)] == [1, 1, 1]
         assert paths == []
         assert [each.body for each in messages_in(rig.store, "q")] == [b"0", b"1", b"2"]
         assert len(paths) == 3
@@ -340,10 +340,10 @@ def test_an_open_message_is_its_part_of_the_file_whatever_becomes_of_it(rig: Fro
             rig.manual_clock.advance(1_000)
             rig.in_turn()
         with opened_one.file as file:
-            assert opened_one.message.size == len(body)
+            assert opened_one.message.body_size == len(body)
             assert opened_one.message.body == b""
             assert file.tell() == opened_one.offset
-            assert file.read(opened_one.message.size) == body
+            assert file.read(opened_one.message.body_size) == body
 
 
 def test_a_message_of_a_set_is_leased_until_the_set_ends(rig: FrontRig) -> None:

@@ -90,7 +90,7 @@ def test_a_process_that_brings_nothing_back_does_not_while_a_queue_waits_for_exp
         rig.ask(Send(queue="old", bodies=[b"x"]))
     rig.ask(Send(queue="few", bodies=[b"x"]))
     rig.settle()
-    rig.ask(Receive(queue="few", max_messages=1, visibility=SECOND))
+    rig.ask(Receive(queue="few", max_messages=1, visibility_timeout=SECOND))
     rig.clock.now += 60 * SECOND
     # More than one commit may delete is too old.
     rig.commit(Receive(queue="old", max_messages=1))

@@ -23,7 +23,7 @@ BODIES = [b"a", b"b", b"c"]
 def test_a_deleted_message_stays_deleted_though_an_older_name_is_not_durably_gone() -> None:
     rig = Rig()
     ids = rig.send(b"a", b"b", queue="third")
-    rig.engine.apply([Receive(queue="third", max_messages=1, visibility=Millis(10_000))])
+    rig.engine.apply([Receive(queue="third", max_messages=1, visibility_timeout=Millis(10_000))])
     # Nothing of this was synced, so that the name in the queue stays.
     assert rig.ask(Delete(queue="third", ids=ids)) == [None, None]
     assert len(list(rig.disk.scan("queues/third"))) == 1
@@ -108,7 +108,7 @@ def _with_deletes_elsewhere(receives: tuple[int, ...]) -> tuple[Rig, Rig]:
         one.engine,
         Send(queue="third", bodies=BODIES),
         *(
-            Receive(queue="third", max_messages=most, visibility=Millis(most * 10_000))
+            Receive(queue="third", max_messages=most, visibility_timeout=Millis(most * 10_000))
             for most in receives
         ),
     )

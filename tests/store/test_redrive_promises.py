@@ -101,7 +101,7 @@ def test_a_message_that_dies_for_ever_keeps_its_last_deaths(rig: Rig) -> None:
 
 def test_a_process_that_leaves_counts_what_it_has_moved(rig: Rig) -> None:
     rig.bury(b"a", b"b", b"c")
-    redrive = rig.start(rate=1)
+    redrive = rig.start(max_messages_per_second=1)
     other = rig.join("p2")
     rig.after(1_000)
     rig.ask()
@@ -111,7 +111,7 @@ def test_a_process_that_leaves_counts_what_it_has_moved(rig: Rig) -> None:
         rig.after(STAND_BY)
         other.ask(tick=True)
         other.settle()
-    assert (other.shown(redrive).moved, is_done(other.shown(redrive))) == (3, True)
+    assert (other.shown(redrive).moved_count, is_done(other.shown(redrive))) == (3, True)
 
 
 @pytest.mark.parametrize("back", [0, 900_000], ids=["", "when the clock steps back"])
@@ -119,7 +119,7 @@ def test_a_message_dead_lettered_again_is_not_redriven_twice(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, back: int
 ) -> None:
     ids = rig.bury(b"a", b"b", b"c")
-    redrive = rig.start(rate=1)
+    redrive = rig.start(max_messages_per_second=1)
     wall = rig.clock.wall
     monkeypatch.setattr(rig.clock, "wall", lambda: Millis(wall() - back))
     for _ in range(20):
@@ -128,7 +128,7 @@ def test_a_message_dead_lettered_again_is_not_redriven_twice(
         rig.settle()
         rig.fail_all()
     assert rig.ids("dead") == ids
-    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (3, True)
+    assert (rig.shown(redrive).moved_count, is_done(rig.shown(redrive))) == (3, True)
 
 
 def test_a_dead_letter_of_a_clock_that_was_ahead_is_redriven(
@@ -137,13 +137,13 @@ def test_a_dead_letter_of_a_clock_that_was_ahead_is_redriven(
     ids = rig.bury(b"a")
     wall = rig.clock.wall
     monkeypatch.setattr(rig.clock, "wall", lambda: Millis(wall() - 900_000))
-    assert rig.redrive().moved == 1
+    assert rig.redrive().moved_count == 1
     assert rig.ids("q") == ids
 
 
 def test_a_later_dead_letter_is_no_part_of_a_redrive_after_a_restart_either(rig: Rig) -> None:
     ids = rig.bury(b"a", b"b", b"c")
-    redrive = rig.start(rate=1)
+    redrive = rig.start(max_messages_per_second=1)
     later = rig.bury(b"d", queue="other")
     rig = rig.restart()
     assert len(rig.ids("dead")) > 1, "the redrive was done before"
@@ -151,7 +151,7 @@ def test_a_later_dead_letter_is_no_part_of_a_redrive_after_a_restart_either(rig:
         rig.after(1_000)
         rig.ask()
         rig.settle()
-    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (3, True)
+    assert (rig.shown(redrive).moved_count, is_done(rig.shown(redrive))) == (3, True)
     assert (rig.ids("q"), rig.ids("dead")) == (ids, later)
 
 
@@ -162,7 +162,7 @@ def test_a_message_whose_queue_is_missing_stays_and_the_others_go(rig: Rig) -> N
     mine, others = rig.bury(b"a"), rig.bury(b"b", queue="other")
     del rig.engine.catalog.records["q"]
     redrive = rig.redrive()
-    assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 1, True)
+    assert (redrive.moved_count, redrive.failed_count, is_done(redrive)) == (1, 1, True)
     assert redrive.last_failure.startswith("the queue q is missing")
     assert (rig.ids("dead"), rig.ids("other")) == (mine, others)
 
@@ -173,7 +173,7 @@ def test_a_message_whose_history_cannot_be_believed_stays_and_the_others_go(
 ) -> None:
     damaged = rig.send(b"a")
     (lease,) = rig.receive()
-    rig.ask(RejectMessages(queue="q", receipts=lease.receipts, explanation="why"))
+    rig.ask(RejectMessages(queue="q", receipts=lease.receipts, reason="why"))
     whole = rig.bury(b"b", queue="other")
     (file,) = rig.disk.scan("dead_letters")
     path = f"dead_letters/{file.name}"
@@ -182,16 +182,16 @@ def test_a_message_whose_history_cannot_be_believed_stays_and_the_others_go(
         rig.disk.create(path, [content], sync=True)
     rig = rig.restart()
     redrive = rig.redrive()
-    assert (redrive.moved, redrive.failed, is_done(redrive)) == (1, 1, True)
+    assert (redrive.moved_count, redrive.failed_count, is_done(redrive)) == (1, 1, True)
     assert redrive.last_failure.startswith("its history can't be read")
     assert "died can't be told" in caplog.text
     assert (rig.ids("dead"), rig.ids("other")) == (damaged, whole)
-    assert rig.redrive(destination="third").moved == 1
+    assert rig.redrive(destination="third").moved_count == 1
 
 
 def test_a_dead_letter_deleted_or_received_meanwhile_is_not_redriven(rig: Rig) -> None:
     deleted, received, moved = rig.bury(b"a", b"b", b"c")
-    redrive = rig.start(rate=10)
+    redrive = rig.start(max_messages_per_second=10)
     assert rig.ask(Delete(queue="dead", ids=[deleted])) == [None]
     (delivery,) = rig.receive("dead", 1)
     assert delivery.ids == [received]
@@ -199,12 +199,12 @@ def test_a_dead_letter_deleted_or_received_meanwhile_is_not_redriven(rig: Rig) -
     rig.ask()
     rig.settle()
     assert (rig.ids("q"), rig.ids("dead")) == ([moved], [])
-    assert (rig.shown(redrive).moved, rig.shown(redrive).failed) == (1, 0)
+    assert (rig.shown(redrive).moved_count, rig.shown(redrive).failed_count) == (1, 0)
 
 
 def test_a_destination_that_goes_while_the_redrive_runs_costs_no_message(rig: Rig) -> None:
     ids = rig.bury(b"a", b"b", b"c")
-    redrive = rig.start(destination="third", rate=1)
+    redrive = rig.start(destination="third", max_messages_per_second=1)
     rig.after(1_000)
     rig.ask()
     assert rig.ids("third") == ids[:1]
@@ -214,7 +214,7 @@ def test_a_destination_that_goes_while_the_redrive_runs_costs_no_message(rig: Ri
         rig.ask()
         rig.settle()
     done = rig.shown(redrive)
-    assert (done.moved, done.failed, is_done(done)) == (1, 2, True)
+    assert (done.moved_count, done.failed_count, is_done(done)) == (1, 2, True)
     assert rig.ids("dead") == ids[1:]
 
 
@@ -229,7 +229,7 @@ def test_a_message_that_is_older_than_its_queue_keeps_them_goes_back_and_lives_t
     rig.after(MINUTE)
     rig.set("third", QueueSettings(retention=MINUTE))
     redrive = rig.redrive(destination="third")
-    assert (redrive.moved, redrive.failed) == (2, 0)
+    assert (redrive.moved_count, redrive.failed_count) == (2, 0)
     rig.after(MINUTE - 1_000)
     rig.ask(tick=True)
     assert rig.ids("third") == ids
@@ -269,7 +269,7 @@ def test_the_age_of_a_dead_letter_begins_with_its_death_if_its_queue_had_a_stric
     ids = rig.send(b"a")
     rig.after(MINUTE)
     (lease,) = rig.receive()
-    rig.ask(RejectMessages(queue="q", receipts=lease.receipts, explanation=explanation))
+    rig.ask(RejectMessages(queue="q", receipts=lease.receipts, reason=explanation))
     rig.ask(tick=True)
     assert rig.ids("dead") == (ids if order == "strict" else [])
     if order == "strict":
@@ -287,8 +287,8 @@ def test_messages_past_their_retention_leave_from_behind_those_that_came_back(ri
     later = rig.send(b"later", queue="third")
     rig.redrive(destination="third")
     rig.after(MINUTE // 2)
-    rig.redrive("third", destination="dead", ids=old)  # They begin anew once more.
-    rig.redrive("dead", destination="third", ids=old)
+    rig.redrive("third", destination="dead", message_ids=old)  # They begin anew once more.
+    rig.redrive("dead", destination="third", message_ids=old)
     rig.after(MINUTE // 2)
     rig.ask(tick=True)
     assert rig.ids("third") == sorted([*old, *later])  # It has looked at a part of them.
@@ -318,7 +318,7 @@ def test_a_full_queue_is_waited_for_and_never_overfilled(rig: Rig, limit: dict[s
     rig.set("q", replace(DYING, **limit))
     redrive = rig.redrive()
     assert (rig.ids("q"), rig.ids("dead")) == ([first], [second])
-    assert (redrive.state, redrive.moved, redrive.failed) == (RedriveState.RUNNING, 1, 0)
+    assert (redrive.state, redrive.moved_count, redrive.failed_count) == (RedriveState.RUNNING, 1, 0)
     rig.ask(Delete(queue="q", ids=[first]))
     rig.after(1_000)
     rig.settle()
@@ -350,7 +350,7 @@ def test_a_redrive_that_the_disk_refuses_is_tried_again_and_is_no_failure(
     with monkeypatch.context() as broken:
         broken.setattr(rig.disk, "rename_new", _refused)
         rig.settle()
-    assert (rig.ids("dead"), rig.shown(redrive).failed) == (ids, 0)
+    assert (rig.ids("dead"), rig.shown(redrive).failed_count) == (ids, 0)
     assert f"the redrive {redrive.id} has to wait: " in caplog.text
     rig.after(1_000)
     rig.settle()
@@ -362,8 +362,8 @@ def test_a_redrive_that_cannot_be_read_stands_in_no_other_ones_way(
 ) -> None:
     rig.bury(b"a", b"b")
     rig.send(b"c", queue="other")
-    redrive = rig.start(rate=1)
-    other = rig.start("other", destination="third", rate=1)
+    redrive = rig.start(max_messages_per_second=1)
+    other = rig.start("other", destination="third", max_messages_per_second=1)
     read = rig.disk.read
 
     def refused(path: str, *rest: Any, **named: Any) -> bytes:
@@ -391,7 +391,10 @@ def test_a_redrive_that_cannot_be_read_stands_in_no_other_ones_way(
 def test_a_redrive_whose_record_was_removed_is_over_and_stands_in_no_other_ones_way(rig: Rig) -> None:
     rig.bury(b"a", b"b")
     rig.send(b"c", b"d", queue="other")
-    redrive, other = rig.start(rate=1), rig.start("other", destination="third", rate=1)
+    redrive, other = (
+        rig.start(max_messages_per_second=1),
+        rig.start("other", destination="third", max_messages_per_second=1),
+    )
     (record,) = (each.name for each in rig.disk.scan("redrives") if each.name.startswith(redrive.id))
     rig.disk.unlink(f"redrives/{record}")
     for _ in range(4):
@@ -435,7 +438,7 @@ def test_an_ended_redrive_is_remembered_for_a_while(rig: Rig) -> None:
 
 def test_a_purge_ends_a_redrive_and_nothing_that_was_purged_comes_back(rig: Rig) -> None:
     rig.bury(b"a", b"b")
-    redrive = rig.start(rate=1)
+    redrive = rig.start(max_messages_per_second=1)
     assert rig.ask(Purge(queue="dead")) == 2
     rig.after(1_000)
     rig.settle()
@@ -446,7 +449,7 @@ def test_a_purge_ends_a_redrive_and_nothing_that_was_purged_comes_back(rig: Rig)
 def test_the_queues_deletion_ends_it_also_if_the_queue_is_made_again(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redrive = rig.start(destination="q", rate=1)
+    redrive = rig.start(destination="q", max_messages_per_second=1)
     wall = rig.clock.wall
     monkeypatch.setattr(rig.clock, "wall", lambda: Millis(wall() - 900_000))
     rig.ask(DeleteQueue(name="dead"))
@@ -457,14 +460,14 @@ def test_the_queues_deletion_ends_it_also_if_the_queue_is_made_again(
     ids = rig.send(b"a", queue="dead")
     rig.after(1_000)
     rig.settle()
-    assert (rig.shown(redrive).moved, is_done(rig.shown(redrive))) == (0, True)
+    assert (rig.shown(redrive).moved_count, is_done(rig.shown(redrive))) == (0, True)
     assert rig.ids("dead") == ids
 
 
 def test_a_receipt_from_the_dead_letter_queue_deletes_nothing_that_went_back(rig: Rig) -> None:
     ids = rig.bury(b"a")
     (delivery,) = rig.receive("dead")
-    rig.ask(ChangeVisibility(queue="dead", receipts=delivery.receipts, visibility=Millis(0)))
+    rig.ask(ChangeVisibility(queue="dead", receipts=delivery.receipts, visibility_timeout=Millis(0)))
     rig.redrive()
     (result,) = rig.ask(Delete(queue="dead", receipts=delivery.receipts))
     assert isinstance(result, StoreError)
@@ -482,12 +485,12 @@ def test_a_rate_is_kept_in_any_second_and_reached_over_many(rig: Rig, rate: int)
     rig.set("third", QueueSettings(max_receives=1, dead_letter_queue="dead"))
     for _ in range(20):
         rig.bury(*[b"a"] * 10)
-    redrive = rig.start(rate=rate)
+    redrive = rig.start(max_messages_per_second=rate)
     moved = [0]
     for _ in range(400):
         rig.after(10)
         rig.ask()
-        moved.append(rig.shown(redrive).moved)
+        moved.append(rig.shown(redrive).moved_count)
     for at in range(len(moved) - 100):
         assert moved[at + 100] - moved[at] <= rate + max(1, rate // 10)
     assert moved[-1] >= min(200, int(3.5 * rate))
@@ -495,10 +498,10 @@ def test_a_rate_is_kept_in_any_second_and_reached_over_many(rig: Rig, rate: int)
 
 def test_a_pause_is_not_made_up_for(rig: Rig) -> None:
     rig.bury(*[b"a"] * 10)
-    redrive = rig.start(rate=2)
+    redrive = rig.start(max_messages_per_second=2)
     rig.after(60_000)
     rig.ask()
-    assert rig.shown(redrive).moved == 1
+    assert rig.shown(redrive).moved_count == 1
 
 
 def test_one_commit_looks_at_a_bounded_number(rig: Rig) -> None:
@@ -507,7 +510,7 @@ def test_one_commit_looks_at_a_bounded_number(rig: Rig) -> None:
     rig.ask()
     assert len(rig.ids("q")) == AT_ONCE
     rig.settle()
-    assert rig.shown(redrive).moved == AT_ONCE + 50
+    assert rig.shown(redrive).moved_count == AT_ONCE + 50
 
 
 # Several processes, and restarts.
@@ -515,23 +518,23 @@ def test_one_commit_looks_at_a_bounded_number(rig: Rig) -> None:
 
 def test_a_redrive_goes_on_after_a_restart_with_the_rate_that_it_had(rig: Rig) -> None:
     rig.bury(b"a", b"b", b"c")
-    redrive = rig.start(rate=1, ids=rig.ids("dead")[1:])
+    redrive = rig.start(max_messages_per_second=1, message_ids=rig.ids("dead")[1:])
     rig.after(1_000)
     rig.ask()
     rig.settle()
     rig = rig.restart()
-    assert rig.shown(redrive).moved == 1
+    assert rig.shown(redrive).moved_count == 1
     rig.ask()
-    assert rig.shown(redrive).moved == 1
+    assert rig.shown(redrive).moved_count == 1
     rig.after(1_000)
     rig.settle()
-    assert (rig.shown(redrive).moved, len(rig.ids("dead"))) == (2, 1)
+    assert (rig.shown(redrive).moved_count, len(rig.ids("dead"))) == (2, 1)
 
 
 def test_those_that_fail_are_counted_once_though_they_are_found_again(rig: Rig) -> None:
     rig.send(b"a", b"b", queue="dead")
     rig.bury(b"c", b"d")
-    redrive = rig.start(rate=1)
+    redrive = rig.start(max_messages_per_second=1)
     rig.after(1_000)
     rig.ask()
     rig.settle()
@@ -539,18 +542,18 @@ def test_those_that_fail_are_counted_once_though_they_are_found_again(rig: Rig) 
     for _ in range(3):
         rig.after(1_000)
         rig.settle()
-    assert (rig.shown(redrive).moved, rig.shown(redrive).failed) == (2, 2)
+    assert (rig.shown(redrive).moved_count, rig.shown(redrive).failed_count) == (2, 2)
 
 
 def test_another_process_sees_a_redrive_stands_by_and_goes_on_after_a_death(rig: Rig) -> None:
     other = rig.join("p2")
     rig.bury(b"a", b"b", b"c")
-    redrive = rig.start(rate=1)
+    redrive = rig.start(max_messages_per_second=1)
     rig.after(1_000)
     rig.ask()
     rig.settle()
     other.ask()
-    assert other.shown(redrive).moved == 1
+    assert other.shown(redrive).moved_count == 1
     rig.living.discard("p1")
     for _ in range(2):
         other.after(STAND_BY + 1_000)
@@ -562,7 +565,7 @@ def test_another_process_sees_a_redrive_stands_by_and_goes_on_after_a_death(rig:
 def test_the_rate_holds_for_all_processes_together(rig: Rig) -> None:
     others = [rig, rig.join("p2"), rig.join("p3")]
     rig.bury(*[b"a"] * 10)
-    rig.start(rate=1)
+    rig.start(max_messages_per_second=1)
     before = 0
     for _ in range(8):
         rig.after(1_000)
@@ -589,7 +592,7 @@ def test_an_odd_file_beside_a_redrive_is_put_aside_by_a_process_that_lists_them(
     """One that hears of a redrive knows it by its name, and lists nothing: there may be thousands."""
     rig.bury(b"a")
     other = rig.join("p2")
-    redrive = rig.start(rate=1)
+    redrive = rig.start(max_messages_per_second=1)
     rig.disk.create(f"redrives/{redrive.id},a", [b"x"], sync=True)
     other.ask()
     assert other.shown(redrive).id == redrive.id
@@ -601,10 +604,10 @@ def test_an_odd_file_beside_a_redrive_is_put_aside_by_a_process_that_lists_them(
 
 def test_a_redrive_with_two_names_goes_on_under_the_later(rig: Rig) -> None:
     rig.bury(b"a", b"b")
-    redrive = rig.start(rate=1)
+    redrive = rig.start(max_messages_per_second=1)
     rig.disk.link(f"redrives/{redrive.id},m0,f0", f"redrives/{redrive.id},m1,f0,op1")
     rig = rig.restart()
-    assert rig.shown(redrive).moved == 1
+    assert rig.shown(redrive).moved_count == 1
     assert len(list(rig.disk.scan("redrives"))) == 1
 
 
@@ -625,7 +628,7 @@ def test_the_last_moves_are_durable_before_a_redrive_says_that_it_is_done(rig: R
 
 def test_a_redrive_is_not_done_when_the_moves_of_an_earlier_commit_alone_are_durable(rig: Rig) -> None:
     rig.bury(b"a", b"b")
-    redrive = rig.start(rate=10)
+    redrive = rig.start(max_messages_per_second=10)
     moves = []
     for _ in range(2):
         rig.after(100)
@@ -648,8 +651,8 @@ def test_without_a_dead_letter_queue_messages_are_delivered_on_and_it_is_logged_
     del rig.engine.catalog.records["dead"]
     ids = rig.bury(b"a")
     for receives in (2, 3):
-        (delivery,) = rig.ask(Receive(queue="q", visibility=Millis(1_000)))
-        assert (delivery.ids, delivery.receives) == (ids, receives)
+        (delivery,) = rig.ask(Receive(queue="q", visibility_timeout=Millis(1_000)))
+        assert (delivery.ids, delivery.receive_count) == (ids, receives)
         rig.after(1_000)
         rig.ask()
     assert [each.message for each in caplog.records if "is missing: create it" in each.message] == [

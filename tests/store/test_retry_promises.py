@@ -107,12 +107,12 @@ def test_a_reason_is_bounded(rig: Rig) -> None:
     rig.send("w", b"1")
     taken = receipts(rig.receive("w"))
     for refused in (
-        rig.ask(RejectMessages(queue="w", receipts=taken, explanation="x" * 1_025)),
-        rig.ask(RejectMessages(queue="w", receipts=taken, explanation="\ud800")),
-        rig.ask(ReleaseMessages(queue="w", receipts=taken, explanation="x" * 1_025)),
+        rig.ask(RejectMessages(queue="w", receipts=taken, reason="x" * 1_025)),
+        rig.ask(RejectMessages(queue="w", receipts=taken, reason="\ud800")),
+        rig.ask(ReleaseMessages(queue="w", receipts=taken, reason="x" * 1_025)),
     ):
         assert isinstance(refused, InvalidRequest)
-    assert rig.ask(RejectMessages(queue="w", receipts=taken, explanation="é" * 1_024)) == [None]
+    assert rig.ask(RejectMessages(queue="w", receipts=taken, reason="é" * 1_024)) == [None]
 
 
 # Releases.
@@ -152,24 +152,27 @@ def test_a_back_off_that_is_over_at_a_start_hides_nothing(rig: Rig) -> None:
 def test_a_visibility_of_zero_makes_a_message_ready_at_once_despite_a_back_off(rig: Rig) -> None:
     rig.send("e", b"1")
     taken = receipts(rig.receive("e"))
-    assert rig.ask(ChangeVisibility(queue="e", receipts=taken, visibility=Millis(0))) == [0]
+    assert rig.ask(ChangeVisibility(queue="e", receipts=taken, visibility_timeout=Millis(0))) == [0]
     assert len(rig.receive("e")) == 1
 
 
 def test_the_last_receive_still_speaks_for_a_message_in_its_back_off(rig: Rig) -> None:
     rig.send("e", b"1", b"2", b"3")
     taken = rig.receive("e", 3)
-    assert all(message.first_receive is not None for message in taken)
+    assert all(message.first_received_at is not None for message in taken)
     rig.pass_by(10_000)
     last = LastReceive(1, NOW)
     deleted = Delete(queue="e", receipts=receipts(taken[:1]), last_receives={0: last})
     assert rig.ask(deleted) == [None]
     hidden = ChangeVisibility(
-        queue="e", receipts=receipts(taken[1:2]), visibility=Millis(60_000), last_receives={0: last}
+        queue="e",
+        receipts=receipts(taken[1:2]),
+        visibility_timeout=Millis(60_000),
+        last_receives={0: last},
     )
     assert rig.ask(hidden) == [rig.clock.now + 60_000]
     ready = ChangeVisibility(
-        queue="e", receipts=receipts(taken[2:]), visibility=Millis(0), last_receives={0: last}
+        queue="e", receipts=receipts(taken[2:]), visibility_timeout=Millis(0), last_receives={0: last}
     )
     assert rig.ask(ready) == [0]
     assert [message.body for message in rig.receive("e", 3)] == [b"3"]

@@ -57,7 +57,7 @@ def reserved(rig: FrontRig) -> list[Path]:
 
 
 def receives(rig: FrontRig) -> list[int]:
-    return [each.receives for each in rig.receive(10) for _ in each.ids]
+    return [each.receive_count for each in rig.receive(10) for _ in each.ids]
 
 
 def test_a_read_ends_where_the_hold_does(rig: FrontRig) -> None:
@@ -91,10 +91,10 @@ def test_a_file_whose_messages_are_all_there_is_read_as_one_run(rig: FrontRig) -
     (page,) = rig.store.read_reservation("s", 0)
 
     (run,) = page.runs
-    assert (run.first.id, run.bodies, list(run.sizes)) == (ids[0], b"accc", [1, 0, 3])
+    assert (run.first.id, run.bodies, list(run.body_sizes)) == (ids[0], b"accc", [1, 0, 3])
     assert (dict(run.attributes), dict(run.groups)) == ({1: {"n": "v"}}, {})
-    assert [(message.id, message.size) for message in page.messages] == list(
-        zip(ids, run.sizes, strict=True)
+    assert [(message.id, message.body_size) for message in page.messages] == list(
+        zip(ids, run.body_sizes, strict=True)
     )
 
 
@@ -121,7 +121,7 @@ def test_a_page_says_where_the_next_one_begins_whatever_was_deleted(rig: FrontRi
 
     pages = list(rig.store.read_reservation("s", 0))
 
-    assert [page.following for page in pages] == [3, 4]
+    assert [page.next_index for page in pages] == [3, 4]
     assert [len(page.runs) for page in pages] == [2, 1]
     assert messages_of(rig.store.read_reservation("s", 0, begin=3))[0].id == ids[3]
 
@@ -136,7 +136,10 @@ def test_a_set_is_marked_before_it_is_read_unless_the_read_is_refused(rig: Front
 
     rig.store.read_reservation("s", 0, mark_read=True)
 
-    assert rig.ask(CommitReservations(stream="s", last_sequence_number=0, only_read=True)).messages == 1
+    assert (
+        rig.ask(CommitReservations(stream="s", last_sequence_number=0, only_read=True)).deleted_count
+        == 1
+    )
 
 
 def test_a_damaged_message_is_put_aside_and_costs_itself_only(
@@ -153,7 +156,7 @@ def test_a_damaged_message_is_put_aside_and_costs_itself_only(
         assert f"message {ids[1]} goes to quarantine" in caplog.text
 
         assert rig.store.metrics.quarantined_count == 1
-        assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 2
+        assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).deleted_count == 2
         assert len(list(rig.path.glob("quarantine/q:*"))) == 1
 
 
@@ -244,4 +247,4 @@ def test_a_draining_store_reserves_nothing_and_commits_still(rig: FrontRig) -> N
         parked.result(GIVE_UP)
     with pytest.raises(Draining):
         rig.ask(asked(3))
-    assert rig.ask(CommitReservations(stream="s", last_sequence_number=1)).messages == 2
+    assert rig.ask(CommitReservations(stream="s", last_sequence_number=1)).deleted_count == 2

@@ -25,6 +25,7 @@ from spoolrack_store.model.reservation_requests import (
     ExtendReservation,
     MarkRead,
     Release,
+    ReservationState,
     UndoReservation,
 )
 from spoolrack_store.model.settings import QueueSettings
@@ -52,9 +53,9 @@ def test_a_set_of_lone_messages_ends_before_it_holds_up_others_for_long(
     lone = [id for body in (b"1", b"2", b"3", b"4") for id in rig.send(body)]
     together = rig.send(b"5", b"6", b"7", b"8")
 
-    assert rig.reserve(0, max_messages=100).messages == 3
+    assert rig.reserve(0, max_messages=100).message_count == 3
     assert rig.ids_in(0) == lone[:3]
-    assert rig.reserve(1, max_messages=100).messages == 5
+    assert rig.reserve(1, max_messages=100).message_count == 5
     assert rig.ids_in(1) == [*lone[3:], *together]
 
 
@@ -64,7 +65,7 @@ def test_a_large_set_costs_one_name_for_each_file(rig: SetRig) -> None:
 
     made = rig.reserve(max_messages=100_000)
 
-    assert made.messages == 2_500
+    assert made.message_count == 2_500
     assert len(rig.disk.scan("delay")) == before + 5
     assert len(rig.disk.read(f"reserved/{rig.names('reserved')[0]}")) < 1_000
     assert rig.ids_in() == ids
@@ -77,10 +78,10 @@ def test_a_commit_names_the_lost_sets_again_and_leaves_their_messages_alone(rig:
     rig.ask(Release(stream="s", sequence_number=0))
     rig.settle()
 
-    assert commit(rig, 1) == Committed(messages=1, lost=[0])
-    assert commit(rig, 1) == Committed(messages=0, lost=[0])
+    assert commit(rig, 1) == Committed(deleted_count=1, lost_sequence_numbers=[0])
+    assert commit(rig, 1) == Committed(deleted_count=0, lost_sequence_numbers=[0])
     rig.reserve(2, max_messages=1)
-    assert commit(rig, 2) == Committed(messages=1, lost=[])
+    assert commit(rig, 2) == Committed(deleted_count=1, lost_sequence_numbers=[])
 
     assert rig.names("reserved") == ["s.2"]
     assert rig.receive() == []
@@ -99,8 +100,8 @@ def test_a_commit_deletes_a_lost_set_that_no_one_has_leased_since(
     if is_restarted:
         rig.restart()
 
-    assert commit(rig, only_read=True) == Committed(messages=3, lost=[])
-    assert commit(rig, only_read=True) == Committed(messages=0, lost=[])
+    assert commit(rig, only_read=True) == Committed(deleted_count=3, lost_sequence_numbers=[])
+    assert commit(rig, only_read=True) == Committed(deleted_count=0, lost_sequence_numbers=[])
 
     assert rig.names("reserved") == ["s.0"]
     assert rig.receive() == []
@@ -124,7 +125,7 @@ def test_a_commit_deletes_a_lost_set_of_an_earlier_version_whose_leases_began_af
     rig.ask(MarkRead(stream="s", sequence_number=0))
     rig.advance(HOLD)
 
-    assert commit(rig) == Committed(messages=2, lost=[])
+    assert commit(rig) == Committed(deleted_count=2, lost_sequence_numbers=[])
 
 
 def test_a_commit_of_a_lost_set_deletes_what_no_one_has_leased_since_and_leaves_the_rest(
@@ -138,7 +139,7 @@ def test_a_commit_of_a_lost_set_deletes_what_no_one_has_leased_since_and_leaves_
     assert rig.ask(Receive(queue="q", max_messages=1))[0].ids == ids[:1]
     rig.advance(HOLD)
 
-    assert commit(rig) == Committed(messages=2, lost=[0])
+    assert commit(rig) == Committed(deleted_count=2, lost_sequence_numbers=[0])
 
     assert rig.receive() == [(ids[0], 3)]
 
@@ -159,7 +160,7 @@ def test_a_commit_leaves_a_lost_set_that_was_not_read_or_was_released(
     if end == "released when it was over":
         rig.ask(Release(stream="s", sequence_number=0))
 
-    assert commit(rig, only_read=only_read) == Committed(messages=0, lost=[0])
+    assert commit(rig, only_read=only_read) == Committed(deleted_count=0, lost_sequence_numbers=[0])
 
     assert rig.receive() == [(ids[0], 2)]
 
@@ -171,7 +172,7 @@ def test_a_commit_that_is_repeated_now_and_then_is_remembered_for_as_long(rig: S
 
     for _ in range(4):
         rig.advance(MEMORY * 2 // 3)
-        assert commit(rig, 0) == Committed(messages=0, lost=[])
+        assert commit(rig, 0) == Committed(deleted_count=0, lost_sequence_numbers=[])
         assert len(rig.names("reserved")) == 1
     rig.restart()
 
@@ -207,11 +208,11 @@ def test_a_set_of_a_queue_that_was_deleted_is_lost_for_its_reader(
         with pytest.raises(ReservationLost):
             rig.engine.reservations.begin_reading("s", 0, 0, 0)
         (told,) = rig.engine.reservations.shown("", "s", ("", -1), 9)
-        assert told.is_lost
-        assert told.messages == made.messages
+        assert told.state is ReservationState.LOST
+        assert told.message_count == made.message_count
         rig.restart()
     # Its messages are gone: nothing of it can come again.
-    assert commit(rig, 0) == Committed(messages=0, lost=[])
+    assert commit(rig, 0) == Committed(deleted_count=0, lost_sequence_numbers=[])
     if is_made_again:
         assert len(rig.receive()) == 1
 
@@ -310,7 +311,7 @@ def test_a_page_holds_two_mebibytes(rig: SetRig) -> None:
 
     page = rig.engine.reservations.page("s", 0, 0, 6)
 
-    assert (len(page.messages), page.following) == (2, 2)
+    assert (len(page.messages), page.next_index) == (2, 2)
 
 
 # Several processes.
@@ -431,9 +432,9 @@ def test_a_marker_that_cannot_be_written_again_is_not_lost(rig: SetRig, refused:
     commit(rig, 0)
     rig.advance(MEMORY * 2 // 3)
     rig.disk.refused = [refused]
-    assert commit(rig, 0) == Committed(messages=0, lost=[])
+    assert commit(rig, 0) == Committed(deleted_count=0, lost_sequence_numbers=[])
     rig.disk.refused = []
     assert rig.names("reserved") == ["s.0"]
     rig.restart()
-    assert commit(rig, 0) == Committed(messages=0, lost=[])
+    assert commit(rig, 0) == Committed(deleted_count=0, lost_sequence_numbers=[])
     assert rig.names("new") == []

@@ -71,7 +71,7 @@ def test_a_commit_leases_one_slice_and_another_caller_gets_what_is_left(rig: Set
     assert rig.receive() == [(id, 1) for id in ids[4:]]
     made = rig.ask(reserve_all())
 
-    assert (made.messages, made.bytes, made.is_new) == (4, 4, True)
+    assert (made.message_count, made.byte_count, made.is_new) == (4, 4, True)
     assert rig.ids_in() == ids[:4]
 
 
@@ -81,9 +81,9 @@ def test_a_set_in_slices_keeps_its_bounds(rig: SetRig) -> None:
     by_bytes = Reserve(queue="q", stream="s", sequence_number=1, max_bytes=2, visibility_timeout=HOLD)
 
     assert [rig.ask(bounded), rig.ask(bounded)] == [UNFINISHED] * 2
-    assert rig.ask(bounded).messages == 5
+    assert rig.ask(bounded).message_count == 5
     assert rig.ask(by_bytes) is UNFINISHED
-    assert rig.ask(by_bytes).messages == 2
+    assert rig.ask(by_bytes).message_count == 2
     assert rig.ids_in(1) == ids[5:7]
 
 
@@ -97,7 +97,7 @@ def test_a_process_that_joins_leaves_the_slices_of_a_living_one_alone(rig: SetRi
     rig.settle(engine=other)
 
     made = rig.ask(reserve_all())
-    assert (made.messages, rig.ids_in()) == (5, ids)
+    assert (made.message_count, rig.ids_in()) == (5, ids)
     assert rig.receive(engine=other) == []
 
 
@@ -107,9 +107,9 @@ def test_a_set_that_another_process_has_made_meanwhile_is_the_answer(rig: SetRig
     rig.settle(engine=other)
     assert rig.ask(reserve_all()) is UNFINISHED
     assert rig.ask(reserve_all(), engine=other) is UNFINISHED
-    assert rig.ask(reserve_all(), engine=other).messages == 3
+    assert rig.ask(reserve_all(), engine=other).message_count == 3
 
-    assert rig.ask(reserve_all()).messages == 3
+    assert rig.ask(reserve_all()).message_count == 3
     rig.settle()
 
     assert rig.ids_in() == ids[2:]
@@ -140,7 +140,7 @@ def test_what_is_purged_between_slices_is_not_in_the_set(rig: SetRig) -> None:
     late = lone(rig, 1)
     made = rig.ask(reserve_all())
 
-    assert made.messages == 1
+    assert made.message_count == 1
     assert rig.ids_in() == late
 
 
@@ -155,7 +155,7 @@ def test_a_set_of_a_strict_queue_is_whole_with_what_one_commit_leases(
     made = rig.ask(reserve_all())
 
     # A further slice would find the group leased, and callers wait for as long as a commit takes.
-    assert (made.messages, rig.ids_in()) == (3, ids[:3])
+    assert (made.message_count, rig.ids_in()) == (3, ids[:3])
 
 
 def _grouped(at: int) -> Send:
@@ -180,7 +180,7 @@ def test_a_commit_deletes_one_slice_at_a_time(rig: SetRig) -> None:
     lone(rig, 5)
     while rig.ask(reserve_all()) is UNFINISHED:
         pass
-    assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).messages == 5
+    assert rig.ask(CommitReservations(stream="s", last_sequence_number=0)).deleted_count == 5
 
     assert slices_of(lambda: len(leased(rig)), rig.tick)[-4:] == [1] * 4
     rig.settle()
@@ -210,7 +210,7 @@ def test_a_caller_of_the_store_gets_the_whole_set_and_its_count_after_the_commit
 
     made = front.ask(reserve_all())
     assert isinstance(made, Reservation)
-    assert made.messages == 7
+    assert made.message_count == 7
     front.ask(CommitReservations(stream="s", last_sequence_number=0))
 
     counts = front.store.queue("q").counts
@@ -233,7 +233,7 @@ def test_a_reserve_whose_caller_goes_in_its_first_slice_is_done_and_undone(front
     got: list[tuple[str, int]] = []
     while len(got) < len(ids):
         deliveries = front.ask(Receive(queue="q", max_messages=100, wait=None))
-        got += [(id, each.receives) for each in deliveries for id in each.ids]
+        got += [(id, each.receive_count) for each in deliveries for id in each.ids]
     assert asked[0].cancelled()
     assert sorted(got) == [(id, 1) for id in ids]
 
@@ -255,7 +255,7 @@ def test_a_process_leaves_the_lock_to_others_between_slices(
         made = front.ask(reserve_all())
 
     assert made is not None
-    assert made.messages == 7
+    assert made.message_count == 7
     assert bool(left) == (processes > 1)
 
 

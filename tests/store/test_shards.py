@@ -67,11 +67,11 @@ REQUESTS: dict[str, Request[Any]] = {
     "send": Send(queue=ELSEWHERE, bodies=[b"1"]),
     "receive": Receive(queue=ELSEWHERE),
     "delete messages": Delete(queue=ELSEWHERE, receipts=["r"]),
-    "extend": ChangeVisibility(queue=ELSEWHERE, receipts=["r"], visibility=1000),  # type: ignore[arg-type]
+    "extend": ChangeVisibility(queue=ELSEWHERE, receipts=["r"], visibility_timeout=1000),  # type: ignore[arg-type]
     "release": ReleaseMessages(queue=ELSEWHERE, receipts=["r"]),
     "reject": RejectMessages(queue=ELSEWHERE, receipts=["r"]),
     "purge": Purge(queue=ELSEWHERE),
-    "stage": Stage(stage="s", chunk=0, queue=ELSEWHERE, bodies=[b"1"]),
+    "stage": Stage(stage="s", chunk_number=0, queue=ELSEWHERE, bodies=[b"1"]),
     "publish": Publish(writer="w", epoch=0, stages=[], queue=ELSEWHERE),
     "abort": Abort(stage="s", queue=ELSEWHERE),
     "reserve": Reserve(queue=ELSEWHERE, stream="s", sequence_number=0),
@@ -82,7 +82,7 @@ REQUESTS: dict[str, Request[Any]] = {
     "cancel a redrive": CancelRedrive(id=ID, queue=ELSEWHERE),
     "schedule": CreateSchedule(queue=ELSEWHERE, name="s", cron="0 0 * * *", time_zone="UTC", body=b""),
     "change a schedule": UpdateSchedule(queue=ELSEWHERE, name="s", cron="0 0 * * *"),
-    "pause a schedule": PauseSchedule(queue=ELSEWHERE, name="s", is_paused=True),
+    "pause a schedule": PauseSchedule(queue=ELSEWHERE, name="s", paused=True),
     "delete a schedule": DeleteSchedule(queue=ELSEWHERE, name="s"),
 }
 QUESTIONS: dict[str, Callable[[Store], object]] = {

@@ -197,7 +197,8 @@ class Story:
             credits = self.random.choice(("", "", "", "few", "ahead"))
             visibility = self.random.choice((None, None, None, Millis(600), Millis(0)))
             self._receive(
-                Receive(queue=queue, max_messages=most, max_bytes=size, visibility=visibility), credits
+                Receive(queue=queue, max_messages=most, max_bytes=size, visibility_timeout=visibility),
+                credits,
             )
         elif asked < 0.9:
             self._delete(queue)
@@ -206,7 +207,9 @@ class Story:
             self.pair.ask(ReleaseMessages(queue=queue, receipts=receipts))
         elif asked < 0.98:
             receipts = [each.receipt for each in held[:1]]
-            self.pair.ask(ChangeVisibility(queue=queue, receipts=receipts, visibility=Millis(900)))
+            self.pair.ask(
+                ChangeVisibility(queue=queue, receipts=receipts, visibility_timeout=Millis(900))
+            )
         else:
             self.pair.ask(Purge(queue=queue))
 
@@ -234,7 +237,7 @@ class Story:
         some = [held.pop(self.random.randrange(len(held))) for _ in range(count)]
         again = [self.random.choice(some)] if self.random.random() < 0.1 else []
         ids = [self.random.choice(some).id] if self.random.random() < 0.1 else []
-        last = {0: LastReceive(some[0].receives, some[0].first_receive or Millis(0))}
+        last = {0: LastReceive(some[0].receive_count, some[0].first_received_at or Millis(0))}
         self.pair.ask(
             Delete(
                 queue=queue,
@@ -252,7 +255,7 @@ class Story:
             ask(
                 Stage(
                     stage=f"s{self.sets}",
-                    chunk=0,
+                    chunk_number=0,
                     queue=queue,
                     bodies=[b"s"] * self.random.choice((1, 3)),
                 )

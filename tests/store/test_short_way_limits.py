@@ -73,7 +73,7 @@ def test_what_a_dead_process_has_sent_is_received_before_what_is_sent_now(rig: E
 
 def test_a_lease_that_is_over_is_received_before_what_was_sent_later(rig: EngineRig) -> None:
     send(rig, b"first")
-    rig.ask(Receive(queue="q", visibility=Millis(10)))
+    rig.ask(Receive(queue="q", visibility_timeout=Millis(10)))
     send(rig, b"second")
     rig.clock.now += 10
     assert [each.body for each in receive(rig)] == [b"first"]
@@ -225,7 +225,7 @@ def test_a_file_that_cannot_be_read_is_not_leased(rig: EngineRig) -> None:
     assert receive(rig) == []
     rig.disk.refused = ()
     rig.clock.now += 60_000
-    assert [each.receives for each in receive(rig)] == [1]
+    assert [each.receive_count for each in receive(rig)] == [1]
 
 
 def test_a_send_stops_at_the_watermark_and_goes_on_once_there_is_room() -> None:

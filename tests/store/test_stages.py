@@ -38,7 +38,7 @@ def rig() -> Rig:
 
 def test_a_chunk_that_comes_twice_in_one_commit_is_stored_once(rig: Rig) -> None:
     first, second = rig.commit(chunk("s", 0, b"a"), chunk("s", 0, b"a"))
-    assert (first.is_repeated, second.is_repeated) == (False, True)
+    assert (first.duplicate, second.duplicate) == (False, True)
     rig.publish("w", 0, "s")
     assert rig.receive() == [b"a"]
 
@@ -103,12 +103,12 @@ def test_a_publication_is_no_success_for_a_queue_that_was_created_again_since(
     rig.settle()
     rig.clock.advance(1_000)
     rig.ask(CreateQueue(name="q", settings=QueueSettings()))
-    assert rig.publish("w", 5, "s", digest=digest).is_already  # a repeated call for the former queue
+    assert rig.publish("w", 5, "s", digest=digest).duplicate  # a repeated call for the former queue
     rig.stage("t", 0, b"a")
     with pytest.raises((EpochDiffers, EpochPassed)):
         rig.publish("w", epoch, "t", digest=digest)
     assert rig.staged() == ["t"]
-    assert not rig.publish("w", 6, "t", digest=digest).is_already
+    assert not rig.publish("w", 6, "t", digest=digest).duplicate
     assert rig.receive() == [b"a"]
 
 
@@ -128,7 +128,7 @@ def test_a_queue_that_is_gone_leaves_all_staged(rig: Rig, stages: tuple[str, ...
     with pytest.raises(QueueNotFound):
         rig.publish("w", 0, *stages)
     assert rig.receive() == []
-    assert rig.publish("w", 0, "s").messages == 1
+    assert rig.publish("w", 0, "s").message_count == 1
 
 
 def test_a_queue_without_room_takes_no_chunk(rig: Rig) -> None:
@@ -140,15 +140,15 @@ def test_a_queue_without_room_takes_no_chunk(rig: Rig) -> None:
         chunk("t", 0, b"1", b"2"),
         chunk("u", 0, b"123456", queue="other"),
     )
-    assert (first.messages, second.messages) == (2, 1)
+    assert (first.message_count, second.message_count) == (2, 1)
     assert all(isinstance(each, QueueFull) for each in refused)
     with pytest.raises(QueueFull, match="with 2 of 3 messages"):
         rig.stage("t", 0, b"1", b"2")
-    assert rig.stage("s", 0, b"1", b"2").is_repeated
-    assert rig.publish("v", 0, "s").messages == 3
+    assert rig.stage("s", 0, b"1", b"2").duplicate
+    assert rig.publish("v", 0, "s").message_count == 3
     rig.settle()
     rig.ask(Purge(queue="q"))
-    assert rig.stage("t", 0, b"1", b"2").messages == 2
+    assert rig.stage("t", 0, b"1", b"2").message_count == 2
 
 
 @pytest.mark.parametrize("end", ["aborted", "expired", "published and received", "restarted"])
@@ -184,7 +184,7 @@ def test_a_limit_that_was_lowered_keeps_no_stage_from_its_publication(rig: Rig) 
     """What was staged has its room."""
     rig.stage("s", 0, b"1", b"2")
     rig.ask(UpdateQueue(name="q", changes={"max_messages": 1}))
-    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.publish("w", 0, "s").message_count == 2
     assert rig.receive() == [b"1", b"2"]
 
 
@@ -198,7 +198,7 @@ def test_attributes_of_staged_messages_count_against_the_bytes_of_their_queue(
         rig.restart()
     with pytest.raises(QueueFull, match="13 of 20 bytes"):
         rig.stage("t", 0, b"1234", attributes={0: {"name": "value"}})
-    assert rig.publish("w", 0, "s").messages == 1
+    assert rig.publish("w", 0, "s").message_count == 1
     rig.settle()
     assert rig.engine.index.queue("q").bytes == 13
 
@@ -227,4 +227,4 @@ def test_ids_rise_above_those_of_what_is_staged_after_a_restart(rig: Rig) -> Non
 @pytest.mark.parametrize(("first", "then"), [("", "1-b"), ("1-a", ""), ("1-a", "1-a")])
 def test_an_epoch_without_a_digest_is_not_compared(rig: Rig, first: str, then: str) -> None:
     rig.publish("w", 3, digest=first)
-    assert rig.publish("w", 3, digest=then).is_already
+    assert rig.publish("w", 3, digest=then).duplicate

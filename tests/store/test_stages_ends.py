@@ -31,7 +31,7 @@ def test_a_publication_that_the_disk_refuses_leaves_all_staged(rig: Rig) -> None
         rig.publish("w", 0, "s")
     rig.disk.refused = []
     assert rig.staged() == ["s"]
-    assert not rig.publish("w", 0, "s").is_already
+    assert not rig.publish("w", 0, "s").duplicate
     assert rig.receive() == [b"a"]
 
 
@@ -41,7 +41,7 @@ def test_a_chunk_leaves_room_on_the_disk_for_deletes(rig: Rig) -> None:
         rig.stage("s", 0, b"a")
     assert rig.names("staged") == []
     rig.disk.room = Space(bytes=2 * KEPT_BYTES, files=1 << 20)
-    assert not rig.stage("s", 0, b"a").is_repeated
+    assert not rig.stage("s", 0, b"a").duplicate
 
 
 def test_a_chunk_that_a_power_cut_left_beside_its_message_is_unlinked(rig: Rig) -> None:
@@ -79,11 +79,11 @@ def test_an_epoch_is_forgotten_when_its_time_has_come(rig: Rig) -> None:
     rig.publish("w", 4, epoch_retention=60_000)
     rig.clock.advance(59_999)
     rig.settle()
-    assert rig.publish("w", 4).is_already
+    assert rig.publish("w", 4).duplicate
     rig.clock.advance(1)
     rig.settle()
     assert rig.names("published") == []
-    assert not rig.publish("w", 4).is_already
+    assert not rig.publish("w", 4).duplicate
 
 
 # Starts after a death.
@@ -103,7 +103,7 @@ def test_a_stage_that_a_new_process_makes_again_in_the_same_millisecond_is_there
         rig.engine.finish(work)
     other = rig.join()
     rig.ask(chunk("s", 0, b"b"), engine=other)
-    assert rig.publish("w", 1, "s").messages == 1
+    assert rig.publish("w", 1, "s").message_count == 1
     rig.settle()
     assert rig.receive() == [b"b"]
 
@@ -116,8 +116,8 @@ def test_a_damaged_manifest_is_put_aside_and_its_epoch_stays_published(rig: Rig)
     assert rig.names(f"quarantine/{place}") == ["w.1", "w.1.why"]
     rig.restart()
     assert rig.staged() == ["s"]
-    assert rig.publish("w", 1, "s").is_already, "its name says that the epoch is published"
-    assert not rig.publish("w", 2, "s").is_already
+    assert rig.publish("w", 1, "s").duplicate, "its name says that the epoch is published"
+    assert not rig.publish("w", 2, "s").duplicate
 
 
 def test_a_damaged_chunk_is_put_aside_and_can_be_staged_again(
@@ -133,7 +133,7 @@ def test_a_damaged_chunk_is_put_aside_and_can_be_staged_again(
     assert rig.disk.read(f"quarantine/{place}/{name}") == b"z" + content[1:]
     assert b"this chunk of a stage is damaged" in rig.disk.read(f"quarantine/{place}/{name[:200]}.why")
     assert "this chunk of a stage is damaged" in caplog.text
-    assert not rig.stage("s", 7, b"x", b"y").is_repeated
+    assert not rig.stage("s", 7, b"x", b"y").duplicate
 
 
 @pytest.mark.parametrize("torn", ["it is cut short", "its end was never written"])
@@ -146,7 +146,7 @@ def test_a_torn_chunk_was_never_staged(rig: Rig, torn: str) -> None:
     rig.disk.create(f"staged/{name}", [left], sync=True)
     rig.restart()
     assert rig.names("quarantine") == []
-    assert not rig.stage("s", 7, b"x", b"y").is_repeated
+    assert not rig.stage("s", 7, b"x", b"y").duplicate
 
 
 @pytest.mark.parametrize("end", ["deleted", "made again"])
@@ -206,8 +206,8 @@ def test_a_chunk_of_another_process_that_cannot_be_looked_at_is_not_stored_twice
             with pytest.raises(DiskError, match="try again"):
                 rig.ask(request)
     assert caplog.text.count("can't be looked at for now") == 1
-    assert rig.stage("s", 1, b"b").is_repeated
-    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.stage("s", 1, b"b").duplicate
+    assert rig.publish("w", 0, "s").message_count == 2
     assert rig.receive() == [b"a", b"b"]
 
 
@@ -223,7 +223,7 @@ def test_a_stage_that_is_begun_anew_is_found_by_a_process_that_saw_the_former_on
         rig.engine.finish(work)
     rig.settle()
 
-    assert rig.ask(publication("w", 0, "s"), other).messages == 1
+    assert rig.ask(publication("w", 0, "s"), other).message_count == 1
     assert rig.receive(engine=other) == [b"b"]
 
 
@@ -262,7 +262,7 @@ def test_a_chunk_that_was_removed_costs_its_own_messages_alone_and_is_told_befor
     staged_in_three(rig)
     removed(rig, number)
     # The answer says what comes.
-    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.publish("w", 0, "s").message_count == 2
     assert [text for text in lost(caplog) if f":{number}:" in text]
     left = [body for at, body in enumerate((b"a", b"b", b"c")) if at != number]
     assert rig.receive(engine=other) + rig.receive() == left
@@ -292,16 +292,16 @@ def test_a_publication_that_says_its_count_is_refused_without_a_chunk_which_can_
     removed(rig, 1)
     with pytest.raises(StageIncomplete, match="hold 2 messages, and 3 were staged"):
         rig.publish("w", 0, "s", messages=3)
-    assert not rig.stage("s", 1, b"b").is_repeated
-    assert rig.publish("w", 0, "s", messages=3).messages == 3
+    assert not rig.stage("s", 1, b"b").duplicate
+    assert rig.publish("w", 0, "s", messages=3).message_count == 3
     assert sorted(rig.receive()) == [b"a", b"b", b"c"]
 
 
 def test_a_chunk_that_was_removed_is_stored_when_it_is_staged_again(rig: Rig) -> None:
     rig.stage("s", 0, b"a")
     removed(rig, 0)
-    assert not rig.stage("s", 0, b"a").is_repeated
-    assert rig.stage("s", 0, b"a").is_repeated
+    assert not rig.stage("s", 0, b"a").duplicate
+    assert rig.stage("s", 0, b"a").duplicate
     rig.publish("w", 0, "s")
     assert rig.receive() == [b"a"]
 
@@ -323,7 +323,7 @@ def test_a_chunk_that_is_removed_before_its_sync_does_not_stop_the_store(
         work = applied(rig.engine, chunk("s", number, body))  # None is synced.
     removed(rig, 2)
     assert work.commit is not None
-    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.publish("w", 0, "s").message_count == 2
     assert rig.receive() == [b"a", b"b"]
 
 

@@ -40,7 +40,7 @@ def started(rig: Rig) -> Rig:
 
 
 def bodies(rig: Rig) -> list[bytes]:
-    found = rig.ask(Receive(queue="q", max_messages=50, visibility=Millis(60_000)))
+    found = rig.ask(Receive(queue="q", max_messages=50, visibility_timeout=Millis(60_000)))
     return [body for each in found for body in each.bodies]
 
 

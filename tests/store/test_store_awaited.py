@@ -26,7 +26,7 @@ def sending(*bodies: bytes) -> Send:
 
 
 def receiving(credits: Credits | None = None) -> Receive:
-    return Receive(queue="q", max_messages=9, visibility=Millis(LEASE), credits=credits)
+    return Receive(queue="q", max_messages=9, visibility_timeout=Millis(LEASE), credits=credits)
 
 
 def bodies(deliveries: Any) -> list[bytes]:
@@ -62,7 +62,7 @@ def test_a_restart_finds_the_lease_as_it_was_and_its_receipt_is_good(rig: Rig) -
     assert rig.delete(first) == [None]
     rig.advance(LEASE)
     (delivery,) = rig.ask(receiving())
-    assert (delivery.bodies, delivery.receives) == ([b"b"], 2)
+    assert (delivery.bodies, delivery.receive_count) == ([b"b"], 2)
 
 
 def test_flow_control_counts_no_lease_that_is_not_handed_out_as_the_lock_fails(rig: Rig) -> None:

@@ -65,7 +65,7 @@ def hide(rig: Rig, hidden: str, millis: int) -> list[str]:
         return list(ids)
     ids = rig.send(*bodies)
     rig.commit()
-    assert rig.ask(Receive(queue="q", max_messages=10, visibility=Millis(millis)))
+    assert rig.ask(Receive(queue="q", max_messages=10, visibility_timeout=Millis(millis)))
     return list(ids)
 
 
@@ -113,7 +113,7 @@ def test_a_lease_that_a_dead_process_had_in_new_is_no_longer_than_the_maximum(
 ) -> None:
     rig.commit()
     send = Send(queue="q", bodies=[b"a"])
-    work = begun(rig.engine, send, Receive(queue="q", visibility=Millis(20_000)))
+    work = begun(rig.engine, send, Receive(queue="q", visibility_timeout=Millis(20_000)))
     assert [path.startswith("new/") for path in rig.paths("new", "delay")] == [True]
     clock.step = -2 * MAX_DELAY
     rig.start()
@@ -153,7 +153,7 @@ def test_a_commit_shares_one_reading_of_each_clock() -> None:
     rig.clock = clock = CountedClock()
     rig.start()
     rig.send(b"a", b"b")
-    rig.ask(Receive(queue="q", max_messages=1, visibility=Millis(10)))
+    rig.ask(Receive(queue="q", max_messages=1, visibility_timeout=Millis(10)))
     rig.commit()
     clock.now += 1_000  # The lease is over.
     clock.walls = clock.monotonics = 0
@@ -179,9 +179,9 @@ def _old_things(rig: Rig) -> Callable[[], list[bool]]:
     """Make what is removed for its age; return what tells whether each is still there."""
     rig.add("kept", **KEPT)
     rig.ask(Send(queue="kept", bodies=[b"a"], deduplication_ids={0: "a"}))
-    rig.ask(Stage(stage="s", chunk=0, queue="q", bodies=[b"b"]))
+    rig.ask(Stage(stage="s", chunk_number=0, queue="q", bodies=[b"b"]))
     rig.ask(Publish(writer="w", epoch=5, stages=["s"]))
-    rig.ask(Stage(stage="later", chunk=0, queue="q", bodies=[b"c"]))
+    rig.ask(Stage(stage="later", chunk_number=0, queue="q", bodies=[b"c"]))
     rig.ask(Send(queue="q", bodies=[b"d"]))
     rig.ask(
         Reserve(
@@ -221,7 +221,7 @@ def test_a_wall_clock_that_jumps_ahead_removes_nothing_for_its_age_before_it_has
     rig.settle()
     assert are_there() == [True] * 5
     assert rig.engine.moves.clock.jump == 0
-    assert rig.ask(Publish(writer="w", epoch=5, stages=["s"])).is_already
+    assert rig.ask(Publish(writer="w", epoch=5, stages=["s"])).duplicate
 
 
 def test_a_wall_clock_that_has_stood_for_a_day_is_believed(rig: Rig, clock: SteppedClock) -> None:

@@ -138,7 +138,7 @@ def test_a_redrive_counts_for_the_queue_that_it_leaves_and_the_one_that_it_enter
         rig.in_turn()
 
     # With this rate the second message waits for the clock.
-    begun = rig.ask(StartRedrive(queue="dead", rate=1))
+    begun = rig.ask(StartRedrive(queue="dead", max_messages_per_second=1))
     assert rig.store.metrics.root().redrives == 1
     for _ in range(6):
         rig.manual_clock.advance(1_000)
@@ -146,7 +146,7 @@ def test_a_redrive_counts_for_the_queue_that_it_leaves_and_the_one_that_it_enter
 
     assert (traffic(rig, "dead"), traffic(rig, "poor")) == ((2, 2), (4, 2))
     assert counted(rig, "poor")["redrive"] == 2
-    assert rig.store.redrive(begun.id).moved == 2
+    assert rig.store.redrive(begun.id).moved_count == 2
     assert [each.id for each in rig.store.redrives(queue="dead")] == [begun.id]
     assert rig.store.redrives(after=begun.id) == rig.store.redrives(queue="q") == []
     assert rig.store.metrics.root().redrives == 0
@@ -187,7 +187,7 @@ def test_a_message_that_is_leased_as_it_is_sent_enters_once(rig: FrontRig) -> No
 
 
 def test_a_published_stage_and_a_committed_set_count(rig: FrontRig) -> None:
-    rig.ask(Stage(stage="s", chunk=0, queue="q", bodies=[b"1", b"2"]))
+    rig.ask(Stage(stage="s", chunk_number=0, queue="q", bodies=[b"1", b"2"]))
     assert [each.name for each in rig.store.stages()] == ["s"]
     assert rig.store.stages(after="s") == []
     assert rig.store.metrics.root().stages == 1

@@ -124,7 +124,7 @@ def test_beside_an_engine_at_work_no_problem_is_told(root: Path) -> None:
         receipts = [
             receipt for each in found if isinstance(each, Delivery) for receipt in each.receipts
         ]
-        commit(engine, ChangeVisibility(queue="q", receipts=receipts[:2], visibility=Millis(0)))
+        commit(engine, ChangeVisibility(queue="q", receipts=receipts[:2], visibility_timeout=Millis(0)))
         commit(engine, Delete(queue="q", receipts=receipts[2:]))
 
     report = inspect(RestlessDisk(root, work), Still())

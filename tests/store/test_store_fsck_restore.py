@@ -239,7 +239,7 @@ def test_an_id_leads_to_the_receipt_of_its_lease(root: Path) -> None:
     assert found.keys() == {id}
     engine = opened(root)
     (changed,) = commit(
-        engine, ChangeVisibility(queue="q", receipts=[found[id]], visibility=Millis(2 * HOUR))
+        engine, ChangeVisibility(queue="q", receipts=[found[id]], visibility_timeout=Millis(2 * HOUR))
     )
     assert changed == [NOW + 2 * HOUR]
     # The lease's old name may still be there: the one that holds the message counts.

@@ -261,7 +261,7 @@ class StoreStory(RuleBasedStateMachine):
             queue=name,
             max_messages=most,
             max_bytes=bytes,
-            visibility=None if visibility is None else Millis(visibility),
+            visibility_timeout=None if visibility is None else Millis(visibility),
             credits=None if consumer is None else self.credits[consumer],
         )
         self._ask(request, now)
@@ -281,7 +281,9 @@ class StoreStory(RuleBasedStateMachine):
     @rule(name=names, picks=picks, visibility=st.sampled_from([0, 0, 1, 2_000, 40_000, -1]), now=soon)
     def change(self, name: str, picks: list[int], visibility: int, now: bool) -> None:
         receipts = [each for each in (self._receipt(name, pick) for pick in picks) if each]
-        self._ask(ChangeVisibility(queue=name, receipts=receipts, visibility=Millis(visibility)), now)
+        self._ask(
+            ChangeVisibility(queue=name, receipts=receipts, visibility_timeout=Millis(visibility)), now
+        )
 
     @rule(name=names, picks=picks, now=soon)
     def give_back(self, name: str, picks: list[int], now: bool) -> None:
@@ -292,13 +294,13 @@ class StoreStory(RuleBasedStateMachine):
         name=names,
         picks=picks,
         delay=st.sampled_from([0, 1, 2_000]),
-        is_uncounted=st.booleans(),
+        uncounted=st.booleans(),
         now=soon,
     )
-    def release(self, name: str, picks: list[int], delay: int, is_uncounted: bool, now: bool) -> None:
+    def release(self, name: str, picks: list[int], delay: int, uncounted: bool, now: bool) -> None:
         receipts = [each for each in (self._receipt(name, pick) for pick in picks) if each]
         request = ReleaseMessages(
-            queue=name, receipts=receipts, delay=Millis(delay), is_uncounted=is_uncounted
+            queue=name, receipts=receipts, delay=Millis(delay), uncounted=uncounted
         )
         self._ask(request, now)
 
@@ -433,7 +435,7 @@ class StoreStory(RuleBasedStateMachine):
                 outcome = outcome.results
             elif isinstance(wanted, list) and wanted and isinstance(wanted[0], tuple):
                 outcome = [
-                    (m.id, m.body, m.receives, m.first_receive, m.due)
+                    (m.id, m.body, m.receive_count, m.first_received_at, m.due)
                     for each in outcome
                     for m in each.messages()
                 ]

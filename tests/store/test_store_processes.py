@@ -99,16 +99,16 @@ def test_prefetched_messages_are_left_to_the_process_that_leased_them(one: Rig, 
     prefetch(one)
     one.after(LEASE)
     assert lease(other) == []
-    assert [delivery.receives for delivery in lease(one)] == [2, 1]
+    assert [delivery.receive_count for delivery in lease(one)] == [2, 1]
 
 
 def test_a_lease_that_goes_on_is_left_to_the_process_that_leased_it(one: Rig, other: Rig) -> None:
     one.send(b"a", b"b")
     extended = receipts(prefetch(one))
-    one.ask(ChangeVisibility(queue="q", receipts=extended, visibility=Millis(2 * LEASE)))
+    one.ask(ChangeVisibility(queue="q", receipts=extended, visibility_timeout=Millis(2 * LEASE)))
     one.after(2 * LEASE)
     assert lease(other) == []
-    assert [delivery.receives for delivery in lease(one)] == [2, 1]
+    assert [delivery.receive_count for delivery in lease(one)] == [2, 1]
 
 
 def test_prefetched_messages_of_a_dead_process_come_back_a_second_later_and_count(
@@ -120,7 +120,7 @@ def test_prefetched_messages_of_a_dead_process_come_back_a_second_later_and_coun
     one.after(LEASE)
     assert lease(one) == []
     one.after(1_000)
-    assert [delivery.receives for delivery in lease(one)] == [2]
+    assert [delivery.receive_count for delivery in lease(one)] == [2]
 
 
 # Sends.
@@ -143,7 +143,7 @@ def test_a_lease_that_a_dead_process_has_made_as_it_sent_goes_on(
     assert lease(one) == []
     longer = [Millis(2 * LEASE)] * count
     extended = [
-        one.ask(ChangeVisibility(queue="q", receipts=[receipt], visibility=visibility))
+        one.ask(ChangeVisibility(queue="q", receipts=[receipt], visibility_timeout=visibility))
         for receipt, visibility in zip(leased, longer, strict=True)
     ]
     assert extended == [[one.clock.wall() + 2 * LEASE]] * count
@@ -331,7 +331,7 @@ def test_a_set_that_one_process_releases_and_another_commits_at_once_ends_in_one
     other.ask(Reserve(queue="q", stream="s", sequence_number=1, visibility_timeout=Millis(60_000)))
     work = begin(other, Release(stream="s", sequence_number=1))
     committed = one.ask(CommitReservations(stream="s", last_sequence_number=1))
-    assert (committed.messages, committed.lost) == (0, [1]), "it was lost before"
+    assert (committed.deleted_count, committed.lost_sequence_numbers) == (0, [1]), "it was lost before"
     other.engine.finish(work)
     for _ in range(4):
         one.ask(tick=True)
@@ -346,7 +346,7 @@ def test_a_set_that_is_confirmed_and_committed_at_once_is_committed(one: Rig, ot
         CommitReservations(stream="s", last_sequence_number=2),
         ExtendReservation(stream="s", sequence_number=2, visibility_timeout=Millis(90_000)),
     ).outcomes
-    assert outcomes[0].messages == 1
+    assert outcomes[0].deleted_count == 1
     for _ in range(6):
         one.ask(tick=True)
     one.after(100_000)

@@ -138,7 +138,7 @@ def test_a_redrive_to_a_queue_that_is_being_deleted_is_refused(rig: Rig) -> None
 
 
 def test_a_stage_for_a_queue_that_is_being_deleted_is_not_published(rig: Rig) -> None:
-    rig.ask(Stage(stage="s", chunk=0, queue="q", bodies=[b"x"]))
+    rig.ask(Stage(stage="s", chunk_number=0, queue="q", bodies=[b"x"]))
     _, refused = rig.commit(
         DeleteQueue(name="q"), Publish(writer="w", epoch=1, stages=("s",), digest="")
     )

@@ -51,7 +51,7 @@ def states(rig: Rig, *ids: str) -> list[str | None]:
 
 
 def change(rig: Rig, visibility: int, *receipts: str) -> list[Any]:
-    request = ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(visibility))
+    request = ChangeVisibility(queue="q", receipts=receipts, visibility_timeout=Millis(visibility))
     return list(rig.ask(request))
 
 
@@ -267,7 +267,7 @@ def test_every_request_for_a_queue_that_is_being_deleted_is_told_so(rig: Rig) ->
         Receive(queue="q", wait=None),
         Delete(queue="q", ids=[NO_ID]),
         Delete(queue="q", receipts=["x"]),
-        ChangeVisibility(queue="q", receipts=["x"], visibility=Millis(0)),
+        ChangeVisibility(queue="q", receipts=["x"], visibility_timeout=Millis(0)),
         GiveBack(queue="q", receipts=["x"]),
         Purge(queue="q"),
         Reserve(queue="q", stream="s", sequence_number=0),

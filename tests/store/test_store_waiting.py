@@ -160,7 +160,7 @@ def test_a_release_wakes_a_receive_that_waits(tmp_path: Path) -> None:
         rig.send(b"a")
         receipts = receipts_of(rig.receive())
         future = rig.wait_for()
-        rig.ask(ChangeVisibility(queue="q", receipts=receipts, visibility=Millis(0)))
+        rig.ask(ChangeVisibility(queue="q", receipts=receipts, visibility_timeout=Millis(0)))
         assert bodies_of(future.result(GIVE_UP)) == [b"a"]
 
 

@@ -70,7 +70,7 @@ def test_a_stage_with_a_foreign_chunk_takes_no_other(rig: Rig, number: int) -> N
         with pytest.raises(NameTaken) as refused:
             rig.ask(staged("job", number, b"mine", queue="other", allowed=OTHER))
         assert dict(refused.value.facts) == {"kind": "stage", "name": "job"}, again
-    assert rig.publish("w", 0, "job").messages == 1
+    assert rig.publish("w", 0, "job").message_count == 1
     assert (rig.receive(), rig.receive("other")) == ([b"theirs"], [])
 
 
@@ -78,7 +78,7 @@ def test_a_stage_takes_no_chunk_of_a_stranger(rig: Rig) -> None:
     rig.ask(staged("job", 0, b"mine", queue="other", allowed=OTHER))
     with pytest.raises(NameTaken):
         rig.ask(staged("job", 1, b"theirs", queue="q", allowed=Q))
-    assert rig.ask(published("me", 0, "job", allowed=OTHER)).messages == 1
+    assert rig.ask(published("me", 0, "job", allowed=OTHER)).message_count == 1
     assert rig.receive("other") == [b"mine"]
 
 
@@ -90,7 +90,7 @@ def test_the_stage_of_another_caller_is_neither_published_nor_aborted(rig: Rig) 
             rig.ask(request)
     with pytest.raises(StageNotFound):
         rig.ask(Abort(stage="never", allowed=Q))
-    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.publish("w", 0, "s").message_count == 2
 
 
 @pytest.mark.parametrize(
@@ -128,8 +128,8 @@ def test_another_chunk_under_a_number_is_no_repetition(rig: Rig, again: Stage) -
             rig.ask(again)
         assert dict(refused.value.facts) == {"stage": "s", "chunk": 0}
         rig.restart()
-    assert rig.ask(first).is_repeated
-    assert rig.publish("w", 0, "s").messages == 2
+    assert rig.ask(first).duplicate
+    assert rig.publish("w", 0, "s").message_count == 2
     assert rig.receive() == [b"a", b"b"]
 
 
@@ -137,7 +137,7 @@ def test_a_repeated_chunk_may_have_its_attributes_and_groups_in_another_order(ri
     first = chunk("s", 0, b"a", b"b", attributes={0: {"x": "1", "y": "2"}, 1: {"z": b"3"}})
     rig.ask(replace(first, groups={0: "g", 1: "h"}))
     again = chunk("s", 0, b"a", b"b", attributes={1: {"z": b"3"}, 0: {"y": "2", "x": "1"}})
-    assert rig.ask(replace(again, groups={1: "h", 0: "g"})).is_repeated
+    assert rig.ask(replace(again, groups={1: "h", 0: "g"})).duplicate
 
 
 def test_a_chunk_with_the_checksums_of_another_is_no_repetition(rig: Rig) -> None:
@@ -156,7 +156,7 @@ def test_a_chunk_that_cannot_be_compared_is_not_answered(rig: Rig) -> None:
     with pytest.raises(DiskError):
         rig.stage("s", 0, b"a")
     rig.disk.refused = ()
-    assert rig.stage("s", 0, b"a").is_repeated
+    assert rig.stage("s", 0, b"a").duplicate
 
 
 # Writers.
@@ -205,7 +205,7 @@ def test_the_same_identity_finds_its_epochs_published(rig: Rig, queue: str) -> N
     _squat(rig, "me", 5, allowed=Q, queue=queue)
     rig.restart()
     for allowed in (Q, OTHER):  # Its permissions may have changed since.
-        already = Published(messages=0, is_already=True, last_epoch=5)
+        already = Published(message_count=0, duplicate=True, last_epoch=5)
         for epoch in (4, 5):
             assert rig.ask(published("me", epoch, allowed=allowed)) == already
 
@@ -214,25 +214,25 @@ def test_another_identity_of_the_same_queues_goes_on_with_a_writer(rig: Rig) -> 
     """As a service that moves to another host, whose certificate has another name."""
     _squat(rig, "host-1", 5, allowed=Q, queue="q")
     again = published("host-2", 5, allowed=Q, digest="theirs")
-    assert rig.ask(again).is_already, "by its digest"
+    assert rig.ask(again).duplicate, "by its digest"
     with pytest.raises(NameTaken):
         rig.ask(replace(again, digest=""))
-    assert not rig.ask(published("host-2", 6, allowed=Q)).is_already
+    assert not rig.ask(published("host-2", 6, allowed=Q)).duplicate
     rig.settle()
     # Without a message the writer stays the queue's.
     with pytest.raises(NameTaken):
         rig.ask(published("stranger", 7, allowed=OTHER))
-    assert not rig.ask(published("host-1", 7, allowed=BOTH)).is_already
+    assert not rig.ask(published("host-1", 7, allowed=BOTH)).duplicate
 
 
 def test_a_caller_that_may_do_everything_finds_all_epochs(rig: Rig) -> None:
     """A process with the root's files, and a server without permissions, tell no callers apart."""
     _squat(rig, "me", 5, allowed=Q, queue="q")
-    assert rig.publish("w", 4).is_already
-    assert not rig.publish("w", 6).is_already
+    assert rig.publish("w", 4).duplicate
+    assert not rig.publish("w", 6).duplicate
     rig.settle()
     # Once callers are told apart, the queues decide.
-    assert rig.ask(published("me", 6, allowed=Q)).is_already
+    assert rig.ask(published("me", 6, allowed=Q)).duplicate
     with pytest.raises(NameTaken):
         rig.ask(published("stranger", 7, allowed=OTHER))
 
@@ -245,11 +245,11 @@ def test_a_manifest_from_before_owners_belongs_to_its_queues(rig: Rig, queue: st
     if queue:
         with pytest.raises(NameTaken):
             rig.ask(published("stranger", 6, allowed=OTHER))
-        assert rig.ask(published("me", 5, allowed=Q)).is_already
+        assert rig.ask(published("me", 5, allowed=Q)).duplicate
     else:
         with pytest.raises(NameTaken):  # It names neither an owner nor a queue.
             rig.ask(published("me", 5, allowed=Q))
-    assert not rig.ask(published("me", 6, allowed=Q)).is_already
+    assert not rig.ask(published("me", 6, allowed=Q)).duplicate
 
 
 def _forget_owners(rig: Rig) -> None:
@@ -271,8 +271,8 @@ def test_an_older_epoch_with_a_digest_is_not_called_published(rig: Rig) -> None:
             rig.publish("w", 4, "s", digest="4-a")
         assert dict(refused.value.facts) == {"writer": "w", "epoch": 4, "last_epoch": 5}
         rig.restart()
-    assert rig.publish("w", 4, "s").is_already, "without one it isn't compared"
-    assert rig.publish("w", 6, "s", digest="6-a").messages == 1
+    assert rig.publish("w", 4, "s").duplicate, "without one it isn't compared"
+    assert rig.publish("w", 6, "s", digest="6-a").message_count == 1
 
 
 # Schedules.
@@ -300,8 +300,8 @@ def test_the_names_of_a_schedule_are_its_own(rig: Rig) -> None:
     assert rig.ask(fire)
     rig.settle()
     assert rig.receive() == [b"go"]
-    assert rig.stage("schedule-nightly-1", 0, b"a").messages == 1, "of no schedule"
-    assert rig.publish("schedule-nightly", 1, "schedule-nightly-1").messages == 1
+    assert rig.stage("schedule-nightly-1", 0, b"a").message_count == 1, "of no schedule"
+    assert rig.publish("schedule-nightly", 1, "schedule-nightly-1").message_count == 1
 
 
 # Streams.
@@ -329,7 +329,9 @@ def test_a_stream_belongs_to_the_queues_of_its_sets(sets: SetRig, number: int) -
     with pytest.raises(NameTaken):
         sets.engine.reservations.begin_reading("s", number, 0, 0, OTHER)
     assert sets.ids_in() == ids
-    assert sets.ask(CommitReservations(stream="s", last_sequence_number=0, allowed=Q)).messages == 1
+    assert (
+        sets.ask(CommitReservations(stream="s", last_sequence_number=0, allowed=Q)).deleted_count == 1
+    )
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -347,7 +349,9 @@ def test_a_committed_stream_belongs_to_its_queues(sets: SetRig, number: int) -> 
                 sets.ask(request)
         assert sets.names("reserved") == ["s.0"], restarts
         sets.restart()
-    assert sets.ask(CommitReservations(stream="s", last_sequence_number=0, allowed=Q)).messages == 0
+    assert (
+        sets.ask(CommitReservations(stream="s", last_sequence_number=0, allowed=Q)).deleted_count == 0
+    )
 
 
 def test_a_repeated_commit_that_renews_the_record_leaves_a_stream_to_its_queues(sets: SetRig) -> None:

@@ -61,8 +61,8 @@ def test_everything_but_sends_works_when_nothing_can_be_created(rig: Rig) -> Non
     rig.disk.fail(errno.ENOSPC, "create", "make_folder", "set_aside")
     receipts = [receipt for receipt, _ in rig.receive().values()]
     assert len(receipts) == 6
-    rig.ask(ChangeVisibility(queue="q", receipts=receipts[:1], visibility=Millis(0)))
-    end = rig.ask(ChangeVisibility(queue="q", receipts=receipts[1:2], visibility=Millis(5_000)))
+    rig.ask(ChangeVisibility(queue="q", receipts=receipts[:1], visibility_timeout=Millis(0)))
+    end = rig.ask(ChangeVisibility(queue="q", receipts=receipts[1:2], visibility_timeout=Millis(5_000)))
     assert end == [rig.clock.wall() + 5_000]
     deleted = rig.ask(Delete(queue="q", receipts=[receipts[1], receipts[5]], ids=[ids[0]]))
     assert deleted == [None] * 3
@@ -158,7 +158,7 @@ def test_a_lost_root_ends_all_promises(rig: Rig) -> None:
 def test_a_message_that_is_leased_as_it_is_sent_and_cannot_be_handed_out_is_delivered_later(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receive = Receive(queue="q", max_messages=10, visibility=Millis(30_000))
+    receive = Receive(queue="q", max_messages=10, visibility_timeout=Millis(30_000))
     rig.disk.fail(errno.EIO, *MOVES, path="delay/")
     sent, received = rig.commit(Send(queue="q", bodies=[b"a"]), receive)
     assert received == []
@@ -200,7 +200,7 @@ def test_a_message_whose_lease_was_released_for_the_last_time_is_dead_in_that_co
     receipt = rig.receive(queue="r")[id][0]
     found = []
     for visibility in (0, 30_000, 0):
-        change = ChangeVisibility(queue="r", receipts=[receipt], visibility=Millis(visibility))
+        change = ChangeVisibility(queue="r", receipts=[receipt], visibility_timeout=Millis(visibility))
         found += rig.ask(change)
     assert [isinstance(each, StaleReceipt) for each in found] == [False, True, True]
     assert list(rig.receive(queue="dead")) == [id]
@@ -241,7 +241,7 @@ def test_two_receives_in_one_commit_that_meet_what_was_moved_away_get_nothing(ri
     (path,) = rig.paths("queues/q")
     rig.disk.unlink(path)
     once = Receive(queue="q", max_messages=1)
-    longer = Receive(queue="q", max_messages=1, visibility=Millis(60_000))
+    longer = Receive(queue="q", max_messages=1, visibility_timeout=Millis(60_000))
     assert rig.commit(once, longer) == [[], []]
     assert rig.engine.index.queue("q").total == 0
     rig.check()
@@ -250,7 +250,7 @@ def test_two_receives_in_one_commit_that_meet_what_was_moved_away_get_nothing(ri
 def test_of_a_batch_one_of_whose_names_was_moved_away_the_others_decide(rig: Rig) -> None:
     ids = rig.send(b"a", b"b", b"c")
     rig.commit()
-    work = applied(rig.engine, Receive(queue="q", max_messages=1, visibility=Millis(30_000)))
+    work = applied(rig.engine, Receive(queue="q", max_messages=1, visibility_timeout=Millis(30_000)))
     (receipt,) = work.outcomes[0][0].receipts
     (path,) = rig.paths("delay")
     rig.disk.unlink(path)
@@ -306,7 +306,7 @@ def test_a_lack_of_handles_leases_nothing(rig: Rig, code: int) -> None:
         rig.receive()
     rig.disk.heal()
     (delivery,) = rig.ask(Receive(queue="q", max_messages=10))
-    assert (delivery.ids, delivery.receives) == (ids, 1)
+    assert (delivery.ids, delivery.receive_count) == (ids, 1)
     rig.check()
 
 
@@ -334,7 +334,7 @@ def test_a_file_that_can_have_no_more_links_is_copied(rig: Rig) -> None:
     ids = rig.send(b"a", b"b", b"c")
     rig.commit()
     rig.disk.fail(errno.EMLINK, "link")
-    work = applied(rig.engine, Receive(queue="q", max_messages=1, visibility=Millis(30_000)))
+    work = applied(rig.engine, Receive(queue="q", max_messages=1, visibility_timeout=Millis(30_000)))
     assert work.outcomes[0][0].ids == ids[:1]
     assert rig.paths("new") == []
     work.commit.sync()

@@ -38,7 +38,7 @@ def test_the_longest_names_go_through_every_state(seed: int) -> None:
     rig.add(LONGEST)
     rig.engine.moves.owner = "o" * 16
     attributes: dict[int, Any] = {place: {"a": "b" * 100} for place in range(MOST)}
-    receive = Receive(queue=LONGEST, max_messages=MOST, visibility=Millis(30_000))
+    receive = Receive(queue=LONGEST, max_messages=MOST, visibility_timeout=Millis(30_000))
     send = Send(queue=LONGEST, bodies=[b"x" * 500] * MOST, attributes=attributes)
     sent, _ = rig.commit(send, receive)
     receipts: dict[str, str] = {}
@@ -50,10 +50,16 @@ def test_the_longest_names_go_through_every_state(seed: int) -> None:
         named = [receipts[id] for id in chosen]
         changed, deleted, deliveries = rig.commit(
             ChangeVisibility(
-                queue=LONGEST, receipts=named[::3], visibility=Millis(chance.choice((0, 30_000)))
+                queue=LONGEST,
+                receipts=named[::3],
+                visibility_timeout=Millis(chance.choice((0, 30_000))),
             ),
             Delete(queue=LONGEST, receipts=named[1::9]),
-            Receive(queue=LONGEST, max_messages=chance.choice((1, 7, MOST)), visibility=Millis(30_000)),
+            Receive(
+                queue=LONGEST,
+                max_messages=chance.choice((1, 7, MOST)),
+                visibility_timeout=Millis(30_000),
+            ),
         )
         for result in (*changed, *deleted):
             assert result is None or isinstance(result, int | StaleReceipt)

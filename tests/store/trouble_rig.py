@@ -85,7 +85,7 @@ class Rig(EngineRig):
         """Publish what was sent, and return by id the receipts and bodies of what is ready."""
         self.commit()
         deliveries: list[Delivery] = self.ask(
-            Receive(queue=queue, max_messages=most, visibility=Millis(30_000), credits=credits)
+            Receive(queue=queue, max_messages=most, visibility_timeout=Millis(30_000), credits=credits)
         )
         return {
             id: (receipt, body)

@@ -38,7 +38,7 @@ def work(root: str, name: str) -> None:
             tell("sent", bodies)
             asked = time.monotonic_ns()
             most = random.choice((1, 3, 9))
-            got = store.submit(Receive(queue="q", max_messages=most, visibility=HOLD)).result()
+            got = store.submit(Receive(queue="q", max_messages=most, visibility_timeout=HOLD)).result()
             for delivery in got:
                 tell("received", delivery.bodies, asked)
                 if random.random() < 0.1:

@@ -102,7 +102,7 @@ class Rig:
         return [str(each) for each in stored.results]
 
     def receive(self, queue: str = "q", most: int = 10) -> list[Delivery]:
-        found = self.ask(Receive(queue=queue, max_messages=most, visibility=LEASE))
+        found = self.ask(Receive(queue=queue, max_messages=most, visibility_timeout=LEASE))
         self.settle()
         return list(found)
 

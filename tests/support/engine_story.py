@@ -751,13 +751,13 @@ class Story(History):
                     queue=queue,
                     max_messages=chance.choice((1, 2, 5)),
                     max_bytes=chance.choice((10, 1_000_000)),
-                    visibility=chance.choice((None, HOLD)),
+                    visibility_timeout=chance.choice((None, HOLD)),
                 )
             case "d":
                 return Delete(queue=queue, receipts=chosen)
             case "c":
                 return ChangeVisibility(
-                    queue=queue, receipts=chosen, visibility=chance.choice((Millis(0), HOLD))
+                    queue=queue, receipts=chosen, visibility_timeout=chance.choice((Millis(0), HOLD))
                 )
             case "i":
                 there = [id for id in self.may if self.queue_of[id] == queue and self.now(id) != GONE]
@@ -818,7 +818,7 @@ class Story(History):
                 case ChangeVisibility():
                     assert isinstance(outcome, list)
                     for named, result in zip(request.receipts, outcome, strict=True):
-                        self._changed(named, request.visibility, result)
+                        self._changed(named, request.visibility_timeout, result)
                 case ReleaseMessages() | RejectMessages():
                     self._given_up(request, outcome)
                 case Purge():
@@ -896,9 +896,11 @@ class Story(History):
                 if self.bodies[id] != got_body:
                     raise Broken(f"{id} has another body")
                 got.append(id)
-                self._become(id, ("leased", delivery.receives, delivery.due))
-                if delivery.receives != int(str(now[1])) + 1:
-                    raise Broken(f"{id} is received for the {delivery.receives}th time after {now[1]}")
+                self._become(id, ("leased", delivery.receive_count, delivery.lease_expires_at))
+                if delivery.receive_count != int(str(now[1])) + 1:
+                    raise Broken(
+                        f"{id} is received for the {delivery.receive_count}th time after {now[1]}"
+                    )
                 if id in sent:
                     # Leased as it was sent: no consumer has the receipt before the commit is finished.
                     self.receipts.pop(id, None)
@@ -949,8 +951,8 @@ class Story(History):
                         id = id_of(named)
                         now = self.now(id)
                         receives = now[1] if now[0] == "leased" else 0
-                        end = self.clock.now + request.visibility
-                        if request.visibility:
+                        end = self.clock.now + request.visibility_timeout
+                        if request.visibility_timeout:
                             maybe[id].append(("leased", receives, end))
                         else:
                             maybe[id] += [("ready", receives), self._back(id, ("leased", receives))]
@@ -963,7 +965,9 @@ class Story(History):
                     pass
         for request in requests:
             if isinstance(request, Receive):
-                end = self.clock.now + (request.visibility or QueueSettings().visibility_timeout)
+                end = self.clock.now + (
+                    request.visibility_timeout or QueueSettings().visibility_timeout
+                )
                 for id, queue in self.queue_of.items():
                     for state in [self._by_now(id, self.now(id)), *maybe[id]]:
                         if queue == request.queue and state[0] == "ready":

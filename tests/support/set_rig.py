@@ -61,7 +61,7 @@ class SetRig(EngineRig):
         """Return the ids and receives of all that is ready."""
         request = Receive(queue=queue, max_messages=1_000)
         deliveries: list[Delivery] = self.ask(request, engine=engine)
-        return [(id, delivery.receives) for delivery in deliveries for id in delivery.ids]
+        return [(id, delivery.receive_count) for delivery in deliveries for id in delivery.ids]
 
     def read(
         self, sequence_number: int = 0, begin: int = 0, end: int = 0, *, engine: Engine | None = None
@@ -81,7 +81,7 @@ class SetRig(EngineRig):
             for request in page.damaged:
                 self.ask(request, engine=engine)
             found += page.messages
-            begin = page.following
+            begin = page.next_index
         return found
 
     def ids_in(self, sequence_number: int = 0, *, engine: Engine | None = None) -> list[str]:

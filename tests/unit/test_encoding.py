@@ -84,9 +84,9 @@ def deliveries(draw: st.DrawFn) -> Delivery:
     return Delivery(
         queue=queue,
         sent_at=draw(times),
-        receives=draw(st.integers(1, 10**9 - 1)),
-        first=draw(st.none() | times),
-        due=draw(times),
+        receive_count=draw(st.integers(1, 10**9 - 1)),
+        first_received_at=draw(st.none() | times),
+        lease_expires_at=draw(times),
         ids=[ID.format(at) for at in range(count)],
         receipts=[f"{queue}:{ID.format(at)}~0123" for at in range(count)],
         bodies=bodies,
@@ -103,7 +103,7 @@ def test_the_response_to_a_receive_has_all_that_is_known_of_each_message(
     for delivery in leased:
         expected.messages.extend(map(convert.message, delivery.messages()))
     if leased:
-        left = max(1, min(delivery.due for delivery in leased) - wall)
+        left = max(1, min(delivery.lease_expires_at for delivery in leased) - wall)
         expected.visibility_timeout.CopyFrom(convert.duration(Millis(left)))
     assert rpc.ReceiveResponse.FromString(encoding.deliveries(leased, wall)) == expected
     if leased:

@@ -39,9 +39,9 @@ class FolderRedrives:
         request = ops.StartRedrive(
             queue=queue,
             destination=destination,
-            ids=[id.lower() for id in ids],
+            message_ids=[id.lower() for id in ids],
             source_queue=source_queue,
-            rate=max_messages_per_second,
+            max_messages_per_second=max_messages_per_second,
         )
         return _redrive(await self._calls.submit(request, timeout))
 
@@ -68,12 +68,12 @@ def _redrive(redrive: ops.Redrive) -> Redrive:
         queue=redrive.queue,
         destination=redrive.destination,
         source_queue=redrive.source_queue,
-        max_messages_per_second=redrive.rate,
+        max_messages_per_second=redrive.max_messages_per_second,
         state=_STATES[redrive.state],
-        moved_count=redrive.moved,
-        failed_count=redrive.failed,
+        moved_count=redrive.moved_count,
+        failed_count=redrive.failed_count,
         last_failure=redrive.last_failure,
-        remaining_count=redrive.remaining,
+        remaining_count=redrive.remaining_count,
         started_at=moment_of(redrive.started_at),
         ended_at=None if redrive.ended_at is None else moment_of(redrive.ended_at),
     )

@@ -106,7 +106,8 @@ class FolderReservations:
         )
         committed = await self._calls.submit(request, timeout)
         return CommitResult(
-            deleted_count=committed.messages, lost_sequence_numbers=tuple(committed.lost)
+            deleted_count=committed.deleted_count,
+            lost_sequence_numbers=tuple(committed.lost_sequence_numbers),
         )
 
     async def release(self, stream: str, sequence_number: int, *, queue: str, timeout: float) -> None:
@@ -148,9 +149,9 @@ def _reservation(reservation: ops.Reservation) -> Reservation:
         queue=reservation.queue,
         stream=reservation.stream,
         sequence_number=reservation.sequence_number,
-        message_count=reservation.messages,
-        byte_count=reservation.bytes,
+        message_count=reservation.message_count,
+        byte_count=reservation.byte_count,
         expires_at=moment_of(reservation.expires_at),
-        state=ReservationState.LOST if reservation.is_lost else ReservationState.HELD,
-        read_count=reservation.reads,
+        state=ReservationState(reservation.state.value),
+        read_count=reservation.read_count,
     )

@@ -36,8 +36,8 @@ class FolderStaging:
             request = convert.stage(stage, chunk, queue, messages, lives)
         staged = await self._calls.submit(request, timeout)
         return StageResult(
-            message_count=staged.messages,
-            duplicate=staged.is_repeated,
+            message_count=staged.message_count,
+            duplicate=staged.duplicate,
             expires_at=moment_of(staged.expires_at),
         )
 
@@ -57,13 +57,13 @@ class FolderStaging:
             epoch=epoch,
             stages=stages,
             queue=queue,
-            messages=message_count,
+            message_count=message_count,
             epoch_retention=_span(epoch_retention, ops.DEFAULT_EPOCH_RETENTION),
         )
         published = await self._calls.submit(request, timeout)
         return PublishResult(
-            message_count=published.messages,
-            duplicate=published.is_already,
+            message_count=published.message_count,
+            duplicate=published.duplicate,
             last_epoch=published.last_epoch,
         )
 
@@ -86,7 +86,7 @@ def _span(seconds: float | None, default: Millis) -> Millis:
 def _info(stage: ops.StageInfo) -> StageInfo:
     return StageInfo(
         name=stage.name,
-        chunk_count=stage.chunks,
-        message_counts=stage.messages,
+        chunk_count=stage.chunk_count,
+        message_counts=stage.message_counts,
         expires_at=moment_of(stage.expires_at),
     )

@@ -222,7 +222,7 @@ class FolderTransport:
                 queue=queue,
                 max_messages=convert.number(max_messages, "max_messages", default=1, most=MAX_BATCH),
                 max_bytes=convert.RECEIVE_BYTES,
-                visibility=convert.optional_millis(visibility_timeout),
+                visibility_timeout=convert.optional_millis(visibility_timeout),
                 wait=convert.wait(wait),
                 consumer=self._consumer,
             )
@@ -247,7 +247,7 @@ class FolderTransport:
             queue=queue,
             max_messages=min(limit, MAX_BATCH),
             max_bytes=convert.RECEIVE_BYTES,
-            visibility=convert.optional_millis(visibility_timeout),
+            visibility_timeout=convert.optional_millis(visibility_timeout),
             wait=None,
             # A receive without free credits waits in the store, which sees them come back by itself.
             credits=Credits(
@@ -282,7 +282,7 @@ class FolderTransport:
             request = ChangeVisibility(
                 queue=queue,
                 receipts=[extensions[position].receipt for position in positions],
-                visibility=convert.millis(seconds),
+                visibility_timeout=convert.millis(seconds),
                 last_receives=convert.last_receives(extensions[position] for position in positions),
             )
             found = await self._calls.submit(request, timeout)
@@ -303,8 +303,8 @@ class FolderTransport:
                 queue=queue,
                 receipts=[releases[position].receipt for position in positions],
                 delay=convert.optional_millis(delay),
-                explanation=reason,
-                is_uncounted=not count,
+                reason=reason,
+                uncounted=not count,
             )
             found = await self._calls.submit(request, timeout)
             answers.update(zip(positions, map(convert.lease_result, found), strict=True))
@@ -323,7 +323,7 @@ class FolderTransport:
             request = RejectMessages(
                 queue=queue,
                 receipts=[rejections[position].receipt for position in positions],
-                explanation=reason,
+                reason=reason,
             )
             found = await self._calls.submit(request, timeout)
             answers.update(zip(positions, map(convert.lease_result, found), strict=True))

@@ -167,7 +167,7 @@ def _settings(settings: store_settings.QueueSettings) -> QueueSettings:
 
 def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
     """Return a queue's info at the Unix time `now`."""
-    counts, blocking = queue.counts, queue.blocking
+    counts, blocking = queue.counts, queue.blocking_message
     return QueueInfo(
         name=queue.name,
         settings=_settings(queue.settings),
@@ -184,20 +184,24 @@ def queue_info(queue: ops.Queue, now: Millis) -> QueueInfo:
         labels=dict(queue.labels),
         blocking_message=None
         if blocking is None
-        else BlockingMessage(id=blocking.id, receive_count=blocking.receives, explanation=blocking.why),
+        else BlockingMessage(
+            id=blocking.id, receive_count=blocking.receive_count, explanation=blocking.explanation
+        ),
         obstacles=[
             Obstacle(reason=each.reason, explanation=each.explanation) for each in queue.obstacles
         ],
         oldest_leases=[
             OldLease(
-                message_id=each.id,
-                message_count=each.count,
-                first_received_at=None if each.first is None else moment_of(each.first),
-                lease_expires_at=moment_of(each.due),
-                receive_count=each.receives,
+                message_id=each.message_id,
+                message_count=each.message_count,
+                first_received_at=None
+                if each.first_received_at is None
+                else moment_of(each.first_received_at),
+                lease_expires_at=moment_of(each.lease_expires_at),
+                receive_count=each.receive_count,
                 stream=each.stream,
                 consumer=each.consumer,
-                received_at=None if each.since is None else moment_of(each.since),
+                received_at=None if each.received_at is None else moment_of(each.received_at),
             )
             for each in queue.oldest_leases
         ],
@@ -248,7 +252,7 @@ def stage(
             raise _refused(position, "it has a deduplication id, and in a stage none can have one")
     return Stage(
         stage=stage,
-        chunk=chunk,
+        chunk_number=chunk,
         queue=queue,
         bodies=[cast(bytes, message.body) for message in messages],
         attributes=_attributes(messages),
@@ -286,9 +290,9 @@ def envelopes(deliveries: Iterable[Delivery], root: str) -> list[Envelope]:
             size=len(body) if delivery.external_size is None else delivery.external_size,
             path="" if delivery.external_size is None else f"{root}/{body_path(id)}",
             sent_ms=delivery.sent_at,
-            receive_count=delivery.receives,
-            first_receive_ms=delivery.first,
-            due_ms=delivery.due,
+            receive_count=delivery.receive_count,
+            first_receive_ms=delivery.first_received_at,
+            due_ms=delivery.lease_expires_at,
             receipt=receipt,
             state=MessageState.LEASED,
         )
@@ -307,27 +311,29 @@ def envelope(message: ops.Message, root: str) -> Envelope:
         attributes=message.attributes,
         group=message.group,
         priority=message.priority,
-        size=message.size,
+        size=message.body_size,
         sent_ms=message.sent_at,
-        receive_count=message.receives,
-        first_receive_ms=message.first_receive,
+        receive_count=message.receive_count,
+        first_receive_ms=message.first_received_at,
         due_ms=message.due,
         receipt=message.receipt or "",
         state=_STATES_BACK.get(message.state, MessageState.READY),
-        dead_letter_records=[_record(record) for record in message.deaths] if message.deaths else (),
+        dead_letter_records=[_record(record) for record in message.dead_letter_records]
+        if message.dead_letter_records
+        else (),
         path=f"{root}/{message.body_path}" if message.body_path else "",
     )
 
 
 def _record(record: StoreRecord) -> DeadLetterRecord:
-    first, redriven = record.first_receive, record.redriven_at
+    first, redriven = record.first_received_at, record.redriven_at
     return DeadLetterRecord(
         source_queue=record.source_queue,
         reason=record.reason,
-        receive_count=record.receives,
+        receive_count=record.receive_count,
         first_received_at=None if first is None else moment_of(first),
         dead_lettered_at=moment_of(record.dead_lettered_at),
-        redrive_queue=record.redriven_to,
+        redrive_queue=record.redrive_queue,
         redriven_at=None if redriven is None else moment_of(redriven),
         explanation=record.explanation,
     )

@@ -718,11 +718,11 @@ def _record(record: DeadLetterRecord) -> dict[str, object]:
     return {
         "source_queue": record.source_queue,
         "reason": record.reason,
-        "receive_count": record.receives,
-        "first_received_at": _micros(record.first_receive),
+        "receive_count": record.receive_count,
+        "first_received_at": _micros(record.first_received_at),
         "dead_lettered_at": record.dead_lettered_at * 1_000,
         "explanation": record.explanation or None,
-        "redrive_queue": record.redriven_to or None,
+        "redrive_queue": record.redrive_queue or None,
         "redriven_at": _micros(record.redriven_at),
     }
 

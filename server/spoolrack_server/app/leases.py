@@ -48,8 +48,8 @@ class ReleaseTerms:
     """How a lease is released: see `ReleaseMessages`."""
 
     delay: Millis | None = None
-    explanation: str = ""
-    is_uncounted: bool = False
+    reason: str = ""
+    uncounted: bool = False
 
 
 class Leases:
@@ -153,7 +153,7 @@ class Leases:
             return ChangeVisibility(
                 queue=queue,
                 receipts=list(receipts.values()),
-                visibility=visibility,
+                visibility_timeout=visibility,
                 last_receives={
                     place: last_receives[position]
                     for place, position in enumerate(receipts)
@@ -172,8 +172,8 @@ class Leases:
                 queue=queue,
                 receipts=list(receipts.values()),
                 delay=terms.delay,
-                explanation=terms.explanation,
-                is_uncounted=terms.is_uncounted,
+                reason=terms.reason,
+                uncounted=terms.uncounted,
             )
 
         return self._change(caller, queue, changes, request_of)
@@ -182,12 +182,10 @@ class Leases:
     def reject(
         self, caller: Caller, queue: str, changes: Changes[str]
     ) -> Submitted[list[StoreError | None]]:
-        """Move leased messages to the dead-letter queue, each with an explanation."""
+        """Move leased messages to the dead-letter queue, each with a reason."""
 
-        def request_of(explanation: str, receipts: Mapping[int, str]) -> RejectMessages:
-            return RejectMessages(
-                queue=queue, receipts=list(receipts.values()), explanation=explanation
-            )
+        def request_of(reason: str, receipts: Mapping[int, str]) -> RejectMessages:
+            return RejectMessages(queue=queue, receipts=list(receipts.values()), reason=reason)
 
         return self._change(caller, queue, changes, request_of)
 

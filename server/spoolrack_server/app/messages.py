@@ -103,10 +103,10 @@ class Messages:
         page = look(limit=limit, max_body_bytes=0)
         size, count = 0, 0
         for message in page.messages:
-            size += message.size if max_body is None else min(message.size, max_body)
+            size += message.body_size if max_body is None else min(message.body_size, max_body)
             size += sum(len(name) + len(value) for name, value in message.attributes.items())
-            size += len(message.deaths) * LARGEST_RECORD
-            size += sum(len(record.explanation.encode()) for record in message.deaths)
+            size += len(message.dead_letter_records) * LARGEST_RECORD
+            size += sum(len(record.explanation.encode()) for record in message.dead_letter_records)
             if count and size > FRAME_BYTES:
                 break
             count += 1
@@ -122,7 +122,7 @@ class Messages:
         return await self._access.read(lambda: [self._beginning(each, most) for each in messages])
 
     def _beginning(self, message: Message, most: int) -> bytes | None:
-        if message.size > SMALL:
+        if message.body_size > SMALL:
             return None
         try:
             return self._store.message(message.queue, message.id).body[:most]

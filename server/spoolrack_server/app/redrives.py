@@ -61,12 +61,12 @@ class Redrives:
     async def start(self, caller: Caller, request: StartRedrive) -> Redrive:
         """Start moving dead letters back."""
         require_start(caller, request.queue, request.destination)
-        bounds.place(len(request.ids), "the number of message_ids", most=MAX_SELECTED)
+        bounds.place(len(request.message_ids), "the number of message_ids", most=MAX_SELECTED)
         if request.source_queue:
             bounds.queue_name(request.source_queue)
-        ids = [bounds.message_id(id) for id in request.ids]
-        bounds.place(request.rate, "max_messages_per_second", most=MAX_RATE)
-        return await self._access.submit(replace(request, ids=ids))
+        ids = [bounds.message_id(id) for id in request.message_ids]
+        bounds.place(request.max_messages_per_second, "max_messages_per_second", most=MAX_RATE)
+        return await self._access.submit(replace(request, message_ids=ids))
 
     @on_some_queue(Permission.MONITOR)
     async def get(self, caller: Caller, id: str, *, queue: str = "") -> Redrive:

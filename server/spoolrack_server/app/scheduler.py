@@ -83,7 +83,7 @@ class Scheduler:
     def _due(self, queued: QueuedSchedule, now: int) -> int | None:
         """Return the tick that is to be sent now, if one is."""
         schedule = queued.schedule
-        if schedule.is_paused:
+        if schedule.paused:
             return None
         plan = self._plan(queued, now)
         if plan.obstacles:

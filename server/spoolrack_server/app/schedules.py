@@ -54,7 +54,7 @@ def planned(queued: QueuedSchedule, may_send: MaySend) -> PlannedSchedule:
     schedule = queued.schedule
     obstacles: list[tuple[str, str]] = []
     following = None
-    if not schedule.is_paused:
+    if not schedule.paused:
         # A tick is a whole second, and one at the very moment of the creation is before it.
         after = schedule.since // 1_000
         if queued.last_tick is not None:
@@ -166,9 +166,9 @@ class Schedules:
         return Page([planned(each, self._may_send) for each in found.items], found.next_token)
 
     @on_queue(Permission.MANAGE)
-    async def pause(self, caller: Caller, queue: str, name: str, *, is_paused: bool) -> PlannedSchedule:
+    async def pause(self, caller: Caller, queue: str, name: str, *, paused: bool) -> PlannedSchedule:
         """Pause a schedule, or resume it."""
-        return await self._change(PauseSchedule(queue=queue, name=name, is_paused=is_paused))
+        return await self._change(PauseSchedule(queue=queue, name=name, paused=paused))
 
     @on_queue(Permission.MANAGE)
     async def delete(self, caller: Caller, queue: str, name: str) -> None:

@@ -28,7 +28,7 @@ _LIST: Final = PagedList[StageInfo, str](
     cursor=lambda stage: stage.name,
     first="",
     read=str,
-    queues=lambda stage: stage.messages,
+    queues=lambda stage: stage.message_counts,
 )
 
 
@@ -63,7 +63,7 @@ class Stages:
     async def get(self, caller: Caller, stage: str, *, queue: str = "") -> StageInfo:
         caller.require_named(Permission.MONITOR, queue)
         found = await self._access.read(self._access.store.stage, stage, queue)
-        if not caller.may(Permission.MONITOR, *found.messages):
+        if not caller.may(Permission.MONITOR, *found.message_counts):
             raise StageNotFound(stage=stage)
         return found
 

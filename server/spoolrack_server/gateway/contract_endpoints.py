@@ -125,7 +125,7 @@ class ContractEndpoints:
         if page is None:
             return answer({"messages": [], "next_index": None})
         shown = await self._app.in_thread(partial(_messages, page.messages))
-        return answer({"messages": shown, "next_index": page.following})
+        return answer({"messages": shown, "next_index": page.next_index})
 
     # Redrives.
 

@@ -173,9 +173,9 @@ def message_headers(message: Message) -> dict[str, str]:
     headers["X-Message-Id"] = message.id
     headers["X-Message-State"] = message.state.value
     headers["X-Message-Send-Time"] = time_text(message.sent_at)
-    headers[RECEIVE_COUNT] = str(message.receives)
-    if message.first_receive is not None:
-        headers[FIRST_RECEIVE_TIME] = time_text(message.first_receive)
+    headers[RECEIVE_COUNT] = str(message.receive_count)
+    if message.first_received_at is not None:
+        headers[FIRST_RECEIVE_TIME] = time_text(message.first_received_at)
     if message.due is not None:
         end = "X-Message-Lease-Expire-Time" if message.state is State.LEASED else DELIVER_TIME
         headers[end] = time_text(message.due)

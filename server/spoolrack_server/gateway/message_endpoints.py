@@ -148,7 +148,7 @@ class MessageEndpoints:
         receive = Receive(
             queue=queue_of(request),
             wait=_wait_of(call),
-            visibility=convert.visibility(call),
+            visibility_timeout=convert.visibility(call),
             with_large_bodies=False,
             consumer=consumer_of_request(request, request[CALLER]),
         )
@@ -159,7 +159,7 @@ class MessageEndpoints:
             with leased.handing_over():
                 (message,) = messages_of(leased.deliveries)
                 response_headers = headers.message_headers(message)
-                if len(message.body) == message.size:
+                if len(message.body) == message.body_size:
                     response = web.Response(body=message.body, headers=response_headers)
                     return await request_bodies.write(request, response, self._context.http_limits)
                 try:
@@ -179,7 +179,7 @@ class MessageEndpoints:
         try:
             response_headers = headers.message_headers(opened.message)
             response_headers |= {"ETag": headers.tag(id), "Accept-Ranges": "bytes"}
-            size = opened.message.size
+            size = opened.message.body_size
             part = headers.part(request, id, size)
             if part is None:
                 return await self._send(request, web.StreamResponse(headers=response_headers), opened)
@@ -197,7 +197,7 @@ class MessageEndpoints:
         first: int = 0,
         count: int | None = None,
     ) -> web.StreamResponse:
-        size = open_message.message.size if count is None else count
+        size = open_message.message.body_size if count is None else count
         begin = open_message.offset + first
         await request_bodies.send(
             request, response, open_message.file, begin, size, self._context.http_limits
@@ -313,7 +313,7 @@ def _change_in(request: web.Request, kind: type[Item], *, without: Collection[st
 
 def _beginning(open_message: OpenMessage, most: int) -> bytes:
     open_message.file.seek(open_message.offset)
-    return open_message.file.read(min(most, open_message.message.size))
+    return open_message.file.read(min(most, open_message.message.body_size))
 
 
 def _message_json(message: Message, body: bytes | None) -> dict[str, Any]:

@@ -300,7 +300,7 @@ class ReceiveStreams:
                         queue=start.queue,
                         max_messages=min(credits.free, MAX_COUNT),
                         max_bytes=FRAME_BYTES,
-                        visibility=start.visibility,
+                        visibility_timeout=start.visibility,
                         wait=None,
                         credits=credits,
                         consumer=consumer,
@@ -390,7 +390,7 @@ def receive_of(request: rpc.ReceiveRequest, consumer: str) -> Receive:
         max_messages=number(request.max_messages, "max_messages", default=1, most=MAX_COUNT),
         # More than fits into a response is never wanted.
         max_bytes=min(request.max_bytes or convert.DEFAULT_RECEIVE_BYTES, convert.MAX_RECEIVE_BYTES),
-        visibility=convert.visibility(request),
+        visibility_timeout=convert.visibility(request),
         wait=convert.millis(request.wait, "wait", most=MAX_WAIT),
         consumer=consumer,
     )

@@ -167,7 +167,7 @@ class Services:
         async for page in self._calls.reserved_pages(current_caller(), request):
             if self._draining:
                 raise Draining
-            response = reservations.ReadReservationResponse(next_index=page.following)
+            response = reservations.ReadReservationResponse(next_index=page.next_index)
             if request.by_column:
                 response.runs.extend(map(convert.run, page.runs))
             else:

@@ -16,11 +16,11 @@ from spoolrack_store.model.operations import OLDEST_LEASES, OldLease, Queue
 
 def known_leases(queue: Queue) -> list[dict[str, Any]]:
     """Return the oldest leases whose consumers this process knows, as JSON."""
-    return [asdict(lease) for lease in queue.oldest_leases if lease.since is not None]
+    return [asdict(lease) for lease in queue.oldest_leases if lease.received_at is not None]
 
 
 def has_unknown_consumers(queue: Queue) -> bool:
-    return any(lease.since is None and not lease.stream for lease in queue.oldest_leases)
+    return any(lease.received_at is None and not lease.stream for lease in queue.oldest_leases)
 
 
 def with_consumers(queue: Queue, answers: Iterable[list[dict[str, Any]] | None]) -> Queue:
@@ -33,10 +33,10 @@ def with_consumers(queue: Queue, answers: Iterable[list[dict[str, Any]] | None])
             by_receive.setdefault(_key(lease), []).append(lease)
     found: list[OldLease] = []
     for lease in queue.oldest_leases:
-        known = by_receive.get(_key(lease), []) if lease.since is None else []
+        known = by_receive.get(_key(lease), []) if lease.received_at is None else []
         found += known or [lease]
     return replace(queue, oldest_leases=found[:OLDEST_LEASES])
 
 
 def _key(lease: OldLease) -> tuple[str, int, int]:
-    return batch_of(lease.id), lease.due, lease.receives
+    return batch_of(lease.message_id), lease.lease_expires_at, lease.receive_count

@@ -242,8 +242,8 @@ def received(
 def _system_attributes(message: Message, place: str) -> dict[str, str]:
     attributes = message.attributes
     deaths = _deaths_since_redrive(message)
-    receives = message.receives + sum(death.receives for death in deaths)
-    first = deaths[0].first_receive if deaths else message.first_receive
+    receives = message.receive_count + sum(death.receive_count for death in deaths)
+    first = deaths[0].first_received_at if deaths else message.first_received_at
     system = {
         "SenderId": str(attributes.get(SENDER, place.partition(":")[2])),
         "SentTimestamp": str(message.sent_at),
@@ -283,8 +283,12 @@ def _inherited(attributes: Attributes) -> Collection[str]:
 
 def _deaths_since_redrive(message: Message) -> Sequence[DeadLetterRecord]:
     """Return how a dead letter came to be one, as long as its count of receives goes on."""
-    redriven = [place for place, death in enumerate(message.deaths) if death.redriven_at is not None]
-    return message.deaths[redriven[-1] + 1 :] if redriven else message.deaths
+    redriven = [
+        place
+        for place, death in enumerate(message.dead_letter_records)
+        if death.redriven_at is not None
+    ]
+    return message.dead_letter_records[redriven[-1] + 1 :] if redriven else message.dead_letter_records
 
 
 def sequence_number(id: str) -> str:
@@ -297,9 +301,9 @@ def _body_of(message: Message) -> tuple[str, bool]:
 
     Of one that has no place in memory it says where HTTP has it.
     """
-    if len(message.body) < message.size:
+    if len(message.body) < message.body_size:
         path = f"/{message.queue}/messages/{message.id}"
-        return json.dumps({"spoolrack_body": {"path": path, "size": message.size}}), False
+        return json.dumps({"spoolrack_body": {"path": path, "size": message.body_size}}), False
     try:
         text = message.body.decode()
     except UnicodeDecodeError:

@@ -28,7 +28,9 @@ class Handle(NamedTuple):
     received_at: Millis
 
     def __str__(self) -> str:
-        return f"{self.receipt}*{self.last.receives}*{self.last.first}*{self.received_at}"
+        return (
+            f"{self.receipt}*{self.last.receive_count}*{self.last.first_received_at}*{self.received_at}"
+        )
 
     @property
     def id(self) -> str:
@@ -39,8 +41,8 @@ class Handle(NamedTuple):
 def handle_of(message: Message, received_at: Millis) -> str:
     """Return the handle of a message that was received."""
     assert message.receipt is not None
-    first = message.first_receive or Millis(0)
-    return str(Handle(message.receipt, LastReceive(message.receives, first), received_at))
+    first = message.first_received_at or Millis(0)
+    return str(Handle(message.receipt, LastReceive(message.receive_count, first), received_at))
 
 
 def parse(text: str) -> Handle:

@@ -434,7 +434,7 @@ class SqsOperations:
             queue=queue,
             max_messages=most or 1,
             # The store's least is a millisecond.
-            visibility=None if hidden is None else Millis(hidden * 1_000 or 1),
+            visibility_timeout=None if hidden is None else Millis(hidden * 1_000 or 1),
             wait=waits,
             consumer=caller.consumer,
         )
@@ -496,7 +496,7 @@ class SqsOperations:
         self, caller: SqsCaller, request: Receive, receipts: Sequence[str]
     ) -> list[Message]:
         """Extend all leases, and return their messages; none if one of them has ended."""
-        visibility = request.visibility
+        visibility = request.visibility_timeout
         if visibility is None:
             visibility = (await self._facts_of(request.queue)).visibility
         changes = [(receipt, visibility) for receipt in receipts]
@@ -613,14 +613,17 @@ class SqsOperations:
             message = opened.message
             if queue.endswith(FIFO):
                 return _expired(handle)
-            first = message.first_receive
-            if first != handle.last.first or message.receives < handle.last.receives:
+            first = message.first_received_at
+            if (
+                first != handle.last.first_received_at
+                or message.receive_count < handle.last.receive_count
+            ):
                 break  # It was a dead letter since.
             extended = self._leases.extend(
                 caller,
                 queue,
                 [(handle.receipt, visibility)],
-                {0: LastReceive(message.receives, first)},
+                {0: LastReceive(message.receive_count, first)},
             )
             (result,) = await extended.answered()
             if not isinstance(result, StaleReceipt):
@@ -646,7 +649,7 @@ class SqsOperations:
         ):
             raise sqs_errors.invalid_value("Source queue must be configured as a Dead Letter Queue.")
         started = await self._redrives.start(
-            caller, StartRedrive(queue=queue, destination=target, rate=rate or 0)
+            caller, StartRedrive(queue=queue, destination=target, max_messages_per_second=rate or 0)
         )
         return Result({"TaskHandle": _handle_of_task(started, caller.place)})
 
@@ -676,7 +679,7 @@ class SqsOperations:
         if found.state is not RedriveState.RUNNING:
             raise sqs_errors.resource_not_found("The task is not running: it has ended.")
         ended = await self._redrives.cancel(caller, id)
-        return Result({"ApproximateNumberOfMessagesMoved": ended.moved})
+        return Result({"ApproximateNumberOfMessagesMoved": ended.moved_count})
 
 
 OPERATIONS: Final = frozenset(
@@ -727,17 +730,19 @@ def _task(redrive: Redrive, place: str) -> dict[str, Any]:
     task: dict[str, Any] = {
         "Status": _REDRIVE_STATES[redrive.state],
         "SourceArn": queue_attributes.arn_of(redrive.queue, place),
-        "ApproximateNumberOfMessagesMoved": redrive.moved,
-        "ApproximateNumberOfMessagesToMove": redrive.moved + redrive.failed + redrive.remaining,
+        "ApproximateNumberOfMessagesMoved": redrive.moved_count,
+        "ApproximateNumberOfMessagesToMove": redrive.moved_count
+        + redrive.failed_count
+        + redrive.remaining_count,
         "StartedTimestamp": redrive.started_at,
     }
     if redrive.state is RedriveState.RUNNING:
         task["TaskHandle"] = _handle_of_task(redrive, place)
     if redrive.destination:
         task["DestinationArn"] = queue_attributes.arn_of(redrive.destination, place)
-    if redrive.rate:
-        task["MaxNumberOfMessagesPerSecond"] = redrive.rate
-    if redrive.failed and redrive.state is RedriveState.DONE:
+    if redrive.max_messages_per_second:
+        task["MaxNumberOfMessagesPerSecond"] = redrive.max_messages_per_second
+    if redrive.failed_count and redrive.state is RedriveState.DONE:
         task["Status"] = "FAILED"
         task["FailureReason"] = (
             sqs_errors.NO_QUEUE

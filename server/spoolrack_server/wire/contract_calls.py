@@ -99,8 +99,8 @@ def _as(kind: Callable[..., Any]) -> Callable[[Message], Arguments]:
     return lambda request: {"request": kind(**convert.fields_of(request))}
 
 
-def _paused(request: Message, *, is_paused: bool) -> Arguments:
-    return {**convert.fields_of(request), "is_paused": is_paused}
+def _paused(request: Message, *, paused: bool) -> Arguments:
+    return {**convert.fields_of(request), "paused": paused}
 
 
 def _created_schedule(request: schedules.CreateScheduleRequest) -> Arguments:
@@ -113,23 +113,23 @@ def _updated_schedule(request: schedules.UpdateScheduleRequest) -> Arguments:
 
 def _staged(staged: Staged) -> Message:
     return staging.StageResponse(
-        message_count=staged.messages,
-        duplicate=staged.is_repeated,
+        message_count=staged.message_count,
+        duplicate=staged.duplicate,
         expire_time=convert.timestamp(staged.expires_at),
     )
 
 
 def _published(published: Published) -> Message:
     return staging.PublishResponse(
-        message_count=published.messages,
-        duplicate=published.is_already,
+        message_count=published.message_count,
+        duplicate=published.duplicate,
         last_epoch=published.last_epoch,
     )
 
 
 def _committed(committed: Committed) -> Message:
     return reservations.CommitReservationsResponse(
-        deleted_count=committed.messages, lost_sequence_numbers=committed.lost
+        deleted_count=committed.deleted_count, lost_sequence_numbers=committed.lost_sequence_numbers
     )
 
 
@@ -177,10 +177,8 @@ CONTRACT: Final[Mapping[str, ContractMethod]] = {
     "GetSchedule": uses(Schedules.get, "queue", convert.schedule),
     "UpdateSchedule": uses(Schedules.update, "schedule.queue", convert.schedule, _updated_schedule),
     "ListSchedules": uses(Schedules.list, render=convert.schedule),
-    "PauseSchedule": uses(Schedules.pause, "queue", convert.schedule, partial(_paused, is_paused=True)),
-    "ResumeSchedule": uses(
-        Schedules.pause, "queue", convert.schedule, partial(_paused, is_paused=False)
-    ),
+    "PauseSchedule": uses(Schedules.pause, "queue", convert.schedule, partial(_paused, paused=True)),
+    "ResumeSchedule": uses(Schedules.pause, "queue", convert.schedule, partial(_paused, paused=False)),
     "DeleteSchedule": uses(Schedules.delete, "queue", convert.schedule),
 }
 """All methods of the contract, by name. One whose fields are its use case's arguments is a row."""

@@ -42,7 +42,7 @@ from spoolrack_store.model.operations import (
     UpdateQueue,
 )
 from spoolrack_store.model.redrive_requests import Redrive, RedriveState
-from spoolrack_store.model.reservation_requests import Reservation
+from spoolrack_store.model.reservation_requests import Reservation, ReservationState
 from spoolrack_store.model.schedule_requests import UpdateSchedule
 from spoolrack_store.model.settings import MAX_VISIBILITY, MIB, SCHEMA, QueueSettings, SettingKind
 from spoolrack_store.model.stage_requests import StageInfo
@@ -167,8 +167,8 @@ def optional_moment(message: AnyMessage, field: str) -> Millis | None:
 
 
 def fields_of(message: AnyMessage) -> dict[str, Any]:
-    """Return the fields that a request sets, by the names that use cases and the store's requests have
-    for them. An optional field that is absent is left out; a field that only a response has, too."""
+    """Return the fields that a request sets, by their names. An optional field that is absent is left
+    out; a field that only a response has, too."""
     fields: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         name, value = field.name, getattr(message, field.name)
@@ -188,16 +188,8 @@ def fields_of(message: AnyMessage) -> dict[str, Any]:
                 value = states(value)
             case _ if field.is_repeated:
                 value = list(value)
-        fields[_NAMES.get(name, name)] = value
+        fields[name] = value
     return fields
-
-
-_NAMES: Final = {
-    "max_messages_per_second": "rate",
-    "message_count": "messages",
-    "message_ids": "ids",
-}
-"""Fields that the store's requests call otherwise."""
 
 
 def _set(field: Timestamp, moment: Millis) -> None:
@@ -288,7 +280,7 @@ def queue_settings(settings: QueueSettings) -> pb.QueueSettings:
 
 def queue(queue: Queue, now: Millis) -> pb.Queue:
     """Return a queue as a client sees it at the Unix time `now`."""
-    counts, blocking = queue.counts, queue.blocking
+    counts, blocking = queue.counts, queue.blocking_message
     return pb.Queue(
         name=queue.name,
         settings=queue_settings(queue.settings),
@@ -306,19 +298,21 @@ def queue(queue: Queue, now: Millis) -> pb.Queue:
         blocking_message=None
         if blocking is None
         else pb.BlockingMessage(
-            id=blocking.id, receive_count=blocking.receives, explanation=blocking.why
+            id=blocking.id, receive_count=blocking.receive_count, explanation=blocking.explanation
         ),
         obstacles=map(_obstacle, queue.obstacles),
         oldest_leases=[
             pb.OldLease(
-                message_id=each.id,
-                message_count=each.count,
-                first_receive_time=None if each.first is None else timestamp(each.first),
-                lease_expire_time=timestamp(each.due),
-                receive_count=each.receives,
+                message_id=each.message_id,
+                message_count=each.message_count,
+                first_receive_time=None
+                if each.first_received_at is None
+                else timestamp(each.first_received_at),
+                lease_expire_time=timestamp(each.lease_expires_at),
+                receive_count=each.receive_count,
                 stream=each.stream,
                 consumer=each.consumer,
-                receive_time=None if each.since is None else timestamp(each.since),
+                receive_time=None if each.received_at is None else timestamp(each.received_at),
             )
             for each in queue.oldest_leases
         ],
@@ -346,8 +340,8 @@ def message(message: Message) -> pb.Message:
     proto = pb.Message(
         id=message.id,
         body=message.body,
-        body_size=message.size,
-        receive_count=message.receives,
+        body_size=message.body_size,
+        receive_count=message.receive_count,
         receipt=message.receipt or "",
         state=STATES.get(message.state, pb.MESSAGE_STATE_UNSPECIFIED),
         group=message.group,
@@ -355,14 +349,14 @@ def message(message: Message) -> pb.Message:
     )
     # A field set in place takes half the time of one that is made and then copied there.
     _set(proto.send_time, message.sent_at)
-    if message.first_receive is not None:
-        _set(proto.first_receive_time, message.first_receive)
+    if message.first_received_at is not None:
+        _set(proto.first_receive_time, message.first_received_at)
     if message.due is not None:
         is_leased = message.state is State.LEASED
         _set(proto.lease_expire_time if is_leased else proto.deliver_time, message.due)
     _set_attributes(proto.attributes, message.attributes)
-    if message.deaths:
-        proto.dead_letter_records.extend(map(_record, message.deaths))
+    if message.dead_letter_records:
+        proto.dead_letter_records.extend(map(_record, message.dead_letter_records))
     return proto
 
 
@@ -380,7 +374,7 @@ def run(run: MessageRun) -> columns.MessageRun:
         return columns.MessageRun(first=message(alone))
     proto = columns.MessageRun(
         first=message(run.first),
-        columns=columns.MessageColumns(bodies=run.bodies, body_sizes=run.sizes, groups=run.groups),
+        columns=columns.MessageColumns(bodies=run.bodies, body_sizes=run.body_sizes, groups=run.groups),
     )
     for place, found in run.attributes.items():
         _set_attributes(proto.columns.attributes[place].by_name, found)
@@ -412,10 +406,12 @@ def _record(record: DeadLetterRecord) -> pb.DeadLetterRecord:
     return pb.DeadLetterRecord(
         source_queue=record.source_queue,
         reason=_REASONS.get(record.reason, pb.DEAD_LETTER_REASON_UNSPECIFIED),
-        receive_count=record.receives,
-        first_receive_time=None if record.first_receive is None else timestamp(record.first_receive),
+        receive_count=record.receive_count,
+        first_receive_time=None
+        if record.first_received_at is None
+        else timestamp(record.first_received_at),
         dead_letter_time=timestamp(record.dead_lettered_at),
-        redrive_queue=record.redriven_to,
+        redrive_queue=record.redrive_queue,
         redrive_time=None if record.redriven_at is None else timestamp(record.redriven_at),
         explanation=record.explanation,
     )
@@ -430,18 +426,24 @@ _REDRIVE_STATES: Final[Mapping[RedriveState, redrive_rpc.RedriveState.ValueType]
 }
 
 
+_RESERVATION_STATES: Final[Mapping[ReservationState, reservation_rpc.ReservationState.ValueType]] = {
+    ReservationState.HELD: reservation_rpc.RESERVATION_STATE_HELD,
+    ReservationState.LOST: reservation_rpc.RESERVATION_STATE_LOST,
+}
+
+
 def redrive(redrive: Redrive) -> redrive_rpc.Redrive:
     return redrive_rpc.Redrive(
         id=redrive.id,
         queue=redrive.queue,
         destination=redrive.destination,
         source_queue=redrive.source_queue,
-        max_messages_per_second=redrive.rate,
+        max_messages_per_second=redrive.max_messages_per_second,
         state=_REDRIVE_STATES[redrive.state],
-        moved_count=redrive.moved,
-        failed_count=redrive.failed,
+        moved_count=redrive.moved_count,
+        failed_count=redrive.failed_count,
         last_failure=redrive.last_failure,
-        remaining_count=redrive.remaining,
+        remaining_count=redrive.remaining_count,
         start_time=timestamp(redrive.started_at),
         end_time=None if redrive.ended_at is None else timestamp(redrive.ended_at),
     )
@@ -465,7 +467,7 @@ def schedule(planned: PlannedSchedule) -> schedule_rpc.Schedule:
         time_zone=schedule.time_zone,
         body=schedule.body,
         group=schedule.group,
-        paused=schedule.is_paused,
+        paused=schedule.paused,
         create_time=timestamp(schedule.created_at),
         last_tick_time=None if last is None else timestamp(Millis(last * 1_000)),
         next_tick_time=None if following is None else timestamp(Millis(following * 1_000)),
@@ -496,8 +498,8 @@ def schedule_update(schedule: schedule_rpc.Schedule, mask: FieldMask) -> UpdateS
 def stage(stage: StageInfo) -> staging_rpc.Stage:
     return staging_rpc.Stage(
         name=stage.name,
-        chunk_count=stage.chunks,
-        message_counts=stage.messages,
+        chunk_count=stage.chunk_count,
+        message_counts=stage.message_counts,
         expire_time=timestamp(stage.expires_at),
     )
 
@@ -507,15 +509,11 @@ def reservation(reservation: Reservation) -> reservation_rpc.Reservation:
         queue=reservation.queue,
         stream=reservation.stream,
         sequence_number=reservation.sequence_number,
-        message_count=reservation.messages,
-        byte_count=reservation.bytes,
+        message_count=reservation.message_count,
+        byte_count=reservation.byte_count,
         expire_time=timestamp(reservation.expires_at),
-        state=(
-            reservation_rpc.RESERVATION_STATE_LOST
-            if reservation.is_lost
-            else reservation_rpc.RESERVATION_STATE_HELD
-        ),
-        read_count=reservation.reads,
+        state=_RESERVATION_STATES[reservation.state],
+        read_count=reservation.read_count,
     )
 
 

@@ -138,7 +138,7 @@ def deliveries(leased: Collection[Delivery], wall: Millis, *, in_stream: bool = 
     parts: list[bytes] = []
     for delivery in leased:
         _add_messages(parts, delivery)
-    left = max(1, min(delivery.due for delivery in leased) - wall)
+    left = max(1, min(delivery.lease_expires_at for delivery in leased) - wall)
     parts.append(field(b"\x12", timestamp(Millis(left))))  # a Duration has the same fields
     if in_stream:
         parts[:0] = (_RECEIVED, varint(sum(map(len, parts))))
@@ -146,12 +146,12 @@ def deliveries(leased: Collection[Delivery], wall: Millis, *, in_stream: bool = 
 
 
 def _add_messages(parts: list[bytes], delivery: Delivery) -> None:
-    shared = field(b"\x2a", timestamp(delivery.sent_at)) + b"\x30" + varint(delivery.receives)
-    if delivery.first is not None:
-        shared += field(b"\x3a", timestamp(delivery.first))
+    shared = field(b"\x2a", timestamp(delivery.sent_at)) + b"\x30" + varint(delivery.receive_count)
+    if delivery.first_received_at is not None:
+        shared += field(b"\x3a", timestamp(delivery.first_received_at))
     if delivery.priority:
         shared += b"\x70" + varint(delivery.priority)
-    shared += field(b"\x4a", timestamp(delivery.due)) + _LEASED
+    shared += field(b"\x4a", timestamp(delivery.lease_expires_at)) + _LEASED
     attributes, groups = delivery.attributes, delivery.groups
     # All ids of a delivery are of one length, and so are all receipts.
     id_length, receipt_length = len(delivery.ids[0]), len(delivery.receipts[0])

@@ -104,7 +104,7 @@ def stage_of(request: StageRequest) -> Stage:
     """Return the chunk of a stage; raise an error that names its first invalid message."""
     empty = Stage(
         stage=request.stage,
-        chunk=request.chunk_number,
+        chunk_number=request.chunk_number,
         queue=request.queue,
         bodies=[],
         time_to_live=convert.optional_span(request, "time_to_live", DEFAULT_TIME_TO_LIVE),

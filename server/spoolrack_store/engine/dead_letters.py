@@ -167,8 +167,8 @@ class DeadLetters:
         record = DeadLetterRecord(
             source_queue=name.queue,
             reason=reason,
-            receives=name.receives,
-            first_receive=name.first,
+            receive_count=name.receives,
+            first_received_at=name.first,
             dead_lettered_at=death.at,
             explanation=explanation,
         )

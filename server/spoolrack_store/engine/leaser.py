@@ -207,7 +207,7 @@ class Leaser(Part):
     def check(self, request: Receive) -> tuple[QueueRecord, Millis]:
         """Return the queue and the visibility timeout of a receive; raise its `StoreError`."""
         record = self._catalog.require_same(request)
-        visibility = request.visibility
+        visibility = request.visibility_timeout
         if visibility is None:
             visibility = record.settings.visibility_timeout
         check_span("visibility_timeout", visibility, 1, MAX_VISIBILITY)
@@ -497,15 +497,15 @@ class Leaser(Part):
             Delivery(
                 queue=name.queue,
                 sent_at=sent_at(stem.id),
-                receives=name.receives,
-                first=name.first,
-                due=name.due,
+                receive_count=name.receives,
+                first_received_at=name.first,
+                lease_expires_at=name.due,
                 ids=ids,
                 receipts=receipts.make(name.queue, name.token, zip(where, ids, strict=True)),
                 bodies=bodies,
                 attributes=attributes,
                 groups=_groups_of(entry.batch.groups, where) if entry.batch.groups else {},
-                deaths=() if name.death is None else told_records(self._moves.disk, name),
+                dead_letter_records=() if name.death is None else told_records(self._moves.disk, name),
                 priority=stem.priority,
                 external_size=stem.size if stem.is_external else None,
                 left_out=stem.size if is_left_out else None,
@@ -544,7 +544,7 @@ class Leaser(Part):
     def change(self, request: ChangeVisibility) -> list[Millis | StoreError]:
         """Extend or release leases. Messages of one name move together."""
         record = self._catalog.require(request.queue)
-        visibility = request.visibility
+        visibility = request.visibility_timeout
         check_span("visibility_timeout", visibility, 0, MAX_VISIBILITY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
         is_strict = record.settings.group_order == "strict"
@@ -588,7 +588,7 @@ class Leaser(Part):
         """End leases, and hide the messages for the delay of the request or the queue's back-off.
         Messages of one name move together."""
         record = self._catalog.require(request.queue)
-        check_explanation(request.explanation)
+        check_explanation(request.reason)
         if request.delay is not None:
             check_span("delay", request.delay, 0, MAX_DELAY)
         results: list[Millis | StoreError] = [Millis(0)] * len(request.receipts)
@@ -599,13 +599,13 @@ class Leaser(Part):
             if delay is None:
                 delay = self._back_off(record, entry)
             targets.answer(entry, Millis(wall + delay))
-            is_dead = not request.is_uncounted and self._dead_letters.dies_with_lease(entry)
+            is_dead = not request.uncounted and self._dead_letters.dies_with_lease(entry)
             try:
                 if is_dead:
-                    self._dead_letters.bury_one(entry, members, request.explanation)
+                    self._dead_letters.bury_one(entry, members, request.reason)
                 else:
                     count = entry.name.receives
-                    if request.is_uncounted:
+                    if request.uncounted:
                         count = max(0, count - 1)
                     self._postpone(entry, members, (Millis(wall + delay), monotonic + delay), count)
             except StoreError as error:
@@ -628,13 +628,13 @@ class Leaser(Part):
     def reject(self, request: RejectMessages) -> list[StoreError | None]:
         """Move leased messages to the dead-letter queue with this commit."""
         record = self._catalog.require(request.queue)
-        check_explanation(request.explanation)
+        check_explanation(request.reason)
         if record.settings.dead_letter_queue not in self._catalog.records:
             raise NoDeadLetterQueue(queue=record.name)
         results: list[StoreError | None] = [None] * len(request.receipts)
         targets = self._find_all(request, results)
         wanted = list(targets.members.items())
-        refused = self._dead_letters.bury(wanted, reason=REJECTED, explanation=request.explanation)
+        refused = self._dead_letters.bury(wanted, reason=REJECTED, explanation=request.reason)
         for entry, error in zip(targets.members, refused, strict=True):
             if error is not None:
                 targets.refuse(entry, error)

@@ -16,7 +16,15 @@ from typing import Final
 from ..model.clock import Millis
 from ..model.members import lowest
 from ..model.message_ids import sent_at
-from ..model.operations import OLDEST_LEASES, Blocking, Counts, Obstacle, OldLease, Queue, Traffic
+from ..model.operations import (
+    OLDEST_LEASES,
+    BlockingMessage,
+    Counts,
+    Obstacle,
+    OldLease,
+    Queue,
+    Traffic,
+)
 from ..model.reservation_requests import Reservation
 from ..model.statistics import Ages, QueueMetrics
 from ..model.transitions import State
@@ -55,7 +63,7 @@ class QueueViews:
                 byte_count=metrics.bytes,
                 oldest=sent_at(metrics.first) if metrics.first else None,
             ),
-            blocking=self._blocking(record, metrics),
+            blocking_message=self._blocking(record, metrics),
             traffic=Traffic(entered=metrics.entered, left=metrics.left),
         )
 
@@ -148,14 +156,19 @@ class QueueViews:
             why = f"{blocked} of {counts.ready_count} ready messages wait for one of their group"
             obstacles.append(("GROUPS_BLOCKED", f"{why}, which is leased or delayed"))
         for each in reservations:
-            count = "1 message" if each.messages == 1 else f"{each.messages} messages"
+            count = "1 message" if each.message_count == 1 else f"{each.message_count} messages"
             what = f"the reservation {each.sequence_number} of the stream {each.stream}"
             obstacles.append(("RESERVED", f"{what} holds {count}"))
-        if queue.blocking is not None:
-            obstacles.append(("MESSAGE_BLOCKS", f"message {queue.blocking.id}: {queue.blocking.why}"))
+        if queue.blocking_message is not None:
+            obstacles.append(
+                (
+                    "MESSAGE_BLOCKS",
+                    f"message {queue.blocking_message.id}: {queue.blocking_message.explanation}",
+                )
+            )
         return [Obstacle(reason=reason, explanation=text) for reason, text in obstacles]
 
-    def _blocking(self, record: QueueRecord, metrics: QueueMetrics) -> Blocking | None:
+    def _blocking(self, record: QueueRecord, metrics: QueueMetrics) -> BlockingMessage | None:
         """Return the message that comes back again and again, if the oldest is one."""
         id, receives = metrics.first, metrics.receives
         limit, target = record.settings.max_receives, record.settings.dead_letter_queue
@@ -171,7 +184,7 @@ class QueueViews:
             )
         else:
             return None
-        return Blocking(id=id, receives=receives, why=why)
+        return BlockingMessage(id=id, receive_count=receives, explanation=why)
 
 
 def _leases_of(entry: Entry, reservation: Reservation | None) -> Iterator[OldLease]:
@@ -186,14 +199,14 @@ def _leases_of(entry: Entry, reservation: Reservation | None) -> Iterator[OldLea
     for members, consumer, since in (*found, (unknown, "", None)):
         if members:
             yield OldLease(
-                id=entry.batch.stem.message_id(lowest(members)),
-                count=members.bit_count(),
-                first=entry.name.first,
-                due=due or Millis(0),
-                receives=entry.name.receives,
+                message_id=entry.batch.stem.message_id(lowest(members)),
+                message_count=members.bit_count(),
+                first_received_at=entry.name.first,
+                lease_expires_at=due or Millis(0),
+                receive_count=entry.name.receives,
                 stream="" if reservation is None else reservation.stream,
                 consumer=consumer,
-                since=since,
+                received_at=since,
             )
 
 

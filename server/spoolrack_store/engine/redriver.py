@@ -290,7 +290,7 @@ class Redriver(Part):
             destination=request.destination,
             source_queue=request.source_queue,
             ids=ids,
-            rate=request.rate,
+            rate=request.max_messages_per_second,
             started_at=self._clock.wall(),
         )
         name, now = RedriveName(id=self._ids.make()), self._clock.monotonic()
@@ -350,14 +350,14 @@ class Redriver(Part):
             queue=order.queue,
             destination=order.destination,
             source_queue=order.source_queue,
-            rate=order.rate,
+            max_messages_per_second=order.rate,
             state=name.state,
-            moved=name.moved + sum(count for _, count in drive.unsynced),
-            failed=failed,
+            moved_count=name.moved + sum(count for _, count in drive.unsynced),
+            failed_count=failed,
             last_failure="" if failure is None else failure.text,
             lacks_queue=failure is not None and failure.why is FailureReason.NO_QUEUE,
             lacks_source=failure is not None and failure.why in _UNKNOWN_SOURCE,
-            remaining=remaining,
+            remaining_count=remaining,
             started_at=order.started_at,
             ended_at=name.ended,
         )
@@ -593,9 +593,9 @@ def _checked(request: StartRedrive) -> tuple[str, ...]:
             value=request.destination,
             rule=f"must be of the same type as {request.queue}: the names of FIFO queues end in {FIFO}",
         )
-    check_number("rate", request.rate, 0, MAX_RATE)
-    check_number("the number of ids", len(request.ids), 0, MAX_SELECTED)
-    for id in request.ids:
+    check_number("rate", request.max_messages_per_second, 0, MAX_RATE)
+    check_number("the number of ids", len(request.message_ids), 0, MAX_SELECTED)
+    for id in request.message_ids:
         if not is_id(id):
             raise InvalidRequest(what="id", value=id, rule="must be a UUID in lower case")
-    return tuple(dict.fromkeys(request.ids))
+    return tuple(dict.fromkeys(request.message_ids))

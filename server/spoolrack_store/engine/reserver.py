@@ -71,6 +71,7 @@ from ..model.reservation_requests import (
     QuarantineReserved,
     Release,
     Reservation,
+    ReservationState,
     Reserve,
     UndoReservation,
 )
@@ -360,7 +361,9 @@ class Reserver(Part):
             for a_set in done
             for entry in leases_of.get(a_set.record.token, ())
         )
-        return Committed(messages=deleted, lost=[a_set.name.sequence_number for a_set in lost])
+        return Committed(
+            deleted_count=deleted, lost_sequence_numbers=[a_set.name.sequence_number for a_set in lost]
+        )
 
     def _require_known(self, stream: str, number: int, queue: str) -> None:
         """Raise `ReservationNotFound` or `ReservationCommitted` for the commit of a set that was never
@@ -794,15 +797,16 @@ class Reserver(Part):
     # Answers and checks of the requests.
 
     def _shown(self, a_set: ReservedSet, *, is_new: bool = False) -> Reservation:
+        is_lost = a_set.is_over(self._clock.monotonic()) or self._is_queue_gone(a_set)
         return Reservation(
             queue=a_set.record.queue,
             stream=a_set.name.stream,
             sequence_number=a_set.name.sequence_number,
-            messages=a_set.record.messages,
-            bytes=a_set.record.size,
+            message_count=a_set.record.messages,
+            byte_count=a_set.record.size,
             expires_at=a_set.due,
-            is_lost=a_set.is_over(self._clock.monotonic()) or self._is_queue_gone(a_set),
-            reads=self._read_counts.get(a_set.record.token, 0),
+            state=ReservationState.LOST if is_lost else ReservationState.HELD,
+            read_count=self._read_counts.get(a_set.record.token, 0),
             is_new=is_new,
         )
 

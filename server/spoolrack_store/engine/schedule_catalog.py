@@ -98,9 +98,9 @@ class ScheduleCatalog:
 
     def pause(self, request: PauseSchedule) -> QueuedSchedule:
         record, schedule = self._require(request.queue, request.name)
-        if schedule.is_paused is not request.is_paused:
-            since = schedule.since if request.is_paused else self._clock.wall()
-            schedule = replace(schedule, is_paused=request.is_paused, since=since)
+        if schedule.paused is not request.paused:
+            since = schedule.since if request.paused else self._clock.wall()
+            schedule = replace(schedule, paused=request.paused, since=since)
             self._catalog.change_schedules(record, {**record.schedules, request.name: schedule})
         return self._queued(record, request.name, schedule)
 
@@ -125,7 +125,7 @@ class ScheduleCatalog:
         self._stages.make_durable([name for each in publications.values() for name in each.stages])
         for place, publication in publications.items():
             try:
-                outcomes[place] = not self._stages.publish(publication).is_already
+                outcomes[place] = not self._stages.publish(publication).duplicate
             except StoreError as error:
                 outcomes[place] = error
         return outcomes
@@ -153,7 +153,7 @@ class ScheduleCatalog:
         record, schedule = self._require(request.queue, request.name)
         last = self._stages.last_epoch(schedule.writer)
         is_late = last is not None and request.tick <= last
-        if schedule.is_paused or schedule.token != request.token or is_late:
+        if schedule.paused or schedule.token != request.token or is_late:
             return None
         if request.tick * 1_000 <= schedule.since:
             return None
@@ -161,7 +161,7 @@ class ScheduleCatalog:
         self._stages.stage(
             Stage(
                 stage=stage,
-                chunk=0,
+                chunk_number=0,
                 queue=record.name,
                 bodies=[schedule.body],
                 attributes={0: attributes_of(request.name, schedule, second_text(request.tick))},

@@ -33,7 +33,7 @@ class SetReader:
     def page(self, a_set: ReservedSet, begin: int, end: int) -> Page:
         """Return the messages at the places from `begin` to before `end`, in order, as many as a page
         holds; without those deleted. Raise `DiskError`."""
-        page, place = Page(following=begin), 0
+        page, place = Page(next_index=begin), 0
         end = min(end, begin + PAGE_MESSAGES)
         for text, members in a_set.record.files:
             count = members.bit_count()
@@ -42,9 +42,9 @@ class SetReader:
                 for first, last, entry in self._leased_runs(a_set, text, wanted):
                     unread = self._add_run(page, a_set, entry, first, last)
                     if unread is not None:
-                        page.following = place + below(members, unread).bit_count()
+                        page.next_index = place + below(members, unread).bit_count()
                         return page
-                page.following = min(place + count, end)
+                page.next_index = min(place + count, end)
             place += count
             if place >= end:
                 break
@@ -110,16 +110,16 @@ class SetReader:
                 body=b"",
                 attributes={},
                 priority=batch.stem.priority,
-                size=batch.stem.size if is_external else 0,
+                body_size=batch.stem.size if is_external else 0,
                 body_path=body_path(id) if is_external else "",
                 sent_at=sent_at(id),
-                receives=name.receives,
-                first_receive=name.first,
+                receive_count=name.receives,
+                first_received_at=name.first,
                 due=a_set.due,
                 receipt=None,
             ),
             bodies=bodies,
-            sizes=[len(bodies)] if is_external else line.sizes[first : last + 1],
+            body_sizes=[len(bodies)] if is_external else line.sizes[first : last + 1],
             attributes=attributes,
             groups=groups,
         )

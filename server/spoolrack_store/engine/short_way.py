@@ -193,7 +193,7 @@ class ShortWay:
         identity = record.created_at, record.salt
         if (request.queue_identity or identity) != identity:
             return None
-        visibility = request.visibility
+        visibility = request.visibility_timeout
         if visibility is None:
             visibility = record.settings.visibility_timeout
         elif not 1 <= visibility <= MAX_VISIBILITY:

@@ -198,7 +198,7 @@ class Stages(Part):
         _check_chunk(request)
         self._moves.require_read(self.folders)
         stage = self._find(request.stage, request.allowed, is_tick=request.is_tick)
-        chunk = None if stage is None else stage.chunks.get(request.chunk)
+        chunk = None if stage is None else stage.chunks.get(request.chunk_number)
         if chunk is not None and self._is_lost(chunk):
             stage, chunk = self._open_stages.get(request.stage), None
         is_repeated = chunk is not None
@@ -206,8 +206,8 @@ class Stages(Part):
             life = self._new_life(request) if stage is None else stage.life
             stage, chunk = self._write(life, request)
         elif not self._holds(chunk, request):
-            raise ChunkDiffers(stage=request.stage, chunk=request.chunk)
-        return Staged(messages=chunk.messages, is_repeated=is_repeated, expires_at=stage.life.due)
+            raise ChunkDiffers(stage=request.stage, chunk=request.chunk_number)
+        return Staged(message_count=chunk.messages, duplicate=is_repeated, expires_at=stage.life.due)
 
     def publish(self, request: Publish) -> Published:
         """Make all of the stages appear, or none; the answer holds once the commit is synced."""
@@ -229,7 +229,7 @@ class Stages(Part):
                     raise EpochPassed(writer=request.writer, epoch=request.epoch, last_epoch=last.epoch)
                 if self._has_newer_queue(request, last_manifest):
                     raise EpochDiffers(writer=request.writer, epoch=request.epoch)
-                return Published(messages=0, is_already=True, last_epoch=last.epoch)
+                return Published(message_count=0, duplicate=True, last_epoch=last.epoch)
         stages: list[_OpenStage] = []
         for name in dict.fromkeys(request.stages):
             stage = self._find(name, request.allowed, is_tick=request.is_tick)
@@ -240,8 +240,8 @@ class Stages(Part):
             stages.append(stage)
         chunks = [chunk for stage in stages for chunk in stage.chunks.values()]
         messages = sum(chunk.messages for chunk in chunks)
-        if request.messages and request.messages != messages:
-            raise StageIncomplete(held=messages, expected=request.messages)
+        if request.message_count and request.message_count != messages:
+            raise StageIncomplete(held=messages, expected=request.message_count)
         records = {chunk.queue: self._catalog.require(chunk.queue) for chunk in chunks}
         for record in records.values():
             if record.settings.sending == "paused":
@@ -263,7 +263,7 @@ class Stages(Part):
         by = Publication(writer=request.writer, epoch=request.epoch)
         self._moves.create_file(f"{PUBLISHED}/{by}", manifest.encode())
         self._add_manifest(by, manifest)
-        return Published(messages=manifest.messages, is_already=False, last_epoch=request.epoch)
+        return Published(message_count=manifest.messages, duplicate=False, last_epoch=request.epoch)
 
     def _require_room(self, payers: Collection[str], last: Manifest | None) -> None:
         """Raise `TooManyWriters` if one of `payers` has no room for a manifest that doesn't take the
@@ -317,7 +317,7 @@ class Stages(Part):
         for _, chunk in sorted(stage.chunks.items()):
             messages[chunk.queue] = messages.get(chunk.queue, 0) + chunk.messages
         return StageInfo(
-            name=name, chunks=len(stage.chunks), messages=messages, expires_at=stage.life.due
+            name=name, chunk_count=len(stage.chunks), message_counts=messages, expires_at=stage.life.due
         )
 
     def last_epoch(self, writer: str) -> int | None:
@@ -395,7 +395,7 @@ class Stages(Part):
         stem = stem_of(self._ids.make(), line, encoded, priority=request.priority)
         chunk = Chunk(
             life=life,
-            number=request.chunk,
+            number=request.chunk_number,
             queue=request.queue,
             delay=request.delay,
             stem=stem,
@@ -816,7 +816,7 @@ def _is_chunk(path: str) -> bool:
 
 def _check_chunk(request: Stage) -> None:
     check_word("stage", request.stage, MAX_STAGE_NAME)
-    check_number("chunk_number", request.chunk, 0, MAX_CHUNK)
+    check_number("chunk_number", request.chunk_number, 0, MAX_CHUNK)
     check_span("time_to_live", request.time_to_live, MIN_TIME_TO_LIVE, MAX_TIME_TO_LIVE)
     check_number("the number of messages", len(request.bodies), 1, MOST)
 
@@ -842,7 +842,7 @@ def _check_publication(request: Publish) -> None:
     check_span("epoch_retention", request.epoch_retention, MIN_EPOCH_RETENTION, MAX_EPOCH_RETENTION)
     if request.digest:
         check_word("digest", request.digest, MAX_STAGE_NAME)
-    check_number("message_count", request.messages, 0)
+    check_number("message_count", request.message_count, 0)
     check_number("the number of stages", len(request.stages), 0, MAX_STAGES)
     for stage in request.stages:
         check_word("stage", stage, MAX_STAGE_NAME)

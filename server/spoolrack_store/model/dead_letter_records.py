@@ -48,19 +48,19 @@ class DeadLetterRecord(SealedRecord):
     """The queue that it was moved from."""
     reason: Annotated[str, StoredAs(_reason)]
     """Why: "max_receives" or "rejected"."""
-    receives: Annotated[int, StoredAs(number(_MOST_RECEIVES))]
+    receive_count: Annotated[int, StoredAs(number(_MOST_RECEIVES), key="receives")]
     """How many leases on it had begun there."""
-    first_receive: Annotated[Millis | None, StoredAs(optional(_moment), key="first_receive_ms")]
+    first_received_at: Annotated[Millis | None, StoredAs(optional(_moment), key="first_receive_ms")]
     """Unix time, as the next."""
     dead_lettered_at: Annotated[Millis, StoredAs(_moment, key="died_at_ms")]
     explanation: Annotated[str, StoredAs(_explanation, is_left_out=True)] = ""
     """The reason given by the consumer that rejected it, or that released it last."""
-    redriven_to: Annotated[str, StoredAs(_queue, is_left_out=True)] = ""
+    redrive_queue: Annotated[str, StoredAs(_queue, key="redriven_to", is_left_out=True)] = ""
     """The queue that a redrive moved it to afterwards; empty: none did."""
     redriven_at: Annotated[Millis | None, _REDRIVEN_AT] = None
 
     def __post_init__(self) -> None:
-        if self.redriven_to and self.redriven_at is None:
+        if self.redrive_queue and self.redriven_at is None:
             raise NotWhole("its redriven_at_ms is None")
 
 
@@ -84,15 +84,15 @@ def records_of(name: Name, content: bytes | None = None) -> tuple[DeadLetterReco
             DeadLetterRecord(
                 source_queue=death.source,
                 reason=REJECTED if death.is_rejected else MAX_RECEIVES,
-                receives=death.receives,
-                first_receive=death.first,
+                receive_count=death.receives,
+                first_received_at=death.first,
                 dead_lettered_at=death.at,
             ),
         )
     last, renewed = records[-1], name.renewed
     if renewed is None or renewed <= last.dead_lettered_at:
         return records
-    return *records[:-1], replace(last, redriven_to=name.queue, redriven_at=renewed)
+    return *records[:-1], replace(last, redrive_queue=name.queue, redriven_at=renewed)
 
 
 def decode_records(content: bytes) -> tuple[DeadLetterRecord, ...]:

@@ -62,15 +62,15 @@ class Message:
     state: State
     body: bytes
     attributes: Attributes
-    size: int
+    body_size: int
     """Bytes of the whole body, also where `body` holds only its beginning, or nothing of it."""
     sent_at: Millis
-    receives: int
-    first_receive: Millis | None
+    receive_count: int
+    first_received_at: Millis | None
     due: Millis | None
     """Unix time at which the lease or the delay ends."""
     receipt: str | None
-    deaths: Sequence[DeadLetterRecord] = ()
+    dead_letter_records: Sequence[DeadLetterRecord] = ()
     """How it came to be a dead letter."""
     group: str = ""
     """Empty: none."""
@@ -88,7 +88,7 @@ class MessageRun:
     """The first of them, without body, attributes and group."""
     bodies: bytes
     """One after the other."""
-    sizes: Sequence[int]
+    body_sizes: Sequence[int]
     """Of the bodies."""
     attributes: Mapping[int, Attributes]
     """By place in the run, of the messages that have any."""
@@ -96,13 +96,13 @@ class MessageRun:
     """By place in the run, of the messages that have one."""
 
     def __len__(self) -> int:
-        return len(self.sizes)
+        return len(self.body_sizes)
 
     def messages(self) -> Iterator[Message]:
         """Yield the messages one by one."""
         first, end = self.first, 0
         head, index = first.id[:-INDEX_DIGITS], int(first.id[-INDEX_DIGITS:], 16)
-        for place, size in enumerate(self.sizes):
+        for place, size in enumerate(self.body_sizes):
             begin, end = end, end + size
             yield replace(
                 first,
@@ -110,7 +110,7 @@ class MessageRun:
                 body=self.bodies[begin:end],
                 attributes=self.attributes.get(place, {}),
                 group=self.groups.get(place, ""),
-                size=first.size or size,
+                body_size=first.body_size or size,
             )
 
 
@@ -202,10 +202,10 @@ class Delivery:
 
     queue: str
     sent_at: Millis
-    receives: int
-    first: Millis | None
+    receive_count: int
+    first_received_at: Millis | None
     """Unix time of the first receive."""
-    due: Millis
+    lease_expires_at: Millis
     """Unix time at which the lease ends."""
     ids: list[str]
     receipts: list[str]
@@ -214,7 +214,7 @@ class Delivery:
     """By position, of the messages that have any."""
     groups: dict[int, str] = field(default_factory=dict)
     """By position, of the messages that have one."""
-    deaths: Sequence[DeadLetterRecord] = ()
+    dead_letter_records: Sequence[DeadLetterRecord] = ()
     """Of a dead letter, which is alone in its file: how it came to be one."""
     priority: int = 0
     external_size: int | None = None
@@ -236,14 +236,14 @@ class Delivery:
                 attributes=self.attributes.get(position, {}),
                 group=self.groups.get(position, ""),
                 priority=self.priority,
-                size=len(body) if size is None else size,
+                body_size=len(body) if size is None else size,
                 body_path="" if self.external_size is None else body_path(id),
                 sent_at=self.sent_at,
-                receives=self.receives,
-                first_receive=self.first,
-                due=self.due,
+                receive_count=self.receive_count,
+                first_received_at=self.first_received_at,
+                due=self.lease_expires_at,
                 receipt=receipt,
-                deaths=self.deaths,
+                dead_letter_records=self.dead_letter_records,
             )
 
 
@@ -272,7 +272,7 @@ class Receive(Request[list[Delivery]]):
     queue: str
     max_messages: int = 1
     max_bytes: int = DEFAULT_RECEIVE_BYTES
-    visibility: Millis | None = None
+    visibility_timeout: Millis | None = None
     """None takes the queue's visibility timeout."""
     wait: Millis | None = Millis(0)
     """None waits for ever."""
@@ -294,8 +294,8 @@ class LastReceive(NamedTuple):
     The next receive changes it, and so does a redrive.
     """
 
-    receives: int
-    first: Millis
+    receive_count: int
+    first_received_at: Millis
     """Unix time of the first receive."""
 
 
@@ -323,7 +323,7 @@ class ChangeVisibility(Request[list[Millis | StoreError]]):
 
     queue: str
     receipts: Sequence[str]
-    visibility: Millis
+    visibility_timeout: Millis
     last_receives: Mapping[int, LastReceive] = field(default_factory=dict)
     """By position: hide the message again also if its lease is over, as long as this is its last
     receive. The new lease isn't counted as a receive, and only `last_receives` ends or extends it. A
@@ -342,9 +342,9 @@ class ReleaseMessages(Request[list[Millis | StoreError]]):
     receipts: Sequence[str]
     delay: Millis | None = Millis(0)
     """None takes the queue's back-off: see `QueueSettings.backoff`."""
-    explanation: str = ""
+    reason: str = ""
     """Why, for people: kept in the history of a message that becomes a dead letter by this release."""
-    is_uncounted: bool = False
+    uncounted: bool = False
     """Whether the receive doesn't count."""
 
 
@@ -357,7 +357,7 @@ class RejectMessages(Request[list[StoreError | None]]):
 
     queue: str
     receipts: Sequence[str]
-    explanation: str = ""
+    reason: str = ""
     """Why, for people: kept in the history."""
 
 
@@ -387,12 +387,12 @@ class Purge(Request[int]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blocking:
+class BlockingMessage:
     """A poison message, which is received again and again, and its effect."""
 
     id: str
-    receives: int
-    why: str
+    receive_count: int
+    explanation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,18 +409,18 @@ class Obstacle:
 class OldLease:
     """Messages that one consumer leased together, and holds."""
 
-    id: str
+    message_id: str
     """The first of them."""
-    count: int
-    first: Millis | None
+    message_count: int
+    first_received_at: Millis | None
     """Unix time of the first receive."""
-    due: Millis
-    receives: int
+    lease_expires_at: Millis
+    receive_count: int
     stream: str
     """The stream of the reservation that holds them; "": a receive does."""
     consumer: str = ""
     """As its receive named it, or that this process doesn't know it; "": a reservation."""
-    since: Millis | None = None
+    received_at: Millis | None = None
     """Unix time of that receive; None: the consumer is unknown, or a reservation."""
 
 
@@ -454,7 +454,7 @@ class Queue:
     """Rises with each update."""
     counts: Counts
     labels: Mapping[str, str] = field(default_factory=dict)
-    blocking: Blocking | None = None
+    blocking_message: BlockingMessage | None = None
     obstacles: Sequence[Obstacle] = ()
     """Where a queue was asked for by its name; so are the oldest leases."""
     oldest_leases: Sequence[OldLease] = ()

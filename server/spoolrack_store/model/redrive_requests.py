@@ -38,19 +38,19 @@ class Redrive:
     """Empty: each message goes to the queue that it came from."""
     source_queue: str
     """Only messages that came from there; empty: from anywhere."""
-    rate: int
+    max_messages_per_second: int
     """Messages a second at most; 0: no bound."""
     state: RedriveState
-    moved: int
+    moved_count: int
     """After a restart, up to a second's work may be missing."""
-    failed: int
+    failed_count: int
     """Of the selection, found and not to be moved: they stay dead letters."""
     last_failure: str
     lacks_queue: bool
     """Whether the last failure was for a destination that isn't there."""
     lacks_source: bool
     """Whether the last failure was for a message that doesn't tell where it came from."""
-    remaining: int
+    remaining_count: int
     """Not looked at yet, at most."""
     started_at: Millis
     """Unix time."""
@@ -63,10 +63,10 @@ class StartRedrive(Request[Redrive]):
 
     queue: str
     destination: str = ""
-    ids: Sequence[str] = ()
+    message_ids: Sequence[str] = ()
     """Only these; none: all that are dead letters now."""
     source_queue: str = ""
-    rate: int = 0
+    max_messages_per_second: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from .clock import Millis
 from .operations import Allowed, Answer, Delivery, GiveBack, Message, MessageRun, Request
@@ -30,19 +31,24 @@ MEMORY = Millis(30 * 24 * 60 * 60 * 1_000)
 """Lost sets, and how far a stream is committed, are remembered for so long."""
 
 
+class ReservationState(Enum):
+    HELD = "held"
+    LOST = "lost"
+    """The hold is over: the messages can be leased again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     queue: str
     stream: str
     sequence_number: int
-    messages: int
+    message_count: int
     """As many as were reserved, also if some were deleted since."""
-    bytes: int
+    byte_count: int
     expires_at: Millis
     """Unix time."""
-    is_lost: bool
-    """Whether the hold is over: the messages can be leased again."""
-    reads: int
+    state: ReservationState
+    read_count: int
     """How often it was read from its beginning, as far as this process knows."""
     is_new: bool = field(default=False, compare=False)
     """Whether the request that this answers has made it."""
@@ -50,9 +56,9 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    messages: int
+    deleted_count: int
     """Deleted now."""
-    lost: Sequence[int]
+    lost_sequence_numbers: Sequence[int]
     """The numbers of sets that were lost before; none of their messages was deleted."""
 
 
@@ -168,7 +174,7 @@ class Page:
     runs: list[MessageRun] = field(default_factory=list)
     size: int = 0
     """Bytes of their bodies and attributes."""
-    following: int
+    next_index: int
     """The place at which the next page begins."""
     damaged: list[QuarantineReserved] = field(default_factory=list)
     """Messages that can't be read: taken out before the page is shown, so that a commit of the set

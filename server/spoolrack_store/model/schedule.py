@@ -45,7 +45,7 @@ class Schedule:
     attributes: Attributes = field(default_factory=dict)
     group: str = ""
     """Empty: none."""
-    is_paused: bool = False
+    paused: bool = False
     created_at: Millis
     since: Millis
     """Unix time: ticks count that come after it. It is the creation, or the end of a pause."""
@@ -91,7 +91,7 @@ def _object(schedule: Schedule) -> dict[str, object]:
             if isinstance(value, bytes)
         },
         "group": schedule.group,
-        "paused": schedule.is_paused,
+        "paused": schedule.paused,
         "created_at": schedule.created_at,
         "since": schedule.since,
         "token": schedule.token,
@@ -130,7 +130,7 @@ def _schedule(name: str, values: Any) -> Schedule:
             owner=value_in({"owner": "", **values}, "owner", _short),
             body=base64.b64decode(values["body"], validate=True),
             attributes=attributes,
-            is_paused=is_paused,
+            paused=is_paused,
             created_at=value_in(values, "created_at", number(LAST_MOMENT)),
             since=value_in(values, "since", number(LAST_MOMENT)),
         )

@@ -56,7 +56,7 @@ class PauseSchedule(Request[QueuedSchedule]):
 
     queue: str
     name: str
-    is_paused: bool
+    paused: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,9 +32,9 @@ MAX_EPOCH_RETENTION = Millis(365 * 24 * 60 * 60 * 1_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    messages: int
+    message_count: int
     """In the chunk."""
-    is_repeated: bool
+    duplicate: bool
     """Whether the chunk was there already, and nothing was stored."""
     expires_at: Millis
     """Unix time at which the stage expires unless it is published."""
@@ -42,8 +42,8 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    messages: int
-    is_already: bool
+    message_count: int
+    duplicate: bool
     """Whether this epoch, or a later one, was published before, and nothing was done."""
     last_epoch: int
 
@@ -51,8 +51,8 @@ class Published:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageInfo:
     name: str
-    chunks: int
-    messages: Mapping[str, int]
+    chunk_count: int
+    message_counts: Mapping[str, int]
     """By queue."""
     expires_at: Millis
 
@@ -66,7 +66,7 @@ class Stage(Request[Staged]):
     """
 
     stage: str
-    chunk: int
+    chunk_number: int
     queue: str
     bodies: Sequence[bytes]
     attributes: Mapping[int, Attributes] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Publish(Request[Published]):
     allowed: Allowed = None
     queue: str = ""
     """One of those that the stages have messages for; empty: not told."""
-    messages: int = 0
+    message_count: int = 0
     """How many the stages hold together: another number is a `StageIncomplete`. 0: not compared."""
     owner: str = ""
     """The caller's identity. Empty: nothing keeps it from any writer's name."""

@@ -106,7 +106,7 @@ class Statistics:
         elif isinstance(request, Purge):
             self.count(request.queue, "purge", outcome)
         elif isinstance(request, Reserve) and isinstance(outcome, Reservation) and outcome.is_new:
-            self.count(request.queue, "reserve", outcome.messages)
+            self.count(request.queue, "reserve", outcome.message_count)
 
     def keep_only(self, queues: Container[str]) -> None:
         """Drop the counts of all queues but these, so that deleted queues take no memory."""

@@ -242,7 +242,7 @@ class EverythingStory(History):
                     self._received(request, outcome)
                 case Stage():
                     assert isinstance(outcome, Staged)
-                    if not outcome.is_repeated:
+                    if not outcome.duplicate:
                         for each in request.bodies:
                             self.staged[each] = request.stage, outcome.expires_at
                 case StartRedrive():
@@ -329,30 +329,32 @@ class EverythingStory(History):
                     send.priorities = {0: self.ranks.choice((0, 5, 9))}
                 return send
             case "R":
-                return Receive(queue=queue, max_messages=chance.choice((1, 2, 5)), visibility=HOLD)
+                return Receive(
+                    queue=queue, max_messages=chance.choice((1, 2, 5)), visibility_timeout=HOLD
+                )
             case "D":
                 return Delete(queue=queue, receipts=receipts)
             case "i":
                 return Delete(queue=queue, ids=chance.sample(list(self.names), min(len(self.names), 2)))
             case "C":
                 hidden = chance.choice((Millis(0), HOLD))
-                return ChangeVisibility(queue=queue, receipts=receipts, visibility=hidden)
+                return ChangeVisibility(queue=queue, receipts=receipts, visibility_timeout=hidden)
             case "L":
                 return ReleaseMessages(
                     queue=queue,
                     receipts=receipts,
                     delay=chance.choice((None, Millis(0), DELAY)),
-                    explanation=chance.choice(("", "x")),
-                    is_uncounted=chance.random() < 0.3,
+                    reason=chance.choice(("", "x")),
+                    uncounted=chance.random() < 0.3,
                 )
             case "J":
-                return RejectMessages(queue=queue, receipts=receipts, explanation="x")
+                return RejectMessages(queue=queue, receipts=receipts, reason="x")
             case "G":
                 return GiveBack(queue=queue, receipts=receipts)
             case "t":
                 return Stage(
                     stage=stage,
-                    chunk=chance.randrange(3),
+                    chunk_number=chance.randrange(3),
                     queue=queue,
                     bodies=self._bodies(),
                     delay=chance.choice((None, DELAY)),
@@ -368,7 +370,9 @@ class EverythingStory(History):
                 if self.redrives and chance.random() < 0.3:
                     return CancelRedrive(id=chance.choice(self.redrives))
                 rate = chance.choice((0, 2))
-                return StartRedrive(queue="s", destination=chance.choice(("", "q")), rate=rate)
+                return StartRedrive(
+                    queue="s", destination=chance.choice(("", "q")), max_messages_per_second=rate
+                )
             case "v":
                 self.next_set += 1
                 most = chance.choice((1, 3, 100))
@@ -509,7 +513,7 @@ class EverythingStory(History):
                     raise Broken(f"{got & self.gone} is deleted, and is delivered")
                 self._check_groups(got, found)
             if isinstance(request, Publish) and isinstance(outcome, Published):
-                if outcome.is_already:
+                if outcome.duplicate:
                     continue
                 flight.published |= {
                     each

@@ -597,8 +597,10 @@ class SetStory(Story):
                     raise Broken(f"{fate.key} was never read, or was released, and counts as read")
                 self._take_back(token, fate)
         lost = sorted(fate.key[1] for fate in mine if fate.now == LOST)
-        if list(outcome.lost) != lost:
-            raise Broken(f"a commit of {stream} names {outcome.lost} as lost, not {lost}")
+        if list(outcome.lost_sequence_numbers) != lost:
+            raise Broken(
+                f"a commit of {stream} names {outcome.lost_sequence_numbers} as lost, not {lost}"
+            )
         for fate in mine:
             if fate.is_held:
                 self.done += 1
@@ -654,7 +656,7 @@ class SetStory(Story):
         elif known is not None:
             self._expect(key, outcome, Reservation)
             assert isinstance(outcome, Reservation)
-            if (outcome.expires_at, outcome.messages) != (known[1].now[1], len(known[1].ids)):
+            if (outcome.expires_at, outcome.message_count) != (known[1].now[1], len(known[1].ids)):
                 raise Broken(f"{key} is another set now: {outcome}, was {known[1]}")
         else:
             self._is_new(engine, request, outcome, begun.pop(key, None))

@@ -90,7 +90,9 @@ class CatalogStory(History):
                     queue=name, bodies=[body] * count, attributes={}, delays={0: delay} if delay else {}
                 )
             case _:
-                return Receive(queue=name, max_messages=3, max_bytes=1_000, visibility=Millis(600))
+                return Receive(
+                    queue=name, max_messages=3, max_bytes=1_000, visibility_timeout=Millis(600)
+                )
 
     def _commit(self, owner: str) -> None:
         requests = self._requests()

@@ -52,7 +52,7 @@ class Scene:
         self.ids += later.results
         rig.settle()
         for most in (1, 3):
-            for delivery in rig.ask(Receive(queue="q", max_messages=most, visibility=HOLD)):
+            for delivery in rig.ask(Receive(queue="q", max_messages=most, visibility_timeout=HOLD)):
                 self.receipts += delivery.receipts
         rig.settle()
 
@@ -118,8 +118,8 @@ class Scene:
 
 def _stage(scene: Scene) -> None:
     for number in range(5):
-        scene.rig.ask(Stage(stage="s", chunk=number, queue="third", bodies=[b"staged"]))
-        scene.rig.ask(Stage(stage=f"s{number}", chunk=0, queue="third", bodies=[b"staged"]))
+        scene.rig.ask(Stage(stage="s", chunk_number=number, queue="third", bodies=[b"staged"]))
+        scene.rig.ask(Stage(stage=f"s{number}", chunk_number=0, queue="third", bodies=[b"staged"]))
     scene.work()
 
 
@@ -161,15 +161,15 @@ JOBS = {
     "send one": _asked(lambda _: Send(queue="q", bodies=[b"new"]), is_whole=True),
     "send many": _asked(lambda _: Send(queue="q", bodies=[b"new"] * 5), is_whole=True),
     "send later": _asked(lambda _: Send(queue="q", bodies=[b"new"] * 3, delays=LATER), is_whole=True),
-    "receive one": _asked(lambda _: Receive(queue="q", visibility=HOLD)),
-    "receive all": _asked(lambda _: Receive(queue="q", max_messages=50, visibility=HOLD)),
+    "receive one": _asked(lambda _: Receive(queue="q", visibility_timeout=HOLD)),
+    "receive all": _asked(lambda _: Receive(queue="q", max_messages=50, visibility_timeout=HOLD)),
     "delete a lease": _asked(lambda scene: Delete(queue="q", receipts=scene.receipts[1:])),
     "delete out of leases": _asked(lambda scene: Delete(queue="q", receipts=scene.receipts[::2])),
     "delete in any state": _asked(lambda scene: Delete(queue="q", ids=scene.ids[::2])),
     "delete all": _asked(lambda scene: Delete(queue="q", ids=scene.ids)),
     "extend": _asked(
         lambda scene: ChangeVisibility(
-            queue="q", receipts=scene.receipts[1:3], visibility=Millis(2 * HOLD)
+            queue="q", receipts=scene.receipts[1:3], visibility_timeout=Millis(2 * HOLD)
         )
     ),
     "give back": _asked(lambda scene: GiveBack(queue="q", receipts=scene.receipts)),

@@ -245,7 +245,7 @@ class TroubledStory(Story):
                     request = ChangeVisibility(
                         queue=request.queue,
                         receipts=[name for name, _ in kept],
-                        visibility=request.visibility,
+                        visibility_timeout=request.visibility_timeout,
                     )
                     outcome = [result for _, result in kept]
                 case _:

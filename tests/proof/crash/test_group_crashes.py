@@ -81,7 +81,7 @@ class GroupStory(Story):
         if self._script is not None:
             queue, kind = next(self._script)
             if kind is Receive:
-                return Receive(queue=queue, max_messages=5, visibility=Millis(HOLD * 100))
+                return Receive(queue=queue, max_messages=5, visibility_timeout=Millis(HOLD * 100))
             mine = [self.receipts[id] for id in self.receipts if self.queue_of[id] == queue]
             return Delete(queue=queue, receipts=mine)
         request = super()._request()

@@ -69,7 +69,7 @@ class LastReceiveStory(Story):
             return Delete(queue=request.queue, receipts=receipts, last_receives=last)
         visibility = self.random.choice((Millis(0), HOLD))
         return ChangeVisibility(
-            queue=request.queue, receipts=receipts, visibility=visibility, last_receives=last
+            queue=request.queue, receipts=receipts, visibility_timeout=visibility, last_receives=last
         )
 
     def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
@@ -111,11 +111,11 @@ class LastReceiveStory(Story):
             is_done = result is None or isinstance(result, int)
             if place in request.last_receives and id not in gone:
                 now, last = self.now(id), request.last_receives[place]
-                is_last = now[0] in ("ready", "leased") and now[1] == last.receives
+                is_last = now[0] in ("ready", "leased") and now[1] == last.receive_count
                 is_here = self.queue_of[id] == request.queue and id not in self.unanswered
                 if is_last and is_here and not is_done:
                     raise Broken(f"{id} is {now}, and {last} was refused: {result!r}")
-                if now[0] in ("ready", "leased") and now[1] != last.receives and is_done:
+                if now[0] in ("ready", "leased") and now[1] != last.receive_count and is_done:
                     raise Broken(f"{id} is {now}, and {last} was taken")
                 self.late += bool(is_done and now[0] == "ready")
             if is_done and isinstance(request, Delete):
@@ -137,8 +137,8 @@ class LastReceiveStory(Story):
         self._look_for_dying(engine, [request])  # What this commit has released is among them.
         super()._received(engine, request, deliveries)
         for delivery in deliveries:
-            assert delivery.first is not None
-            last = LastReceive(delivery.receives, delivery.first)
+            assert delivery.first_received_at is not None
+            last = LastReceive(delivery.receive_count, delivery.first_received_at)
             for id, receipt in zip(delivery.ids, delivery.receipts, strict=True):
                 # Leased as it was sent: no consumer has the receipt before the commit is finished.
                 received = delivery.queue, receipt, last
@@ -170,11 +170,11 @@ class LastReceiveStory(Story):
             if self._dies_at_a_receive(id, [each for each in requests if each.queue == queue]):
                 maybe[id].append(("dying", self.now(id)[1]))
         for request in requests:
-            if isinstance(request, ChangeVisibility) and request.visibility:
-                end = self.clock.now + request.visibility
+            if isinstance(request, ChangeVisibility) and request.visibility_timeout:
+                end = self.clock.now + request.visibility_timeout
                 for last_at, last in request.last_receives.items():
                     id = id_of(request.receipts[last_at])
-                    maybe[id].append(("leased", last.receives, end))
+                    maybe[id].append(("leased", last.receive_count, end))
         return maybe
 
 

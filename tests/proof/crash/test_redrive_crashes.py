@@ -84,9 +84,9 @@ class RedriveStory(Story):
         return StartRedrive(
             queue=DEAD,
             destination=chance.choice(("", "", "q")),
-            ids=ids,
+            message_ids=ids,
             source_queue=chance.choice(("", "", "r")),
-            rate=chance.choice((0, 0, 2)),
+            max_messages_per_second=chance.choice((0, 0, 2)),
         )
 
     def _take(self, engine: Engine, requests: list[Request[Any]], outcomes: Sequence[object]) -> None:
@@ -107,7 +107,7 @@ class RedriveStory(Story):
 
     def _began(self, engine: Engine, redrive: Redrive, request: StartRedrive) -> None:
         self.started[redrive.id] = self.at, redrive
-        self.named[redrive.id] = request.ids
+        self.named[redrive.id] = request.message_ids
         self.owed[redrive.id] = set()
         sent = self._sent_only()
         for id, queue in self.queue_of.items():
@@ -115,7 +115,7 @@ class RedriveStory(Story):
                 id in sent
                 or queue != DEAD
                 or self.now(id)[0] != "ready"
-                or (request.ids and id not in request.ids)
+                or (request.message_ids and id not in request.message_ids)
             ):
                 continue
             found = engine.index.holder(id)
@@ -130,7 +130,7 @@ class RedriveStory(Story):
                 self.done.add(redrive.id)
                 self.told.append(f"redrive {redrive.id} is done")
                 left = self.owed.get(redrive.id, set())
-                if redrive.failed == 0 and left:
+                if redrive.failed_count == 0 and left:
                     raise Broken(f"{redrive.id} is done, and {left} are dead letters")
 
     def _become(self, id: str, now: Seen) -> None:
@@ -262,7 +262,9 @@ class RedriveStory(Story):
             if isinstance(request, Purge) and request.queue == queue:
                 maybe.append(GONE)
             if isinstance(request, Receive) and request.queue == queue:
-                end = self.clock.now + (request.visibility or QueueSettings().visibility_timeout)
+                end = self.clock.now + (
+                    request.visibility_timeout or QueueSettings().visibility_timeout
+                )
                 maybe.append(("leased", 1, end))
         return maybe
 

@@ -46,7 +46,7 @@ def test_each_message_is_in_one_place_after_any_power_cut_in_the_next_commit(
     disk = made(tuple(QUEUES), can_sync_all=can_sync_all, model=Model.ANY_SUBSET)
     rig = Rig(disk=disk)
     ids = rig.bury(b"a", b"b")
-    redrive = rig.ask(StartRedrive(queue="dead", rate=10))
+    redrive = rig.ask(StartRedrive(queue="dead", max_messages_per_second=10))
     rig.after(100)
     for _ in range(4):
         # One message is moved, and that isn't durable.
@@ -109,7 +109,7 @@ def _die_again(can_sync_all: bool) -> tuple[Rig, str]:
     rig.fail_all()
     rig.redrive()
     (lease,) = rig.receive()
-    reject = RejectMessages(queue="q", receipts=lease.receipts, explanation="why")
+    reject = RejectMessages(queue="q", receipts=lease.receipts, reason="why")
     for requests in ([reject], [], []):
         rig.engine.apply(requests)
         reap(rig.engine)

@@ -62,13 +62,13 @@ class RetryStory(Story):
         for receipt in receipts:
             self.reasons.setdefault(id_of(receipt), set()).add(reason)
         if self.random.random() < 0.3:
-            return RejectMessages(queue=queue, receipts=receipts, explanation=reason)
+            return RejectMessages(queue=queue, receipts=receipts, reason=reason)
         return ReleaseMessages(
             queue=queue,
             receipts=receipts,
             delay=self.random.choice((None, None, Millis(0), DELAY)),
-            explanation=reason,
-            is_uncounted=self.random.random() < 0.2,
+            reason=reason,
+            uncounted=self.random.random() < 0.2,
         )
 
     # Promises.
@@ -104,12 +104,12 @@ class RetryStory(Story):
     def _released(self, id: str, now: Seen, request: ReleaseMessages) -> Seen:
         """Return what a release makes of a leased message."""
         receives = int(str(now[1]))
-        if not request.is_uncounted and self._back(id, now)[0] == "dying":
-            return "rejected" if request.explanation else "dying", receives
+        if not request.uncounted and self._back(id, now)[0] == "dying":
+            return "rejected" if request.reason else "dying", receives
         delay = request.delay
         if delay is None:
             delay = self.settings[request.queue].backoff(id, receives)
-        left = receives - request.is_uncounted
+        left = receives - request.uncounted
         return ("delayed", left, self.clock.now + delay) if delay else ("ready", left)
 
     def _back(self, id: str, state: Seen) -> Seen:
@@ -143,8 +143,8 @@ class RetryStory(Story):
     def _received(self, engine: Engine, request: Receive, deliveries: list[Delivery]) -> None:
         super()._received(engine, request, deliveries)
         for delivery in deliveries:
-            for id in delivery.ids if delivery.deaths else ():
-                death = delivery.deaths[-1]
+            for id in delivery.ids if delivery.dead_letter_records else ():
+                death = delivery.dead_letter_records[-1]
                 if death.explanation and death.explanation not in self.reasons.get(id, ()):
                     raise Broken(f"{id} died for {death.explanation!r}, told {self.reasons.get(id)}")
                 if death.reason == "rejected" and death.explanation not in self.reasons.get(id, ()):

@@ -132,7 +132,7 @@ class ScheduleStory(History):
         while in_vain < IN_VAIN:
             self.clock.now += 3_600_000
             before = len(self.received)
-            for requests in ([], [Receive(queue=QUEUE, max_messages=100, visibility=HOLD)]):
+            for requests in ([], [Receive(queue=QUEUE, max_messages=100, visibility_timeout=HOLD)]):
                 self._commit(owner, requests)
                 self._sync(owner)
             deletes = [Delete(queue=QUEUE, receipts=self.receipts[-100:])] if self.receipts else []
@@ -194,14 +194,14 @@ class ScheduleStory(History):
             case "x":
                 return DeleteSchedule(queue=QUEUE, name=name)
             case "p":
-                return PauseSchedule(queue=QUEUE, name=name, is_paused=True)
+                return PauseSchedule(queue=QUEUE, name=name, paused=True)
             case "P":
                 for each in self._known(engine):
                     if each.name == name:
                         self.off.pop(each.schedule.token, None)
-                return PauseSchedule(queue=QUEUE, name=name, is_paused=False)
+                return PauseSchedule(queue=QUEUE, name=name, paused=False)
             case _:
-                return Receive(queue=QUEUE, max_messages=chance.choice((1, 5)), visibility=HOLD)
+                return Receive(queue=QUEUE, max_messages=chance.choice((1, 5)), visibility_timeout=HOLD)
 
     # Answers.
 
@@ -214,18 +214,18 @@ class ScheduleStory(History):
             case Receive():
                 for delivery in outcome:
                     self._has_received(delivery)
-            case PauseSchedule(is_paused=True):
+            case PauseSchedule(paused=True):
                 resumes = [
                     each
                     for flights in self.flying.values()
                     for flight in flights
                     for each in flight.requests
-                    if isinstance(each, PauseSchedule) and not each.is_paused
+                    if isinstance(each, PauseSchedule) and not each.paused
                 ]
                 engine = next(iter(self.engines.values()))
                 there = engine.catalog.records.get(QUEUE)
                 now = there and there.schedules.get(request.name)
-                if not resumes and now and now.token == outcome.schedule.token and now.is_paused:
+                if not resumes and now and now.token == outcome.schedule.token and now.paused:
                     self.off[outcome.schedule.token] = self.clock.now
             case _:
                 pass
@@ -294,7 +294,7 @@ def _staged_although_it_is_paused(self: ScheduleCatalog, request: Fire) -> Publi
 
 
 def _resumed(record: QueueRecord, name: str) -> QueueRecord:
-    there = replace(record.schedules[name], is_paused=False)
+    there = replace(record.schedules[name], paused=False)
     return replace(record, schedules={**record.schedules, name: there})
 
 

@@ -103,7 +103,7 @@ def test_a_death_in_a_reserve_leaves_all_of_the_set_or_nothing(later: int, besid
             assert rig.receive() == [(id, 2) for id in deaths.ids]
         else:
             assert rig.receive() == []
-            assert rig.ask(COMMIT).messages == len(deaths.ids)
+            assert rig.ask(COMMIT).deleted_count == len(deaths.ids)
     assert set(made) == {False, True}
 
 
@@ -158,5 +158,5 @@ def test_a_death_or_a_power_cut_in_the_renewal_of_a_marker_leaves_a_commit_that_
         found = [disk.copy().cut(Cut(keep, bytes=(Bytes.HALF,))) for keep in (Keep.ALL, Keep.NONE)]
         deaths.take_over()
         for rig in (deaths.rig, *(SetRig(disk=each) for each in found)):
-            assert rig.ask(COMMIT) == Committed(messages=0, lost=[])
+            assert rig.ask(COMMIT) == Committed(deleted_count=0, lost_sequence_numbers=[])
             assert rig.names("reserved") == ["s.0"]

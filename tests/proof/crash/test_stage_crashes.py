@@ -91,7 +91,7 @@ class StageStory(Story):
                     known = there.chunks[number]
                     return Stage(
                         stage=stage,
-                        chunk=number,
+                        chunk_number=number,
                         queue=known.queue,
                         bodies=known.bodies,
                         delay=known.delay,
@@ -101,7 +101,7 @@ class StageStory(Story):
                 ]
                 return Stage(
                     stage=stage,
-                    chunk=chance.randrange(3),
+                    chunk_number=chance.randrange(3),
                     queue=chance.choice(QUEUES),
                     bodies=bodies,
                     delay=chance.choice((None, None, Millis(0), DELAY)),
@@ -163,8 +163,8 @@ class StageStory(Story):
     def _answered(self, engine: Engine, request: Request[Any], outcome: object) -> None:
         if isinstance(request, Stage) and isinstance(outcome, ChunkDiffers):
             life = self._open(request.stage)
-            if life is None or request.chunk not in life.chunks or _is_chunk(life, request):
-                raise Broken(f"chunk {request.chunk} of {request.stage} is answered {outcome}")
+            if life is None or request.chunk_number not in life.chunks or _is_chunk(life, request):
+                raise Broken(f"chunk {request.chunk_number} of {request.stage} is answered {outcome}")
         elif isinstance(request, Stage):
             assert isinstance(outcome, Staged), outcome
             life = self._open(request.stage)
@@ -175,15 +175,15 @@ class StageStory(Story):
             if life is None:
                 self._lay_down(key)
                 life = self.lives[key] = Life(key, [(self.at, "open")])
-            if outcome.is_repeated != (request.chunk in life.chunks):
-                raise Broken(f"chunk {request.chunk} of {key} is answered {outcome}")
-            if outcome.is_repeated and not _is_chunk(life, request):
-                raise Broken(f"chunk {request.chunk} of {key} holds other messages: {outcome}")
-            self.repeated += outcome.is_repeated
-            if not outcome.is_repeated:
-                self._take_chunk(life, request.chunk, self.at)
-                if life.chunks[request.chunk].bodies != list(request.bodies):
-                    raise Broken(f"chunk {request.chunk} of {key} is another")
+            if outcome.duplicate != (request.chunk_number in life.chunks):
+                raise Broken(f"chunk {request.chunk_number} of {key} is answered {outcome}")
+            if outcome.duplicate and not _is_chunk(life, request):
+                raise Broken(f"chunk {request.chunk_number} of {key} holds other messages: {outcome}")
+            self.repeated += outcome.duplicate
+            if not outcome.duplicate:
+                self._take_chunk(life, request.chunk_number, self.at)
+                if life.chunks[request.chunk_number].bodies != list(request.bodies):
+                    raise Broken(f"chunk {request.chunk_number} of {key} is another")
         elif isinstance(request, Publish):
             self._answered_publication(request, outcome)
         else:
@@ -203,7 +203,7 @@ class StageStory(Story):
             if not request.owner or owners <= {request.owner}:
                 raise Broken(f"{request} is refused, and {owners} published before")
         elif request.epoch <= epochs[-1][1]:
-            if not isinstance(outcome, Published) or not outcome.is_already:
+            if not isinstance(outcome, Published) or not outcome.duplicate:
                 raise Broken(f"{request} is published again: {outcome}")
             if request.owner and not owners & {"", request.owner}:
                 raise Broken(f"{request} is answered to a stranger: {owners} published it")
@@ -214,7 +214,7 @@ class StageStory(Story):
                     if not due:
                         raise Broken(f"{life.key} is not found")
         else:
-            if not isinstance(outcome, Published) or outcome.is_already or None in lives:
+            if not isinstance(outcome, Published) or outcome.duplicate or None in lives:
                 raise Broken(f"{request} is answered {outcome}, with {lives}")
             epochs.append((self.at, request.epoch))
             self.owners[request.writer, request.epoch] = {request.owner}
@@ -421,7 +421,7 @@ class StageStory(Story):
 
 def _is_chunk(life: Life, request: Stage) -> bool:
     """Return whether the chunk that is there is the requested one."""
-    there = life.chunks[request.chunk]
+    there = life.chunks[request.chunk_number]
     return (there.queue, there.delay, there.bodies) == (
         request.queue,
         request.delay,

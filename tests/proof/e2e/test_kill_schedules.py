@@ -70,7 +70,7 @@ class Tickers:
         step(self._clock, self.wall)
 
     def receive(self, wait: Millis) -> None:
-        receive = Receive(queue="q", max_messages=100, visibility=HELD, wait=wait)
+        receive = Receive(queue="q", max_messages=100, visibility_timeout=HELD, wait=wait)
         for message in messages_of(self.store.submit(receive).result(STUCK)):
             self.seen.append(str(message.attributes[TICK_ATTRIBUTE]))
 

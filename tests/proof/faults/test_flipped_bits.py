@@ -93,7 +93,7 @@ class Run:
             self.store.close()
 
     def receive(self, queue: str, most: int = 100) -> list[Any]:
-        return list(self.ask(Receive(queue=queue, max_messages=most, visibility=Millis(HOUR))))
+        return list(self.ask(Receive(queue=queue, max_messages=most, visibility_timeout=Millis(HOUR))))
 
 
 def made(root: Path) -> None:
@@ -121,15 +121,15 @@ def made(root: Path) -> None:
     for delivery in run.receive("kept"):
         run.ask(Delete(queue="kept", receipts=delivery.receipts))
     for delivery in run.receive("dying"):
-        run.ask(RejectMessages(queue="dying", receipts=delivery.receipts[:1], explanation="why"))
+        run.ask(RejectMessages(queue="dying", receipts=delivery.receipts[:1], reason="why"))
     run.ask(Send(queue="sets", bodies=[b"committed"]))
     run.ask(Reserve(queue="sets", stream="s", sequence_number=0))
     run.ask(MarkRead(stream="s", sequence_number=0))
     run.ask(CommitReservations(stream="s", last_sequence_number=0))
     run.ask(Send(queue="sets", bodies=[b"held 1", b"held 2"]))
     run.ask(Reserve(queue="sets", stream="s", sequence_number=1, visibility_timeout=Millis(HOUR)))
-    run.ask(Stage(stage="done", chunk=0, queue="q", bodies=[b"published"]))
-    run.ask(Publish(writer="w", epoch=5, stages=["done"], digest="d", messages=1))
+    run.ask(Stage(stage="done", chunk_number=0, queue="q", bodies=[b"published"]))
+    run.ask(Publish(writer="w", epoch=5, stages=["done"], digest="d", message_count=1))
     run.ask(Send(queue="q", bodies=[b"leased"]))
     run.receive("q", 2)
     run.ask(Send(queue="q", bodies=[b"plain"]))
@@ -137,8 +137,8 @@ def made(root: Path) -> None:
     run.ask(Send(queue="q", bodies=[b"batch 0", b"batch 1", b"batch 2"], attributes={1: {"n": "1"}}))
     run.ask(Send(queue="q", bodies=[b"delayed"], delays={0: Millis(2 * HOUR)}))
     send_body("q", b"large")
-    run.ask(Stage(stage="open", chunk=0, queue="q", bodies=[b"staged 1", b"staged 2"]))
-    run.ask(StartRedrive(queue="dead", destination="q", ids=()))
+    run.ask(Stage(stage="open", chunk_number=0, queue="q", bodies=[b"staged 1", b"staged 2"]))
+    run.ask(StartRedrive(queue="dead", destination="q", message_ids=()))
     run.driver.run()
     run.store.close()
 
@@ -148,11 +148,11 @@ def delivered(run: Run) -> Delivered:
     found: Delivered = Counter()
     again = None
     try:
-        run.ask(Stage(stage="again", chunk=0, queue="q", bodies=[b"published again"]))
+        run.ask(Stage(stage="again", chunk_number=0, queue="q", bodies=[b"published again"]))
         again = run.ask(Publish(writer="w", epoch=5, stages=["again"], digest="d"))
     except StoreError as error:
         logging.getLogger("spoolrack_store").warning("a publication is refused: %s", error)
-    assert again is None or again.is_already, "epoch 5 is published: the name of its manifest says so"
+    assert again is None or again.duplicate, "epoch 5 is published: the name of its manifest says so"
     try:
         run.ask(Publish(writer="v", epoch=0, stages=["open"]))
     except StoreError as error:

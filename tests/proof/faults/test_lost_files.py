@@ -59,7 +59,7 @@ IS_MADE_ANEW = ("which is made anew", "only a backup has them")
 
 
 def ask_all(store: Store) -> list[Message]:
-    receive = Receive(queue="q", max_messages=100, visibility=HOUR)
+    receive = Receive(queue="q", max_messages=100, visibility_timeout=HOUR)
     return messages_of(store.submit(receive).result(STUCK))
 
 

@@ -198,22 +198,22 @@ class History:
                 return Receive(
                     queue=queue,
                     max_messages=chance.choice((1, 2, 5, 400)),
-                    visibility=chance.choice((None, Millis(1_000), Millis(HOUR))),
+                    visibility_timeout=chance.choice((None, Millis(1_000), Millis(HOUR))),
                 )
             case "d":
                 return Delete(queue=queue, receipts=receipts)
             case "e":
-                return ChangeVisibility(queue=queue, receipts=receipts, visibility=Millis(HOUR))
+                return ChangeVisibility(queue=queue, receipts=receipts, visibility_timeout=Millis(HOUR))
             case "o":
                 return ReleaseMessages(
                     queue=queue,
                     receipts=receipts,
                     delay=chance.choice((None, Millis(0), Millis(HOUR))),
-                    explanation=chance.choice(("", "no such customer")),
-                    is_uncounted=chance.random() < 0.3,
+                    reason=chance.choice(("", "no such customer")),
+                    uncounted=chance.random() < 0.3,
                 )
             case "j":
-                return RejectMessages(queue="poor", receipts=receipts, explanation="unknown ☃")
+                return RejectMessages(queue="poor", receipts=receipts, reason="unknown ☃")
             case "g":
                 return GiveBack(queue=queue, receipts=receipts)
             case "i":

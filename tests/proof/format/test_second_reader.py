@@ -55,14 +55,14 @@ def _told(message: Message) -> dict[str, Any]:
     return {
         "queue": message.queue,
         "state": message.state.value,
-        "receives": message.receives,
-        "first": message.first_receive,
+        "receives": message.receive_count,
+        "first": message.first_received_at,
         "due": message.due,
         "body": message.body,
         "attributes": dict(message.attributes),
         "group": message.group,
         "priority": message.priority,
-        "deaths": list(message.deaths),
+        "deaths": list(message.dead_letter_records),
     }
 
 
@@ -81,11 +81,11 @@ def _death(said: Mapping[str, Any]) -> DeadLetterRecord:
     return DeadLetterRecord(
         source_queue=said["source_queue"],
         reason=said["reason"],
-        receives=said["receives"],
-        first_receive=said["first_receive_ms"],
+        receive_count=said["receives"],
+        first_received_at=said["first_receive_ms"],
         dead_lettered_at=said["died_at_ms"],
         explanation=said.get("explanation", ""),
-        redriven_to=said.get("redriven_to", ""),
+        redrive_queue=said.get("redriven_to", ""),
         redriven_at=said.get("redriven_at_ms"),
     )
 

@@ -152,7 +152,7 @@ class Caller:
 
     def _receive(self, wait: int = 0) -> None:
         most = self._random.choice((1, 1, 5))
-        request = Receive(queue=QUEUE, max_messages=most, visibility=LEASE, wait=Millis(wait))
+        request = Receive(queue=QUEUE, max_messages=most, visibility_timeout=LEASE, wait=Millis(wait))
         found = messages_of(self._ask(request))
         self._held += [(message, time.monotonic()) for message in found]
 
@@ -185,7 +185,7 @@ class Caller:
     def _extend(self) -> None:
         if self._held:
             receipts = [message.receipt or "" for message, _ in self._held[:5]]
-            request = ChangeVisibility(queue=QUEUE, receipts=receipts, visibility=LEASE)
+            request = ChangeVisibility(queue=QUEUE, receipts=receipts, visibility_timeout=LEASE)
             for result in self._ask(request):
                 if isinstance(result, StoreError):
                     self._ledger.faults.append(f"a lease can't be extended: {result!r}")
@@ -239,7 +239,9 @@ class Caller:
 
     def _consume_others(self) -> None:
         queue = self._random.choice(OTHERS)
-        found = messages_of(self._ask(Receive(queue=queue, max_messages=4, visibility=Millis(50))))
+        found = messages_of(
+            self._ask(Receive(queue=queue, max_messages=4, visibility_timeout=Millis(50)))
+        )
         receipts = [message.receipt or "" for message in found]
         if not receipts or self._random.random() < 0.2:
             self._ask(Purge(queue=queue))
@@ -273,7 +275,9 @@ class Caller:
         self._number += 1
         stage = f"{self._name}-{self._number}"
         for chunk in range(2):
-            self._ask(Stage(stage=stage, chunk=chunk, queue=self._random.choice(OTHERS), bodies=[b"s"]))
+            self._ask(
+                Stage(stage=stage, chunk_number=chunk, queue=self._random.choice(OTHERS), bodies=[b"s"])
+            )
         if self._random.random() < 0.3:
             self._ask(Abort(stage=stage))
         else:
@@ -419,7 +423,7 @@ def judge(root: Path, ledgers: Iterable[Ledger]) -> list[str]:
     left, until = sent - deleted.keys(), time.monotonic() + LATE / 1_000
     with Store.open(root) as store:
         while left and time.monotonic() < until:
-            request = Receive(queue=QUEUE, max_messages=100, visibility=LEASE, wait=Millis(500))
+            request = Receive(queue=QUEUE, max_messages=100, visibility_timeout=LEASE, wait=Millis(500))
             for message in messages_of(store.submit(request).result(PATIENCE)):
                 if message.id in deleted:
                     faults.append(f"{message.id} is there after its deletion")

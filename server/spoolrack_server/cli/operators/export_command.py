@@ -97,7 +97,7 @@ def _schedules(connection: Connection, client: Client, queue: str) -> list[Archi
     if connection.root is not None:
         with open_read_only(connection.root) as store:
             return [
-                _archived(each.name, each.schedule, paused=each.schedule.is_paused)
+                _archived(each.name, each.schedule, paused=each.schedule.paused)
                 for each in store.schedules(queue=queue, limit=MOST_SCHEDULES)
             ]
     try:
