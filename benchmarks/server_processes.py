@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from glob import glob
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PLACES: Final = ("/usr/sbin", "/usr/lib/postgresql/*/bin")
@@ -27,12 +27,22 @@ PATIENCE: Final = 90.0
 """Seconds after which a server that neither starts nor ends is stuck."""
 _RUNNING: Final[set[Server]] = set()
 """The servers of this process: what ends it ends them, too."""
+SYNCS: Final = "fsync,fdatasync,syncfs"
 
 
 def find(program: str) -> str | None:
     """Return the path of a program."""
     places = [folder for place in _PLACES for folder in sorted(glob(place), reverse=True)]
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), *places]))
+
+
+def slowed(delay: float, log: Path = Path(os.devnull)) -> tuple[str, ...]:
+    """Return a command that delays each sync of a program by `delay` milliseconds, and notes it in
+    `log`."""
+    what = ["-e", f"trace={SYNCS}", "-e", "signal=none"]
+    if delay:
+        what += ["-e", f"inject={SYNCS}:delay_enter={round(delay * 1_000)}"]
+    return "strace", "-f", "--seccomp-bpf", "-o", str(log), *what
 
 
 def free_port() -> int:
@@ -45,9 +55,6 @@ def free_port() -> int:
 class Server:
     """One server with the processes that it starts itself; they are a session of their own."""
 
-    prefix: ClassVar[Sequence[str]] = ()
-    """A command that runs the servers, as strace(1) does."""
-
     def __init__(
         self,
         command: Sequence[str],
@@ -56,14 +63,16 @@ class Server:
         environment: Mapping[str, str] | None = None,
         user: str | None = None,
         folder: Path = Path("/"),
+        prefix: Sequence[str] = (),
     ) -> None:
         """Start it in a folder; its output goes to the file `log`. Only root can run it as another
-        `user`."""
+        `user`. `prefix` is a command that runs it, as strace(1) does."""
         self._log = log
+        self._prefix = prefix
         self._pids: set[int] = set()
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                [*self.prefix, *command],
+                [*prefix, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -133,7 +142,7 @@ class Server:
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Ask it to end, and kill it if it doesn't."""
         if pids := self.pids():
-            os.kill(pids[1 if self.prefix else 0], number)
+            os.kill(pids[1 if self._prefix else 0], number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(15)
         self.kill()
@@ -164,10 +173,10 @@ def _end_all() -> None:
         server.end()
 
 
-def serve(root: Path, log: Path, *options: str) -> Server:
+def serve(root: Path, log: Path, *options: str, prefix: Sequence[str] = ()) -> Server:
     """Start `spoolrack serve` on a root; its own port of gRPC, and no HTTP, unless `options` say so."""
     command = [sys.executable, "-m", "spoolrack_server", "serve", "--data", str(root)]
-    return Server([*command, "--grpc", "127.0.0.1:0", "--http", "off", *options], log)
+    return Server([*command, "--grpc", "127.0.0.1:0", "--http", "off", *options], log, prefix=prefix)
 
 
 def _stat(pid: int) -> list[str] | None:

@@ -24,12 +24,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from . import server_processes
+from .server_processes import slowed
 from .systems import catalog
 from .systems.base import Driver, System
 from .work_folder import own_disk
 
-SYNCS: Final = "fsync,fdatasync,syncfs"
 DISK_BYTES: Final = 256 << 20
 _BODY: Final = b"x" * 1_000
 
@@ -60,15 +59,6 @@ WORKLOADS: Final[dict[str, tuple[Callable[[Driver], int], int]]] = {
     "hundreds by four": (send_hundred, 4),
 }
 """The call that each caller repeats, and the number of callers."""
-
-
-def slowed(delay: float, log: Path) -> tuple[str, ...]:
-    """Return a command that delays each sync of a program by `delay` milliseconds, and notes it in
-    `log`."""
-    what = ["-e", f"trace={SYNCS}", "-e", "signal=none"]
-    if delay:
-        what += ["-e", f"inject={SYNCS}:delay_enter={round(delay * 1_000)}"]
-    return "strace", "-f", "--seccomp-bpf", "-o", str(log), *what
 
 
 def count_syncs(log: Path) -> int:
@@ -132,7 +122,7 @@ def main() -> None:
         systems = []
         for kind in kinds:
             system = kind(place.folder / kind.name)
-            server_processes.Server.prefix = slowed(options.delay, logs / kind.name)
+            system.prefix = slowed(options.delay, logs / kind.name)
             stack.callback(system.stop)
             system.start()
             systems.append(system)

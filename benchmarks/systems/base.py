@@ -111,6 +111,8 @@ class System(ABC):
     driver: ClassVar[type[Driver]]
     program: ClassVar[str] = ""
     """The program that must be installed."""
+    prefix: Sequence[str] = ()
+    """A command that runs its server, as strace(1) does; it must be installed, too."""
     only: ClassVar[frozenset[str] | None] = None
     """The workloads that it has an answer to; None: to all."""
     most_rounds: ClassVar[int | None] = None
@@ -129,8 +131,9 @@ class System(ABC):
     @classmethod
     def why_not(cls) -> str | None:
         """Return what keeps it from being run here; None if nothing does."""
-        if cls.program and server_processes.find(cls.program) is None:
-            return f"{cls.program} is not installed"
+        for program in (cls.program, *cls.prefix[:1]):
+            if program and server_processes.find(program) is None:
+                return f"{program} is not installed"
         return None
 
     def start(self) -> None:
@@ -140,7 +143,9 @@ class System(ABC):
     def run(self, port: int, *arguments: str, **more: Any) -> None:
         """Run the program, as a server at a port of the loopback; return when it listens there."""
         program = server_processes.find(self.program) or self.program
-        self.server = server_processes.Server([program, *arguments], self.folder / "log", **more)
+        self.server = server_processes.Server(
+            [program, *arguments], self.folder / "log", prefix=self.prefix, **more
+        )
         self.address = f"127.0.0.1:{port}"
         self.server.wait_for_port(port)
 

@@ -128,7 +128,7 @@ class Quorum(System):
         self._environment["RABBITMQ_NODE_PORT"] = str(port)
         self._environment["RABBITMQ_DIST_PORT"] = str(server_processes.free_port())
         self.server = server_processes.Server(
-            [_SERVER], self.folder / "log", environment=self._environment
+            [_SERVER], self.folder / "log", environment=self._environment, prefix=self.prefix
         )
         self.address = f"127.0.0.1:{port}"
         self.server.wait_for_port(port)

@@ -113,7 +113,7 @@ class Spoolrack(System):
     def _start(self, number: int) -> server_processes.Server:
         log = self.folder / f"log-{number}"
         log.unlink(missing_ok=True)
-        return server_processes.serve(self.root, log)
+        return server_processes.serve(self.root, log, prefix=self.prefix)
 
     def address_of(self, client: int) -> str:
         return self._addresses[client % self.processes]
