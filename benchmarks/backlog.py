@@ -15,11 +15,10 @@ from .client_processes import perform
 from .message_bodies import mark_of
 from .systems.base import Shape, System
 from .work_folder import flush
-from .workloads import DRAINING, count, jobs_for, new_queue
+from .workloads import DRAINING, FILLING, count, jobs_for, new_queue
 
 QUICK: Final = (1_000, 10_000, 100_000)
 FULL: Final = (*QUICK, 1_000_000)
-_FILLING: Final = Shape(senders=(4, 2), batch=100)
 _TAKING: Final = Shape(senders=(0, 0), consumers=(4, 2), batch=10)
 _TIMES: Final = 2
 _TAKING_SECONDS: Final = 1.0
@@ -65,7 +64,7 @@ class BacklogQueue:
         return sum(self._sent.values()) - len(self._received)
 
     def fill(self, depth: int) -> None:
-        processes, threads = _FILLING.senders
+        processes, threads = FILLING.senders
         each = -(-(depth - self.waiting) // (processes * threads))
         if each <= 0:
             return
@@ -76,7 +75,7 @@ class BacklogQueue:
             self._system,
             self.name,
             self._run,
-            _FILLING,
+            FILLING,
             seconds=self._patience,
             most=each,
             starting=started.pop(),

@@ -52,7 +52,7 @@ class Outcome:
     seconds: float = 0.0
     """Until the last message was sent, or deleted if there are consumers."""
     calls: array[float] = field(default_factory=lambda: array("d"))
-    """Seconds that each sending call took."""
+    """Seconds that each sending call, or life, took."""
     arrivals: array[float] = field(default_factory=lambda: array("d"))
     """Seconds from the moment when each message was due to its arrival, in no order."""
     client_processor: float = 0.0
@@ -79,14 +79,14 @@ def perform(
     `before` is what the queue holds already, by sender. With `enough`, it is over when so many are
     deleted, and what is then left is not lost. Raises `LoadFailed`.
     """
-    consumers = sum(not job.sends for job in jobs)
+    consumers = sum(job.consumes for job in jobs)
     board = cast(Board, RawArray("q", 1 + consumers))
     places = iter(range(1, 1 + consumers))
     members: list[_Member] = []
     try:
         for job in jobs:
             ours, theirs = _CONTEXT.Pipe()
-            place = OVER if job.sends else next(places)
+            place = next(places) if job.consumes else OVER
             process = _CONTEXT.Process(target=load.run, args=(job, theirs, board, place), daemon=True)
             process.start()
             theirs.close()
@@ -136,11 +136,11 @@ def _follow(
     for member in members:
         done = member.done or _hear_done(member)
         seconds = done.ended - begin
+        outcome.received.extend(done.received)
         if member.job.sends:
             outcome.calls.extend(done.waits)
             outcome.sending_seconds = max(outcome.sending_seconds, seconds)
         else:
-            outcome.received.extend(done.received)
             outcome.arrivals.extend(done.waits)
         outcome.seconds = max(outcome.seconds, seconds)
         outcome.client_processor += done.processor

@@ -131,7 +131,7 @@ class Comparison:
             if workload.name not in self._options.workloads:
                 continue
             for system in self._turns(round):
-                if system.only is not None and workload.name not in system.only:
+                if not workload.suits(system):
                     continue
                 if system.most_rounds is not None and round >= system.most_rounds:
                     continue

@@ -44,6 +44,12 @@ class Job:
     """Messages a second of one thread, at the moments when they are due; 0: as fast as it can."""
     starting: int = 0
     """The number of each thread's first message."""
+    lives: bool = False
+    """A sender receives and deletes what it has sent before it sends again."""
+
+    @property
+    def consumes(self) -> bool:
+        return self.lives or not self.sends
 
 
 @dataclass(kw_only=True, slots=True)
@@ -55,7 +61,8 @@ class Done:
     received: array[int] = field(default_factory=delivery_account.tickets)
     ended: float = 0.0
     waits: array[float] = field(default_factory=lambda: array("d"))
-    """Seconds: a sender's calls; a consumer's messages, from when they were due to their arrival."""
+    """Seconds: a sender's calls, or lives; a consumer's messages, from when they were due to their
+    arrival."""
     processor: float = 0.0
     errors: list[str] = field(default_factory=list)
 
@@ -153,6 +160,10 @@ class _Load:
                     driver.send(bodies[0])
                 else:
                     driver.send_many(bodies)
+                if job.lives:
+                    while not (found := driver.receive(job.batch)):
+                        pass
+                    self._settle(driver, found)
                 number += count
                 ended = time.monotonic()
                 waits.append(ended - began)

@@ -2,12 +2,13 @@
 
     python -m benchmarks.slow_disk [--systems spoolrack,redis] [--delay 10] [--rounds 3] [--json FILE]
 
-On a local disk the second sync of a commit is nearly free, and no other benchmark shows it. Here
-strace(1) delays each fsync(2), fdatasync(2) and syncfs(2) of a server. One caller sends; one caller
-sends, receives and deletes, one message after the other; 64 callers do both; four send hundreds. The
-figures are messages a second, and syncs a message: medians of the rounds, in which the systems take
-turns. With one sync in the way of each answer a caller has at most 1,000 / `--delay` sends a second,
-and a third as many lives. `--within /dev/shm --as-found` leaves out what the disk itself takes.
+On a local disk the second sync of a commit is nearly free. Here strace(1) delays each fsync(2),
+fdatasync(2) and syncfs(2) of a server. One caller sends; one caller sends, receives and deletes, one
+message after the other; 64 callers do both; four send hundreds. The figures are messages a second,
+and syncs a message: medians of the rounds, in which the systems take turns. With one sync in the way
+of each answer a caller has at most 1,000 / `--delay` sends a second, and a third as many lives.
+`--within /dev/shm --as-found` leaves out what the disk itself takes. `compare` has the rows of one
+caller, too.
 """
 
 from __future__ import annotations

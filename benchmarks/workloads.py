@@ -11,11 +11,13 @@ from . import server_processes
 from .client_processes import Outcome, perform
 from .load import Job
 from .page_figures import percentile
-from .systems.base import Shape, System
+from .systems.base import SLOW, Shape, System
 from .work_folder import flush
 
 _COUNTED: Final = 10.0
+FILLING: Final = Shape(senders=(4, 2), batch=100)
 DRAINING: Final = Shape(senders=(0, 0), consumers=(4, 2), batch=100)
+_SLOWED: Final = frozenset({"spoolrack-slow", "redis-slow"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,16 @@ class Workload:
     """Messages of one sending thread."""
     rate: float = 0.0
     """Messages a second of one sending thread; 0: as fast as it can."""
+    waiting: int = 0
+    """Messages that wait at its begin. There are no senders, and it ends when none is left."""
+    systems: frozenset[str] | None = None
+    """The systems that it is measured at; None: all."""
+
+    def suits(self, system: System) -> bool:
+        """Return whether it is measured at a system, which may be for some workloads only, too."""
+        return (self.systems is None or system.name in self.systems) and (
+            system.only is None or self.name in system.only
+        )
 
 
 WORKLOADS: Final = (
@@ -51,6 +63,26 @@ WORKLOADS: Final = (
         seconds=1.0,
     ),
     Workload(
+        name="life",
+        title="whole life, one caller",
+        shape=Shape(senders=(1, 1), lives=True),
+        seconds=1.0,
+    ),
+    Workload(
+        name="slow",
+        title=f"durable sends, one caller, on a disk of {SLOW:.0f} ms a sync",
+        shape=Shape(senders=(1, 1)),
+        seconds=2.0,
+        systems=_SLOWED,
+    ),
+    Workload(
+        name="slow-life",
+        title=f"whole life, one caller, on a disk of {SLOW:.0f} ms a sync",
+        shape=Shape(senders=(1, 1), lives=True),
+        seconds=2.0,
+        systems=_SLOWED,
+    ),
+    Workload(
         name="singles",
         title="whole life, one by one (16 producers, 16 consumers)",
         shape=Shape(senders=(4, 4), consumers=(4, 4)),
@@ -69,6 +101,14 @@ WORKLOADS: Final = (
         seconds=3.0,
         rate=100.0,
     ),
+    Workload(
+        name="drain",
+        title="drain of 100,000 waiting messages, in tens (8 consumers)",
+        shape=Shape(senders=(0, 0), consumers=(4, 2), batch=10),
+        seconds=float("inf"),
+        waiting=100_000,
+        systems=frozenset({"spoolrack", "redis", "quorum", "postgres"}),
+    ),
 )
 NAMES: Final = tuple(workload.name for workload in WORKLOADS)
 
@@ -84,7 +124,7 @@ class Round:
     rate: float
     """Messages a second: sent, or sent, received and deleted."""
     p50: float
-    """Milliseconds: of the sending calls, or paced: until arrival."""
+    """Milliseconds: of the sending calls, or lives, or paced: until arrival; 0: nothing is sent."""
     p99: float
     server_processor: float
     """Microseconds of processor time for each message, of all processes of the server."""
@@ -126,6 +166,7 @@ def jobs_for(
                     most=most,
                     rate=rate,
                     starting=starting,
+                    lives=shape.lives,
                 )
             )
     return jobs
@@ -146,6 +187,11 @@ def measure(system: System, workload: Workload, round: int, *, pace: float = 1.0
     queue, run = new_queue(workload.name)
     shape = shape_of(system, workload)
     system.create_queue(queue)
+    waiting: dict[int, int] = {}
+    if workload.waiting:
+        each = workload.waiting * pace / (FILLING.senders[0] * FILLING.senders[1])
+        filling = jobs_for(system, queue, run, FILLING, most=round_up(each, FILLING.batch))
+        waiting = perform(filling).sent_by
     flush(system.folder)
     jobs = jobs_for(
         system,
@@ -157,15 +203,15 @@ def measure(system: System, workload: Workload, round: int, *, pace: float = 1.0
         rate=workload.rate,
     )
     before = server_processes.processor_seconds(system.pids())
-    outcome = perform(jobs)
+    outcome = perform(jobs, before=waiting)
     used = server_processes.processor_seconds(system.pids()) - before
     faults = [*outcome.faults, *check(system, queue, run, shape, outcome)]
     began = time.monotonic()
     system.delete_queue(queue)
     system.settle(queue)
     flush(system.folder)
-    waits = outcome.arrivals if workload.rate else outcome.calls
-    done = outcome.deleted if shape.consumers[0] else outcome.sent
+    waits = (outcome.arrivals if workload.rate else outcome.calls) or [0.0]
+    done = outcome.deleted if shape.consumers[0] or shape.lives else outcome.sent
     return Round(
         system=system.name,
         workload=workload.name,

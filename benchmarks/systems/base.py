@@ -22,6 +22,10 @@ READ_AHEAD: Final = 16
 """Messages that a consumer who works one by one may hold, where the system has no streams."""
 WAIT: Final = 0.2
 """Seconds for which a receive may wait; then the consumer looks whether it is still needed."""
+SLOW: Final = 10.0
+"""Milliseconds by which each sync of a server on the slow disk is delayed."""
+SLOWING: Final = f"strace delays each fsync, fdatasync and syncfs by {SLOW:.0f} ms"
+SLOW_NOTE: Final = "The processor time is the server's and strace's."
 
 
 class Broken(Exception):
@@ -101,6 +105,8 @@ class Shape:
     """Instead of the system's."""
     leaves: bool = True
     """Messages stay until they are received."""
+    lives: bool = False
+    """A sender receives and deletes what it has sent before it sends again."""
 
 
 class System(ABC):

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import redis
 
 from .. import server_processes
-from .base import WAIT, Driver, Received, System, SystemFacts
+from .base import SLOW, SLOW_NOTE, SLOWING, WAIT, Driver, Received, System, SystemFacts
 
 _GROUP: Final = "all"
 _FIELD: Final = b"b"
@@ -105,3 +105,16 @@ class RedisStream(System):
                     raise  # It may have begun by itself.
         while client.info("persistence")["aof_rewrite_in_progress"]:
             time.sleep(0.01)
+
+
+class RedisSlow(RedisStream):
+    """On a slow disk, to be set beside `SpoolrackSlow`."""
+
+    name = "redis-slow"
+    prefix = server_processes.slowed(SLOW)
+    only = frozenset({"slow", "slow-life"})
+    facts = SystemFacts(
+        title="Redis stream, slow disk",
+        configuration=f"{RedisStream.facts.configuration}; {SLOWING}",
+        note=SLOW_NOTE,
+    )

@@ -19,7 +19,17 @@ from typing import cast
 import spoolrack
 
 from .. import server_processes
-from .base import WAIT, Broken, Driver, Received, System, SystemFacts
+from .base import (
+    SLOW,
+    SLOW_NOTE,
+    SLOWING,
+    WAIT,
+    Broken,
+    Driver,
+    Received,
+    System,
+    SystemFacts,
+)
 
 _IMPORTS = "import " + ", ".join(
     f"spoolrack_server.{module}"
@@ -207,6 +217,38 @@ class SpoolrackProcesses(Spoolrack):
         title=f"Spoolrack, {processes} processes",
         configuration=f"{processes} spoolrack serve on one root, the client processes dealt out to "
         "them; lease_durability strict",
+    )
+
+
+class SpoolrackFile(Spoolrack):
+    """No server: the caller works on the files itself, to be set beside PostgreSQL's one connection."""
+
+    name = "spoolrack-file"
+    only = frozenset({"one", "life"})
+    facts = SystemFacts(
+        title="Spoolrack, file://",
+        configuration="spoolrack.connect of file:///DIR; lease_durability strict",
+        note="In the process itself.",
+    )
+
+    def start(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self.address = self.root.as_uri()
+
+    def address_of(self, client: int) -> str:
+        return self.address
+
+
+class SpoolrackSlow(Spoolrack):
+    """On a slow disk, where the syncs of an operation decide."""
+
+    name = "spoolrack-slow"
+    prefix = server_processes.slowed(SLOW)
+    only = frozenset({"slow", "slow-life"})
+    facts = SystemFacts(
+        title="Spoolrack, slow disk",
+        configuration=f"{Spoolrack.facts.configuration}; {SLOWING}",
+        note=SLOW_NOTE,
     )
 
 

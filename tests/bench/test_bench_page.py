@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -96,6 +96,22 @@ def test_a_queue_that_did_not_get_as_deep_is_shown_as_deep_as_it_got() -> None:
     text = page.text_of(figures(), "performance")
     assert "| Spoolrack | 9,000 | 8,000 | 0 | 0 | 1.50 | 1.00 |" in text
     assert "| Redis | 9,000 | 8,500 (with 4,321) |" in text
+
+
+def test_the_slow_disk_has_ratios_of_its_own_and_a_drain_no_latency() -> None:
+    found = json.loads(found_by_a_run())
+    found["systems"] += [
+        {"name": name, "title": name, "version": "1", "configuration": "delayed", "note": ""}
+        for name in ("spoolrack-slow", "redis-slow")
+    ]
+    found["rounds"] = [
+        asdict(measured("spoolrack-slow", "slow", 0, 40.0, [])),
+        asdict(measured("redis-slow", "slow", 0, 80.0, [])),
+        asdict(replace(measured("spoolrack", "drain", 0, 5_000.0, []), p50=0.0, p99=0.0)),
+    ]
+    text = page.text_of(Figures(found), "performance")
+    assert "| redis-slow | 80 | one round | 2.00 | 1.25 | 9.50 | 12 |" in text
+    assert "| Spoolrack | 5,000 | one round | 1.00 |  |  | 12 |" in text
 
 
 def test_text_around_the_figures_stays() -> None:
