@@ -82,8 +82,6 @@ class Deduplication(Part):
         """The same keys by the queue that their messages were sent to, "" if it isn't known, about in
         the order of time."""
         self._of_deleted_queues: deque[str] = deque()
-        self._unsynced_keys: dict[str, tuple[int, BatchFile]] = {}
-        """Keys that this process took, and the commits that make their messages durable."""
         self._changed_paths: dict[str, None] = {}
         """Paths that a start has found, or other processes have changed, not looked at yet."""
         self._refused: dict[str | BatchFile, StoreError] = {}
@@ -129,7 +127,7 @@ class Deduplication(Part):
         since = self._since(record)
         number = self._taken.get(key, 0)
         if number >= since:
-            self._make_durable(key)
+            self._make_durable(number)
             return id_text(number)
         order = self._orders.get(record.name, ())
         if number or len(order) + coming >= MAX_KEYS:
@@ -145,18 +143,18 @@ class Deduplication(Part):
         batch = entry.batch
         for index, key in keys:
             self._learn(entry.name.queue, key, id_number(batch.stem.message_id(index)))
-            self._unsynced_keys[key] = self._moves.commit, batch
         self._moves.index.new_keyed_files.pop(batch, None)
 
-    def _make_durable(self, key: str) -> None:
-        """Let this commit's sync cover the first message, if an earlier one's isn't complete."""
-        commit, batch = self._unsynced_keys.get(key, (0, None))
-        if batch is None or commit <= self._moves.synced:
+    def _make_durable(self, number: int) -> None:
+        """Let this commit's sync cover the first message, if an earlier one's isn't complete. Where it
+        has left `new/`, it was durable before."""
+        found = self._moves.index.batch(id_text(number))
+        if found is None or found[0].changed <= self._moves.synced:
             return
-        for entry in batch.entries:
-            folder = entry.name.path.rpartition("/")[0]
-            self._moves.syncer.lone_file_written(entry.name.path)
-            self._moves.syncer.folder_changed(folder)
+        for entry in found[0].entries:
+            if entry.name.state is State.SENT:
+                self._moves.syncer.lone_file_written(entry.name.path)
+                self._moves.syncer.folder_changed(NEW)
 
     # Reading the disk.
 
@@ -419,10 +417,6 @@ class Deduplication(Part):
         while self._of_deleted_queues and left > 0:
             self._taken.pop(self._of_deleted_queues.popleft(), None)
             left -= 1
-        synced = self._moves.synced
-        self._unsynced_keys = {
-            key: each for key, each in self._unsynced_keys.items() if each[0] > synced
-        }
         self._segment_commits = {
             batch: commit for batch, commit in self._segment_commits.items() if batch.entries
         }
