@@ -31,6 +31,7 @@ from ._blocking import (
     Worker,
     connect,
 )
+from ._core.worker_core import WorkerOptions
 from ._credentials import CredentialOptions
 from ._message_base import MessageFacts
 from ._redrive_values import Redrive, RedriveState
@@ -59,7 +60,6 @@ from ._values import (
     StagedOptions,
     StreamOptions,
 )
-from .aio._worker import WorkerOptions
 from .errors import SpoolrackError
 
 __all__ = [

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 import pytest
-from spoolrack._batcher import Batcher
+from spoolrack._core.batcher import Batcher
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import QueueNotFound, SpoolrackError, Timeout, Unreachable
 

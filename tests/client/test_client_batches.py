@@ -13,8 +13,8 @@ from threading import Event, Thread
 import pytest
 import spoolrack
 from spoolrack import Batch, Queue, RetryPolicy, aio
+from spoolrack._core.batch_base import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack._runtime import Started, ThreadSignal, Work, run
-from spoolrack.aio._batch import CHUNK_BYTES, HELD_BYTES, MESSAGE_BYTES
 from spoolrack.errors import (
     DiskFull,
     InvalidMessage,

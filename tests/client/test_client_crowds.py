@@ -18,9 +18,9 @@ from random import Random
 from typing import Any, cast
 
 import pytest
-from spoolrack._acks import Ack, Acks
-from spoolrack._batcher import LONGEST, MAX_CALLS, SMALL, Batcher
-from spoolrack._client_context import ClientContext
+from spoolrack._core.acks import Ack, Acks
+from spoolrack._core.batcher import LONGEST, MAX_CALLS, SMALL, Batcher
+from spoolrack._core.client_context import ClientContext
 from spoolrack._runtime import Tasks, Threads, run
 from spoolrack.errors import SpoolrackError, Timeout, Unreachable
 

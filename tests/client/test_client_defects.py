@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from spoolrack.aio import _several_queues
+from spoolrack._core import several_queues
 from spoolrack.errors import ClientClosed
 
 from tests.client.client_rig import until_async
@@ -64,7 +64,7 @@ async def test_a_cancelled_reader_wakes_the_next_one(root: LossyRoot) -> None:
 async def test_a_close_awaits_the_acks_of_a_queue_that_was_deleted_since(
     root: LossyRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_several_queues, "LOOK_EVERY", 0.001)
+    monkeypatch.setattr(several_queues, "LOOK_EVERY", 0.001)
     is_asked, may_answer = asyncio.Event(), asyncio.Event()
 
     async def delete() -> None:
@@ -77,7 +77,7 @@ async def test_a_close_awaits_the_acks_of_a_queue_that_was_deleted_since(
         stream = client.messages("jobs*")
         (await anext(stream)).ack()
         core = stream._core
-        assert isinstance(core, _several_queues.SeveralStreams)
+        assert isinstance(core, several_queues.SeveralStreams)
         try:
             await is_asked.wait()
             await client.delete_queue("jobs")

@@ -28,14 +28,14 @@ class Interrupt:
                 raise KeyboardInterrupt
 """
 PROGRAM = f"""{INTERRUPT}
-import spoolrack, spoolrack._stream
+import spoolrack, spoolrack._core.stream
 from spoolrack._transports import grpc_calls, grpc_streams
 
 url, call, before = sys.argv[1:4]
 stuck = float(sys.argv[4])
 faulthandler.dump_traceback_later(stuck, exit=True)
 # A close that has to give something up never ends here.
-spoolrack._stream.CLOSE_TIMEOUT = grpc_calls.CLOSE = grpc_streams.JOIN_TIMEOUT = 2 * stuck
+spoolrack._core.stream.CLOSE_TIMEOUT = grpc_calls.CLOSE = grpc_streams.JOIN_TIMEOUT = 2 * stuck
 
 def first_message():
     with queue.messages() as stream:

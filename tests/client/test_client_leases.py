@@ -9,8 +9,8 @@ import pytest
 import spoolrack
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack._client_context import ClientContext
-from spoolrack._leases import Leases, next_round
+from spoolrack._core.client_context import ClientContext
+from spoolrack._core.lease_extender import LeaseExtender, next_round
 from spoolrack._runtime import Threads, run
 from spoolrack.errors import Unreachable
 
@@ -34,10 +34,10 @@ def stocked(root: LossyRoot) -> LossyRoot:
     return root
 
 
-def leases_of(root: LossyRoot) -> Leases:
+def leases_of(root: LossyRoot) -> LeaseExtender:
     runtime = Threads()
     # A visibility timeout that never comes near: the test makes the rounds itself.
-    return Leases(ClientContext(root.transport(runtime), runtime), "jobs", 3_600.0)
+    return LeaseExtender(ClientContext(root.transport(runtime), runtime), "jobs", 3_600.0)
 
 
 def test_all_leases_are_extended_in_one_call(stocked: LossyRoot) -> None:
@@ -107,7 +107,7 @@ def test_leases_whose_queue_does_not_say_how_long_they_last_are_reported(
     stocked: LossyRoot, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime = Threads()
-    leases = Leases(ClientContext(stocked.transport(runtime), runtime), "gone", None)
+    leases = LeaseExtender(ClientContext(stocked.transport(runtime), runtime), "gone", None)
     leases.add(stocked.lease("jobs", 1, 30))
     assert leases._keeper is not None
     assert run(leases._keeper.join(STUCK))
@@ -129,7 +129,7 @@ def test_a_prefetched_message_whose_lease_has_expired_is_not_handed_out(root: Lo
 
 def test_an_extended_lease_holds_for_as_long_as_a_new_one(stocked: LossyRoot) -> None:
     runtime = RootTime(stocked)
-    leases = Leases(ClientContext(stocked.transport(runtime), runtime), "jobs", 30.0)
+    leases = LeaseExtender(ClientContext(stocked.transport(runtime), runtime), "jobs", 30.0)
     (held,) = stocked.lease("jobs", 1, 30)
     leases.add([held])
     stocked.advance(20_000)
@@ -276,7 +276,7 @@ def test_a_message_whose_lease_ended_while_the_machine_was_suspended_is_not_hand
     stocked: LossyRoot,
 ) -> None:
     runtime = Suspended(stocked)
-    leases = Leases(ClientContext(stocked.transport(runtime), runtime), "jobs", 30.0)
+    leases = LeaseExtender(ClientContext(stocked.transport(runtime), runtime), "jobs", 30.0)
     (envelope,) = stocked.lease("jobs", 1, 30)
     leases.add([envelope])
     runtime.slept = 29.0

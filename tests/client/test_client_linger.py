@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from itertools import pairwise
 
-from spoolrack._batcher import LONGEST, MAX_CALLS, RAREST, SMALL, Batcher, Linger
+from spoolrack._core.batcher import LONGEST, MAX_CALLS, RAREST, SMALL, Batcher, Linger
 from spoolrack._runtime import Tasks, Threads, run
 
 from tests.client.client_rig import Number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from spoolrack._prefetch_buffer import PrefetchBuffer
+from spoolrack._core.prefetch_buffer import PrefetchBuffer
 from spoolrack._runtime import Tasks, Threads, run
 
 from tests.client.client_rig import until_async

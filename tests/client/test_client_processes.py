@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 import trustme
+from spoolrack._core.stop_signals import stopping_on_signals
 from spoolrack._runtime import run
-from spoolrack._stop_signals import stopping_on_signals
 from spoolrack._transports import grpc_calls
 from spoolrack.testing import RunningServer, running_server
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoolrack import Backoff, RetryPolicy
-from spoolrack._client_context import ClientContext
+from spoolrack._core.client_context import ClientContext
 from spoolrack._runtime import Tasks
 from spoolrack.errors import (
     _BY_REASON,

@@ -12,7 +12,8 @@ from itertools import count
 
 import pytest
 import spoolrack
-from spoolrack import RetryPolicy, _outages, aio
+from spoolrack import RetryPolicy, aio
+from spoolrack._core import outages
 from spoolrack._runtime import Threads
 from spoolrack.errors import (
     ClientClosed,
@@ -249,7 +250,7 @@ def test_a_url_that_can_not_be_opened_is_refused_at_once(url: str, why: str) -> 
 def test_an_outage_is_one_warning_at_its_begin_and_one_at_its_end_whatever_the_streams(
     server: RunningServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_outages, "TOLD_AFTER", 0.1)
+    monkeypatch.setattr(outages, "TOLD_AFTER", 0.1)
     caplog.set_level(logging.INFO, "spoolrack")
 
     def warnings() -> list[str]:

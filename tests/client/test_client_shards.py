@@ -14,11 +14,11 @@ import grpc
 import pytest
 import spoolrack
 from spoolrack import RetryPolicy, aio
+from spoolrack._core import several_queues
 from spoolrack._runtime import Threads
 from spoolrack._shards import shard_of
 from spoolrack._transports import routed_transport
 from spoolrack._transports.url import addresses_of
-from spoolrack.aio import _several_queues
 from spoolrack.errors import (
     InvalidQueueName,
     InvalidRequest,
@@ -354,7 +354,7 @@ def test_a_stream_of_several_queues_goes_on_beside_a_shard_that_is_away(
     queues: str | list[str],
     is_away_first: bool,
 ) -> None:
-    monkeypatch.setattr(_several_queues, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(several_queues, "LOOK_EVERY", 0.2)
     with shards.client() as sender, spoolrack.connect(shards.url, timeout=0.5) as client:
         for name in OF.values():
             sender.create_queue(name)
@@ -378,7 +378,7 @@ def test_a_stream_of_several_queues_goes_on_beside_a_shard_that_is_away(
 def test_queues_of_a_pattern_wait_for_no_shard_that_is_away_or_silent(
     shards: RunningShards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_several_queues, "LOOK_TIMEOUT", 600.0)
+    monkeypatch.setattr(several_queues, "LOOK_TIMEOUT", 600.0)
     monkeypatch.setattr(routed_transport, "PATIENCE", 600.0)
     shards.servers[1].stop()
     with stopped_server() as silent:

@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from spoolrack._outgoing import chunks_of, outgoing, size_of
+from spoolrack._core.outgoing import chunks_of, outgoing, size_of
 
 
 @given(st.lists(st.integers(0, 12), max_size=30), st.integers(1, 5), st.integers(1, 20))

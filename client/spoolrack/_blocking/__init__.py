@@ -10,8 +10,7 @@ not be taken through a fork: the first use in the child raises `ForkedClient`.
 from .. import _help
 from .batch import Batch
 from .client import Client, connect
-from .message import Message, MessageStream, Worker
-from .queue import Queue
+from .queue import Message, MessageStream, Queue
 from .resources import (
     RedriveHandle,
     Redrives,
@@ -20,6 +19,7 @@ from .resources import (
     Schedules,
     Staging,
 )
+from .worker import Worker
 
 __all__ = [
     "Batch",

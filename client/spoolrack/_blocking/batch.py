@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Self
 
 from .. import aio
-from ..aio._batch import BatchState
+from .._core.batch_base import BatchBase
 from .mirroring import blocking
 
 
-class Batch(BatchState):
+class Batch(BatchBase):
     __doc__ = aio.Batch.__doc__
 
     send = blocking(aio.Batch.send)

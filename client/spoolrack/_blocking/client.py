@@ -8,20 +8,20 @@ from typing import ClassVar, Self, Unpack
 from weakref import WeakSet
 
 from .. import aio
-from .._client_context import ClientContext
+from .._core.client_base import ClientBase, Queues
+from .._core.client_context import ClientContext
+from .._core.several_queues import Order, SeveralQueues
+from .._core.worker_core import WorkerCore, WorkerOptions
 from .._credentials import CredentialOptions
 from .._retry import RetryPolicy
 from .._runtime import Threads, run
 from .._transports.url import Routing, open_transport
 from .._values import Seconds
-from ..aio._client import ClientState, Queues
-from ..aio._several_queues import Order, SeveralQueues
-from ..aio._worker import WorkerCore, WorkerOptions
 from .batch import Batch
-from .message import Message, MessageStream, Worker
 from .mirroring import blocking, blocking_items, returning
-from .queue import Queue, awaitable
+from .queue import Message, MessageStream, Queue, awaitable
 from .resources import Redrives, Reservations, Schedules, Staging
+from .worker import Worker
 
 
 def connect(
@@ -62,7 +62,7 @@ def _close_what_is_left_open() -> None:
         run(context.close())
 
 
-class Client(ClientState):
+class Client(ClientBase):
     __doc__ = aio.Client.__doc__
 
     staging: Staging

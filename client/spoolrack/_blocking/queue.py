@@ -2,20 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Unpack
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Self, Unpack
 
 from .. import _arguments as arguments
 from .. import aio
-from ..aio._queue import QueueHandle
-from ..aio._worker import WorkerCore, WorkerOptions
+from .._core.bound_message import BoundMessage, StreamBase
+from .._core.queue_base import QueueBase
+from .._core.worker_core import WorkerCore, WorkerOptions
+from .._runtime import run
 from .batch import Batch
-from .message import Message, MessageStream, Worker
 from .mirroring import blocking, blocking_items, returning
 from .resources import RedriveHandle, Redrives, ReservationHandle, Reservations
+from .worker import Worker
 
 
-class Queue(QueueHandle):
+class Message(BoundMessage):
+    __doc__ = aio.Message.__doc__
+    __slots__ = ()
+
+    @property
+    def queue(self) -> Queue:
+        """A handle on the queue that the message came from."""
+        queue: Queue = self._queue
+        return queue
+
+    delete = blocking(aio.Message.delete)
+    release = blocking(aio.Message.release)
+    reject = blocking(aio.Message.reject)
+    extend = blocking(aio.Message.extend)
+
+    def __enter__(self) -> Self:
+        return self
+
+    __exit__ = blocking(aio.Message.__aexit__)
+
+
+class MessageStream(StreamBase, Iterator[Message]):
+    """A queue's messages as they arrive; `queue.messages()` makes one. Also a context that closes it.
+
+    May be shared: each message goes to one of the threads that iterate. Ends when it is closed.
+    """
+
+    def __next__(self) -> Message:
+        envelope = run(self._core.next())
+        if envelope is None:
+            raise StopIteration
+        message: Message = self._bind(envelope)
+        return message
+
+    receive = blocking(aio.MessageStream.receive, list[Message])
+    close = blocking(aio.MessageStream.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    __exit__ = blocking(aio.MessageStream.__aexit__)
+
+
+class Queue(QueueBase):
     __doc__ = aio.Queue.__doc__
 
     _message_type = Message

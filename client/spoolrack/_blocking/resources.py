@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import aio
+from .._core.resource import Resource
 from .._redrive_values import Redrive
 from .._reservation_values import Reservation
 from .._values import Seconds
-from ..aio._resource import Resource
 from .mirroring import blocking, blocking_items
 
 

@@ -14,8 +14,7 @@ event loop in which it was made, and, like all of asyncio, to one thread.
 from .. import _help
 from ._batch import Batch
 from ._client import Client, connect
-from ._message import Message, MessageStream
-from ._queue import Queue
+from ._queue import Message, MessageStream, Queue
 from ._redrives import RedriveHandle, Redrives
 from ._reservations import ReservationHandle, Reservations
 from ._schedules import Schedules

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from random import Random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, ClassVar, Self, Unpack
-from weakref import WeakValueDictionary
+from typing import ClassVar, Self, Unpack
 
 from .. import _arguments as arguments
-from .._client_context import ClientContext
+from .._core.client_base import ClientBase, Queues
+from .._core.pagination import items
+from .._core.queue_changes import create_queue, delete_queue, ensure_queue, update_queue
+from .._core.several_queues import Order, SeveralQueues
+from .._core.worker_core import WorkerCore, WorkerOptions
 from .._credentials import CredentialOptions
 from .._message_base import MessageFacts
 from .._retry import RetryPolicy
-from .._runtime import Runtime, Tasks
+from .._runtime import Tasks
 from .._settings import Settings
 from .._stage_values import BatchOptions
-from .._transports import ClientTransport
 from .._transports.url import Routing, open_transport
 from .._values import QueueInfo, Seconds, StreamOptions
 from ._batch import Batch
-from ._message import Message, MessageStream
-from ._pagination import items
-from ._queue import Queue, QueueHandle
-from ._queue_changes import create_queue, delete_queue, ensure_queue, update_queue
+from ._queue import Message, MessageStream, Queue
 from ._redrives import Redrives
 from ._reservations import Reservations
 from ._schedules import Schedules
-from ._several_queues import Order, SeveralQueues
 from ._staging import Staging
-from ._worker import Worker, WorkerCore, WorkerOptions
-
-Queues = str | QueueHandle | Iterable[str | QueueHandle]
-"""Queues of a stream or a worker, by names, handles and patterns."""
+from ._worker import Worker
 
 
 def connect(
@@ -50,44 +44,7 @@ def connect(
     )
 
 
-class ClientState:
-    """A client, for threads or tasks."""
-
-    _queue_type: ClassVar[type[QueueHandle]]
-    _resource_types: ClassVar[Mapping[str, Callable[[ClientContext], object]]]
-
-    def __init__(
-        self,
-        transport: ClientTransport,
-        runtime: Runtime,
-        *,
-        timeout: Seconds = 30.0,
-        retry: RetryPolicy | None = None,
-        random: Random | None = None,
-    ) -> None:
-        self._context = ClientContext(transport, runtime, timeout=timeout, retry=retry, random=random)
-        self._queues: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        """The handles that are in use, by name."""
-        self._lock = runtime.lock()
-        for name, resource in self._resource_types.items():
-            setattr(self, name, resource(self._context))
-
-    def _handle(self, name: str) -> Any:
-        # One per name, so that all concurrent sends to a queue share its calls.
-        arguments.text("name", name)
-        with self._lock:
-            found = self._queues.get(name)
-            if found is None:
-                found = self._queues[name] = self._queue_type(self._context, name)
-        return found
-
-    def __repr__(self) -> str:
-        closed = ", closed" if self._context.closed else ""
-        package = type(self).__module__.rpartition("._")[0]
-        return f"<{package}.Client of {self._context.transport.target}{closed}>"
-
-
-class Client(ClientState):
+class Client(ClientBase):
     """A connection to a server; `connect` makes one. Use it as a context, or `close` it.
 
     The one for threads is safe to share between threads, not between processes.

@@ -1,7 +1,7 @@
 """One queue and its messages.
 
-The operations are written once. `spoolrack._blocking` runs them over its own handle, so they use
-nothing of `self` but what `QueueHandle` has.
+The operations are written once. `spoolrack._blocking` runs them over its own handles, messages and
+streams, so they use nothing of `self` but what the base classes have.
 """
 
 from __future__ import annotations
@@ -9,30 +9,38 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import fields
 from datetime import datetime
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast
+from types import TracebackType
+from typing import Self, Unpack, cast
 
 from .. import _arguments as arguments
 from .. import tracing
-from .._acks import Acks
-from .._batcher import Batcher
-from .._client_context import ClientContext
+from .._core.bound_message import (
+    BoundMessage,
+    StreamBase,
+    extension_of,
+    finish_message,
+    note_ended,
+    receipt_of,
+    release_of,
+    target_of,
+)
+from .._core.outgoing import chunks_of, outgoing, outgoing_of_all, size_of
+from .._core.peek import filter_of, peek_envelopes, states_of
+from .._core.queue_base import QueueBase
+from .._core.queue_changes import delete_queue, update_queue
+from .._core.worker_core import WorkerCore, WorkerOptions
 from .._message_base import MessageFacts
-from .._outgoing import chunks_of, outgoing, outgoing_of_all, size_of
 from .._reservation_values import DEFAULT_RESERVED, DEFAULT_RESERVED_BYTES
+from .._retry import Reject, Retry
 from .._settings import Settings
 from .._stage_values import BatchOptions
-from .._stream import EnvelopeStream
 from .._values import (
     MAX_BATCH,
     Attributes,
     ById,
     DeleteResult,
-    Envelope,
     LeaseResult,
     MessageRejection,
     MessageState,
@@ -46,114 +54,134 @@ from .._values import (
 )
 from ..errors import MessageNotFound
 from ._batch import Batch
-from ._lease_batches import LeaseBatches
-from ._message import (
-    Message,
-    MessageStream,
-    extension_of,
-    note_ended,
-    receipt_of,
-    release_of,
-    target_of,
-)
-from ._peek import filter_of, peek_envelopes, states_of
-from ._queue_changes import delete_queue, update_queue
 from ._redrives import RedriveHandle, Redrives, start_redrive
 from ._reservations import ReservationHandle, Reservations
-from ._worker import Worker, WorkerCore, WorkerOptions
-
-ACKS_IN_FLIGHT: Final = 100
-"""Messages of a handle, outside of streams, a quarter of which makes a full call of acks."""
-_CREATED: Final = {each.name for each in fields(QueueInfo)} - {"name"}
+from ._worker import Worker
 
 
-class QueueHandle:
-    """The state of a handle on a queue, for threads or tasks, and the types of what it returns."""
+class Message(BoundMessage):
+    """A message with the queue that it came from. It is a context: `with`, or `async with` in tasks.
 
-    _message_type: ClassVar[Callable[..., Any]]
-    _stream_type: ClassVar[Callable[..., Any]]
-    _batch_type: ClassVar[Callable[..., Any]]
-    _reservations_type: ClassVar[Callable[..., Any]]
-    _redrives_type: ClassVar[Callable[..., Any]]
+    It is deleted when the block succeeds. When the block raises, it is released with the delay of the
+    queue's back-off. A `Retry(after=...)` states the delay, and a `Reject` makes it a dead letter: both
+    end with the block, as they end with a worker's handler, and all other exceptions pass. Nothing more
+    is done if the block deleted, released or rejected it itself. If the lease was lost meanwhile, the
+    end of a successful block raises `StaleReceipt`: the message was, or will be, delivered again.
+    """
 
-    def __init__(self, context: ClientContext, name: str) -> None:
-        self._context = context
-        self._name = name
-        self._created: QueueInfo | None = None
-        transport, runtime = context.transport, context.runtime
-        self._sends: Batcher[Outgoing, SendResult] = Batcher(
-            runtime, partial(transport.send, name), size_of, stream=transport.send_stream(name)
-        )
-        self._lease_batches = LeaseBatches(context, name)
+    __slots__ = ()
 
     @property
-    def name(self) -> str:
-        """The queue's name."""
-        return self._name
+    def queue(self) -> Queue:
+        """A handle on the queue that the message came from."""
+        queue: Queue = self._queue
+        return queue
 
-    @cached_property
-    def _acks(self) -> Acks:
-        """Acks of messages that no stream has received."""
-        return Acks(self._context, self._name, max_in_flight=ACKS_IN_FLIGHT)
+    async def delete(self, *, allow_expired: bool = False, timeout: Seconds | None = None) -> None:
+        """Delete the message for good; raises `StaleReceipt` if the lease is over.
 
-    def _envelopes(
+        With `allow_expired`, delete it also then, as long as it was not received since.
+        """
+        await self._queue._lease_batches.deletes.one(target_of(self, allow_expired), timeout)
+        self._finished = True
+
+    async def release(
         self,
         *,
-        max_in_flight: int = 100,
-        max_bytes_in_flight: int | None = None,
-        visibility_timeout: Seconds | None = None,
+        delay: Seconds | None = 0.0,
+        reason: str = "",
+        count: bool = True,
         timeout: Seconds | None = None,
-        concurrency: int | None = None,
-        until_dropped: bool = False,
-        on_arrival: Callable[[], None] | None = None,
-        is_one_of_several: bool = False,
-        **unknown: object,
-    ) -> EnvelopeStream:
-        arguments.check_options(unknown, StreamOptions)
-        return EnvelopeStream(
-            self._context,
-            self._name,
-            max_in_flight=arguments.integer("max_in_flight", max_in_flight, 1, arguments.MAX_IN_FLIGHT),
-            max_bytes_in_flight=0
-            if max_bytes_in_flight is None
-            else arguments.integer("max_bytes_in_flight", max_bytes_in_flight, 1),
-            visibility_timeout=arguments.optional_span(
-                "visibility_timeout", visibility_timeout, is_positive=True
-            ),
-            connect_timeout=self._context.timeout_of(timeout),
-            concurrency=concurrency,
-            until_dropped=until_dropped,
-            on_arrival=on_arrival,
-            is_one_of_several=is_one_of_several,
-        )
+    ) -> None:
+        """End the lease: the message is ready again at its old place, at once or after `delay`.
 
-    def _bind(self, envelope: Envelope) -> Any:
-        return self._message_type(envelope, self)
+        Args:
+            delay: Up to 365 days. None: as long as the queue's back-off says for its receive count.
+            reason: Why, in up to 1,024 characters. The dead-letter record keeps it if this is the last
+                receive that the queue's `max_receives` allows.
+            count: Whether the receive counts. False: `receive_count` falls by one.
 
-    async def _bound(self, envelopes: AsyncIterator[Envelope]) -> AsyncIterator[Any]:
-        async for envelope in envelopes:
-            yield self._message_type(envelope, self)
+        Raises `StaleReceipt` if the lease is over. A delayed message takes none of its stream's
+        `max_in_flight`.
+        """
+        await self._queue._lease_batches.releases.one(release_of(self, delay, reason, count), timeout)
+        self._finished = True
 
-    if not TYPE_CHECKING:
+    async def reject(self, reason: str = "", *, timeout: Seconds | None = None) -> None:
+        """Make the message a dead letter, however often it was received; returns when that is on stable
+        media.
 
-        def __getattr__(self, name: str) -> object:
-            """Return what `create_queue` once returned, a `QueueInfo`, has under this name."""
-            created = self.__dict__.get("_created")
-            if created is None or name not in _CREATED:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            warnings.warn(
-                f"create_queue() returns a handle: use its info().{name} in place of .{name}",
-                DeprecationWarning,
-                stacklevel=2,
-            )
-            return getattr(created, name)
+        The dead-letter record keeps `reason`, up to 1,024 characters. Raises `NoDeadLetterQueue` if its
+        queue has none, `StaleReceipt` if the lease is over.
+        """
+        rejection = MessageRejection(receipt_of(self), arguments.reason(reason))
+        await self._queue._lease_batches.rejections.one(rejection, timeout)
+        self._finished = True
 
-    def __repr__(self) -> str:
-        package = type(self).__module__.rpartition("._")[0]
-        return f"<{package}.Queue {self._name} at {self._context.transport.target}>"
+    async def extend(
+        self, seconds: Seconds, *, allow_expired: bool = False, timeout: Seconds | None = None
+    ) -> datetime:
+        """Extend the lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
+
+        With `allow_expired`, lease the message again if its lease is over and it was not received
+        since. That isn't counted as a receive. Only calls with `allow_expired` extend the new lease or
+        delete the message by it. A queue whose `group_order` is "strict" refuses it.
+        """
+        change = extension_of(self, seconds, allow_expired)
+        end: datetime = await self._queue._lease_batches.extend(change, timeout)
+        self._lease_expires_at = end
+        return end
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        refusal = await finish_message(self, error, None)
+        if not isinstance(error, Retry | Reject):
+            return False
+        if refusal is not None:
+            raise refusal from error
+        return True
 
 
-class Queue(QueueHandle):
+class MessageStream(StreamBase, AsyncIterator[Message]):
+    """Messages of a queue, or of several, as they arrive; `queue.messages()` makes one, and so does
+    `client.messages(queues)`. Close it, or use `async with`.
+
+    May be shared: each message goes to one of the tasks that iterate. Ends when it is closed.
+    """
+
+    async def __anext__(self) -> Message:
+        envelope = await self._core.next()
+        if envelope is None:
+            raise StopAsyncIteration
+        message: Message = self._bind(envelope)
+        return message
+
+    async def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
+        """Return up to `max_messages` messages that have arrived, in order. Waits up to `wait` seconds
+        for the first (None: without a bound), and not for more.
+
+        An empty list: none arrived in time, or the stream is closed.
+        """
+        return [self._bind(envelope) for envelope in await self._core.receive(max_messages, wait)]
+
+    async def close(self) -> None:
+        """Wait for acks, end the stream, and release the messages that wait in it."""
+        await self._core.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._core.close()
+
+
+class Queue(QueueBase):
     """A handle on one queue; `client.queue(name)` makes one. Threads may share the one for threads."""
 
     _message_type = Message

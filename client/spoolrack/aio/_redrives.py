@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from .. import _arguments as arguments
-from .._client_context import ClientContext
+from .._core.client_context import ClientContext
+from .._core.pagination import items
+from .._core.resource import Resource
 from .._redrive_values import MAX_REDRIVEN_IDS, Redrive
 from .._values import Seconds
 from ..errors import InvalidRequest, RedriveRunning, Unreachable
-from ._pagination import items
-from ._resource import Resource
 
 
 class RedriveHandle(Redrive):

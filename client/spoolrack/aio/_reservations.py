@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
 from .. import _arguments as arguments
-from .._client_context import ClientContext
+from .._core.client_context import ClientContext
+from .._core.pagination import items
+from .._core.resource import Resource
 from .._message_base import MessageFacts
 from .._reservation_values import CommitResult, Reservation
 from .._transports import Pages
 from .._values import Envelope, Seconds
 from ..errors import SpoolrackError
-from ._pagination import items
-from ._resource import Resource
 
 
 class ReservationHandle(Reservation):

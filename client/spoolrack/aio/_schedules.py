@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from .. import _arguments as arguments
+from .._core.pagination import items
+from .._core.resource import Resource
 from .._schedule_values import Schedule
 from .._values import Attributes, Outgoing, Seconds
-from ._pagination import items
-from ._resource import Resource
 
 
 class Schedules(Resource[Any]):

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from .. import _arguments as arguments
-from .._outgoing import outgoing_of_all
+from .._core.outgoing import outgoing_of_all
+from .._core.pagination import items
+from .._core.resource import Resource
 from .._stage_values import PublishResult, StageInfo, StageResult
 from .._values import MAX_BATCH, Outgoing, Seconds
-from ._pagination import items
-from ._resource import Resource
 
 
 class Staging(Resource[Any]):

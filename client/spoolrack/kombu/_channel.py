@@ -26,12 +26,12 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.transport.virtual.base import queue_declare_ok_t
 
-from .._acks import Ack, Acks
 from .._arguments import MAX_IN_FLIGHT
 from .._blocking import Queue
-from .._leases import Leases
+from .._core.acks import Ack, Acks
+from .._core.lease_extender import LeaseExtender
+from .._core.stream import EnvelopeStream
 from .._runtime import run
-from .._stream import EnvelopeStream
 from .._values import Envelope, MessageRelease, QueueInfo
 from ..errors import SpoolrackError, StaleReceipt
 from ._broker import PATIENCE, SILENT, Binding, Broker, in_event_loop, in_worker_process
@@ -138,7 +138,7 @@ class Channel(virtual.Channel):
         self._turns: deque[str] = deque()
         """Tags of the consumers; the next one to deliver is at the left."""
         self._unacknowledged: dict[str, _Unacknowledged] = {}
-        self._gets: dict[str, Leases] = {}
+        self._gets: dict[str, LeaseExtender] = {}
         """Leases of `basic_get`, by queue."""
         super().__init__(connection, **kwargs)
 
@@ -421,7 +421,7 @@ class Channel(virtual.Channel):
         leases = self._gets.get(queue)
         if leases is None:
             calling = handle._context
-            leases = self._gets[queue] = Leases(calling, handle.name, self._visibility_timeout)
+            leases = self._gets[queue] = LeaseExtender(calling, handle.name, self._visibility_timeout)
         leases.add([envelope])
         return self._hold(
             _Unacknowledged(handle, envelope, lambda envelope: leases.drop(envelope.receipt))

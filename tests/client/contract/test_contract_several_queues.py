@@ -12,9 +12,9 @@ import spoolrack
 from hypothesis import example, given
 from hypothesis import strategies as st
 from spoolrack import Client, Message, MessageStream
+from spoolrack._core import several_queues
+from spoolrack._core.several_queues import shares
 from spoolrack._shards import QueuePattern
-from spoolrack.aio import _several_queues
-from spoolrack.aio._several_queues import shares
 from spoolrack.errors import InvalidRequest, QueueNotFound
 
 from tests.support.waiting import until
@@ -31,7 +31,7 @@ def queues(client: Client) -> dict[str, spoolrack.Queue]:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_several_queues, "LOOK_EVERY", 0.05)
+    monkeypatch.setattr(several_queues, "LOOK_EVERY", 0.05)
 
 
 def taken(stream: MessageStream, count: int) -> list[Message]:

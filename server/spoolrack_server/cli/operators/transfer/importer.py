@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Final
 
 from spoolrack import Client, Outgoing, SpoolrackError, errors
-from spoolrack._outgoing import chunks_of, size_of
+from spoolrack._core.outgoing import chunks_of, size_of
 from spoolrack._values import MAX_BODY_IN_MEMORY
 from spoolrack.errors import (
     QueueExists,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from datetime import datetime
 from typing import TypeVar
 
-from . import _arguments as arguments
-from . import tracing
-from ._values import (
+from .. import _arguments as arguments
+from .. import tracing
+from .._values import (
     MAX_BATCH,
     MAX_BATCH_BYTES,
     MAX_PRIORITY,

@@ -1,22 +1,14 @@
-"""Messages with their operations, and streams of them.
-
-The operations are written once. `spoolrack._blocking` runs them over its own messages and streams, so
-they use nothing of `self` but what `BoundMessage` and `StreamState` have.
-"""
+"""Messages of a queue's handle, for threads or tasks, streams of them, and the end of their leases."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 from itertools import zip_longest
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from .. import _arguments as arguments
-from .._acks import CLOSE_TIMEOUT, Ack, Acks
 from .._message_base import MessageFacts
 from .._retry import Backoff, Reject, Retry
-from .._stream import EnvelopeStream
 from .._values import (
     ByReceipt,
     DeleteResult,
@@ -30,10 +22,10 @@ from .._values import (
     Seconds,
 )
 from ..errors import InvalidReceipt, SpoolrackError, StaleReceipt
-
-if TYPE_CHECKING:
-    from ._queue import Queue, QueueHandle
-    from ._several_queues import SeveralQueues, SeveralStreams
+from .acks import CLOSE_TIMEOUT, Ack, Acks
+from .queue_base import QueueBase
+from .several_queues import SeveralQueues, SeveralStreams
+from .stream import EnvelopeStream
 
 
 def receipt_of(message: MessageFacts | str) -> str:
@@ -101,7 +93,7 @@ class BoundMessage(MessageFacts):
 
     __slots__ = ("_acks", "_queue")
 
-    def __init__(self, envelope: Envelope, queue: QueueHandle, acks: Acks | None = None) -> None:
+    def __init__(self, envelope: Envelope, queue: QueueBase, acks: Acks | None = None) -> None:
         """`acks`: those of the stream or worker that received it; None: the queue's."""
         super().__init__(envelope, queue._name)
         self._queue: Any = queue
@@ -203,99 +195,10 @@ def _reason_of(error: Exception) -> str:
     return named.encode(errors="backslashreplace").decode()[: arguments.MAX_REASON]
 
 
-class Message(BoundMessage):
-    """A message with the queue that it came from. It is a context: `with`, or `async with` in tasks.
-
-    It is deleted when the block succeeds. When the block raises, it is released with the delay of the
-    queue's back-off. A `Retry(after=...)` states the delay, and a `Reject` makes it a dead letter: both
-    end with the block, as they end with a worker's handler, and all other exceptions pass. Nothing more
-    is done if the block deleted, released or rejected it itself. If the lease was lost meanwhile, the
-    end of a successful block raises `StaleReceipt`: the message was, or will be, delivered again.
-    """
-
-    __slots__ = ()
-
-    @property
-    def queue(self) -> Queue:
-        """A handle on the queue that the message came from."""
-        queue: Queue = self._queue
-        return queue
-
-    async def delete(self, *, allow_expired: bool = False, timeout: Seconds | None = None) -> None:
-        """Delete the message for good; raises `StaleReceipt` if the lease is over.
-
-        With `allow_expired`, delete it also then, as long as it was not received since.
-        """
-        await self._queue._lease_batches.deletes.one(target_of(self, allow_expired), timeout)
-        self._finished = True
-
-    async def release(
-        self,
-        *,
-        delay: Seconds | None = 0.0,
-        reason: str = "",
-        count: bool = True,
-        timeout: Seconds | None = None,
-    ) -> None:
-        """End the lease: the message is ready again at its old place, at once or after `delay`.
-
-        Args:
-            delay: Up to 365 days. None: as long as the queue's back-off says for its receive count.
-            reason: Why, in up to 1,024 characters. The dead-letter record keeps it if this is the last
-                receive that the queue's `max_receives` allows.
-            count: Whether the receive counts. False: `receive_count` falls by one.
-
-        Raises `StaleReceipt` if the lease is over. A delayed message takes none of its stream's
-        `max_in_flight`.
-        """
-        await self._queue._lease_batches.releases.one(release_of(self, delay, reason, count), timeout)
-        self._finished = True
-
-    async def reject(self, reason: str = "", *, timeout: Seconds | None = None) -> None:
-        """Make the message a dead letter, however often it was received; returns when that is on stable
-        media.
-
-        The dead-letter record keeps `reason`, up to 1,024 characters. Raises `NoDeadLetterQueue` if its
-        queue has none, `StaleReceipt` if the lease is over.
-        """
-        rejection = MessageRejection(receipt_of(self), arguments.reason(reason))
-        await self._queue._lease_batches.rejections.one(rejection, timeout)
-        self._finished = True
-
-    async def extend(
-        self, seconds: Seconds, *, allow_expired: bool = False, timeout: Seconds | None = None
-    ) -> datetime:
-        """Extend the lease to `seconds` from now; return its new end. Raises `StaleReceipt`.
-
-        With `allow_expired`, lease the message again if its lease is over and it was not received
-        since. That isn't counted as a receive. Only calls with `allow_expired` extend the new lease or
-        delete the message by it. A queue whose `group_order` is "strict" refuses it.
-        """
-        change = extension_of(self, seconds, allow_expired)
-        end: datetime = await self._queue._lease_batches.extend(change, timeout)
-        self._lease_expires_at = end
-        return end
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        refusal = await finish_message(self, error, None)
-        if not isinstance(error, Retry | Reject):
-            return False
-        if refusal is not None:
-            raise refusal from error
-        return True
-
-
-class StreamState:
+class StreamBase:
     """A stream of messages, for threads or tasks."""
 
-    def __init__(
-        self, core: EnvelopeStream | SeveralStreams, queue: QueueHandle | SeveralQueues
-    ) -> None:
+    def __init__(self, core: EnvelopeStream | SeveralStreams, queue: QueueBase | SeveralQueues) -> None:
         self._core = core
         self._queue = queue
 
@@ -316,38 +219,3 @@ class StreamState:
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__.rpartition('._')[0]}.MessageStream {self._core.describe()}>"
-
-
-class MessageStream(StreamState, AsyncIterator[Message]):
-    """Messages of a queue, or of several, as they arrive; `queue.messages()` makes one, and so does
-    `client.messages(queues)`. Close it, or use `async with`.
-
-    May be shared: each message goes to one of the tasks that iterate. Ends when it is closed.
-    """
-
-    async def __anext__(self) -> Message:
-        envelope = await self._core.next()
-        if envelope is None:
-            raise StopAsyncIteration
-        message: Message = self._bind(envelope)
-        return message
-
-    async def receive(self, max_messages: int = 1, *, wait: Seconds | None = None) -> list[Message]:
-        """Return up to `max_messages` messages that have arrived, in order. Waits up to `wait` seconds
-        for the first (None: without a bound), and not for more.
-
-        An empty list: none arrived in time, or the stream is closed.
-        """
-        return [self._bind(envelope) for envelope in await self._core.receive(max_messages, wait)]
-
-    async def close(self) -> None:
-        """Wait for acks, end the stream, and release the messages that wait in it."""
-        await self._core.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._core.close()

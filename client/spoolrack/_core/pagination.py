@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
-from .._client_context import ClientContext
 from .._values import Page, Seconds
+from .client_context import ClientContext
 
 T = TypeVar("T")
 

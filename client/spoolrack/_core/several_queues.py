@@ -16,11 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from .. import _arguments as arguments
-from .._acks import Ack
 from .._message_base import MessageFacts
 from .._runtime import Signal, Started
 from .._shards import QueuePattern
-from .._stream import EnvelopeStream
 from .._values import Envelope, Seconds, StreamOptions
 from ..errors import (
     ClientClosed,
@@ -31,7 +29,9 @@ from ..errors import (
     Timeout,
     Unreachable,
 )
-from ._pagination import pages
+from .acks import Ack
+from .pagination import pages
+from .stream import EnvelopeStream
 
 log = logging.getLogger("spoolrack")
 

@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from .. import _arguments as arguments
-from .._client_context import ClientContext
 from .._settings import CHOICES, MOST, QueueSettings
 from .._values import QueueInfo, Seconds
 from ..errors import InvalidRequest, InvalidSetting, QueueExists, QueueNotFound
+from .client_context import ClientContext
 
 _KNOWN: Final = {setting.name: setting.default for setting in fields(QueueSettings)}
 

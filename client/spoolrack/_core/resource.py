@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import fields
 from typing import Any, ClassVar, Generic, TypeVar
 
-from .._client_context import ClientContext
+from .client_context import ClientContext
 
 Value = TypeVar("Value")
 

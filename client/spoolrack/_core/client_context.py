@@ -12,12 +12,12 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
-from . import _arguments as arguments
-from ._retry import RetryPolicy
-from ._runtime import Runtime, Tasks
-from ._transports import ClientTransport
-from ._values import Seconds
-from .errors import ClientClosed, ForkedClient, SpoolrackError, Unreachable, WrongEventLoop
+from .. import _arguments as arguments
+from .._retry import RetryPolicy
+from .._runtime import Runtime, Tasks
+from .._transports import ClientTransport
+from .._values import Seconds
+from ..errors import ClientClosed, ForkedClient, SpoolrackError, Unreachable, WrongEventLoop
 
 T = TypeVar("T")
 Item = TypeVar("Item")

@@ -17,10 +17,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
-from ._runtime import Runtime, Signal
-from ._transports import BatchStream
-from ._values import MAX_BATCH, MAX_BATCH_BYTES
-from .errors import SpoolrackError, Timeout, Unreachable
+from .._runtime import Runtime, Signal
+from .._transports import BatchStream
+from .._values import MAX_BATCH, MAX_BATCH_BYTES
+from ..errors import SpoolrackError, Timeout, Unreachable
 
 Item = TypeVar("Item")
 Result = TypeVar("Result", bound="ItemResult")

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Final
 
-from . import _outages as outages
-from ._client_context import ClientContext
-from ._runtime import Started
-from ._values import MAX_BATCH, Envelope, LeaseExtension
-from .errors import SpoolrackError
+from .._runtime import Started
+from .._values import MAX_BATCH, Envelope, LeaseExtension
+from ..errors import SpoolrackError
+from . import outages
+from .client_context import ClientContext
 
 log = logging.getLogger("spoolrack")
 
@@ -31,7 +31,7 @@ def next_round(visibility_timeout: float, random: Random) -> float:
     return visibility_timeout * random.uniform(0.3, 0.45)
 
 
-class Leases:
+class LeaseExtender:
     """The leases of one stream. Thread-safe."""
 
     def __init__(

@@ -10,9 +10,6 @@ from functools import partial
 from typing import Generic
 
 from .. import tracing
-from .._batcher import Batcher, Item, Result
-from .._client_context import ClientContext
-from .._outgoing import chunks_of
 from .._transports import BatchStream
 from .._values import (
     DeleteResult,
@@ -24,6 +21,9 @@ from .._values import (
     Target,
 )
 from ..errors import SpoolrackError, StaleReceipt
+from .batcher import Batcher, Item, Result
+from .client_context import ClientContext
+from .outgoing import chunks_of
 
 
 class LeaseOperation(Generic[Item, Result]):

@@ -1,68 +1,19 @@
-"""Messages with their operations, streams of them and workers, for threads."""
+"""Worker: calls a handler with each message of a queue, in threads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from .. import aio
-from .._runtime import run
+from .._core.worker_core import BackgroundWorker, WorkerBase
 from .._threads import start_thread
-from ..aio._message import BoundMessage, StreamState
-from ..aio._worker import BackgroundWorker, WorkerState
 from .mirroring import blocking
 
-if TYPE_CHECKING:
-    from .queue import Queue
 
-
-class Message(BoundMessage):
-    __doc__ = aio.Message.__doc__
-    __slots__ = ()
-
-    @property
-    def queue(self) -> Queue:
-        """A handle on the queue that the message came from."""
-        queue: Queue = self._queue
-        return queue
-
-    delete = blocking(aio.Message.delete)
-    release = blocking(aio.Message.release)
-    reject = blocking(aio.Message.reject)
-    extend = blocking(aio.Message.extend)
-
-    def __enter__(self) -> Self:
-        return self
-
-    __exit__ = blocking(aio.Message.__aexit__)
-
-
-class MessageStream(StreamState, Iterator[Message]):
-    """A queue's messages as they arrive; `queue.messages()` makes one. Also a context that closes it.
-
-    May be shared: each message goes to one of the threads that iterate. Ends when it is closed.
-    """
-
-    def __next__(self) -> Message:
-        envelope = run(self._core.next())
-        if envelope is None:
-            raise StopIteration
-        message: Message = self._bind(envelope)
-        return message
-
-    receive = blocking(aio.MessageStream.receive, list[Message])
-    close = blocking(aio.MessageStream.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    __exit__ = blocking(aio.MessageStream.__aexit__)
-
-
-class Worker(WorkerState):
+class Worker(WorkerBase):
     __doc__ = aio.Worker.__doc__
 
     _running: Future[None] | None = None

@@ -20,16 +20,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from . import _arguments as arguments
-from . import _outages as outages
-from ._acks import CLOSE_TIMEOUT, LINGER, Acks
-from ._client_context import ClientContext
-from ._leases import Leases
-from ._prefetch_buffer import PrefetchBuffer
-from ._runtime import Started
-from ._transports import Deliveries
-from ._values import MAX_BATCH, Envelope, InterruptedStream, MessageRelease, Seconds
-from .errors import ClientClosed, SpoolrackError
+from .. import _arguments as arguments
+from .._runtime import Started
+from .._transports import Deliveries
+from .._values import MAX_BATCH, Envelope, InterruptedStream, MessageRelease, Seconds
+from ..errors import ClientClosed, SpoolrackError
+from . import outages
+from .acks import CLOSE_TIMEOUT, LINGER, Acks
+from .client_context import ClientContext
+from .lease_extender import LeaseExtender
+from .prefetch_buffer import PrefetchBuffer
 
 log = logging.getLogger("spoolrack")
 
@@ -84,7 +84,7 @@ class EnvelopeStream:
         self._deliveries: Deliveries | None = None
         self._reader: Started | None = None
         self._buffer: PrefetchBuffer[Envelope] = PrefetchBuffer(self._runtime)
-        self._leases = Leases(context, queue, visibility_timeout, self._report_late)
+        self._leases = LeaseExtender(context, queue, visibility_timeout, self._report_late)
         self._arrivals = 0
         """Messages of all connections. Changed by the reader."""
         self._former_arrivals = 0

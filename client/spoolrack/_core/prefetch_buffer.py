@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from ._runtime import Runtime, Signal
-from .errors import SpoolrackError
+from .._runtime import Runtime, Signal
+from ..errors import SpoolrackError
 
 Item = TypeVar("Item")
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 
 from .. import _arguments as arguments
-from .._client_context import ClientContext
 from .._values import MAX_BATCH, Attributes, Envelope, MessageFilter, MessageState, Page, Seconds
-from ._pagination import pages
+from .client_context import ClientContext
+from .pagination import pages
 
 
 def peek_envelopes(

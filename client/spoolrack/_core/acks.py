@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from . import tracing
-from ._batcher import ItemResult
-from ._client_context import ClientContext
-from ._outgoing import chunks_of
-from ._runtime import Signal
-from ._values import ByReceipt, DeleteResult, LeaseResult, MessageRelease
-from .errors import ClientClosed, SpoolrackError, StaleReceipt
+from .. import tracing
+from .._runtime import Signal
+from .._values import ByReceipt, DeleteResult, LeaseResult, MessageRelease
+from ..errors import ClientClosed, SpoolrackError, StaleReceipt
+from .batcher import ItemResult
+from .client_context import ClientContext
+from .outgoing import chunks_of
 
 log = logging.getLogger("spoolrack")
 
