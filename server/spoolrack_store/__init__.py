@@ -8,6 +8,7 @@ imports point down only:
     engine                        the operations: one commit at a time, no threads
     files                         the disk, the lock, the log of changes, the durability barrier
     model                         names, batch files, settings, errors, time: values and rules; pure
+    credits                       what a consumer may hold, which it shares with the engine
 
 Start reading at `store.Store`, and then `engine.engine.Engine`.
 """

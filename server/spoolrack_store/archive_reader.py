@@ -15,7 +15,7 @@ from itertools import groupby
 from .engine.entries import Groups
 from .files.body_file import body_pieces, open_body
 from .files.disk import FileKind
-from .files.layout import BODY
+from .files.layout import ARCHIVE, BODY
 from .files.local_disk import LocalDisk
 from .model.batch_file import Damaged, Line, body, decode
 from .model.clock import Millis
@@ -37,6 +37,11 @@ class ArchivedMessage:
     group: str
     """Empty: none."""
     priority: int
+
+
+def archive_of(root: str | os.PathLike[str]) -> str:
+    """Return the folder of a root's archive, in which each queue has a folder."""
+    return os.path.join(root, ARCHIVE)
 
 
 def read_archive(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Generic, TypeVar
 
+from .engine.deadlines import Deadlines
 from .model.clock import Millis
-from .model.deadlines import Deadlines
 from .model.operations import Receive, Request, Send
 from .model.reservation_requests import Reserve
 

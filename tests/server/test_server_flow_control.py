@@ -8,8 +8,8 @@ import threading
 from typing import Any
 
 import pytest
+from spoolrack_server.app.flow_control import FlowControl
 from spoolrack_server.rpc.calls import Requests
-from spoolrack_server.rpc.flow_control import FlowControl
 
 from tests.support.server_rig import Client, next_messages
 

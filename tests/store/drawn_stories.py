@@ -28,6 +28,7 @@ from typing import Any, Final, TypeVar
 from unittest.mock import patch
 from zlib import crc32
 
+from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.index import COUNTED
 from spoolrack_store.engine.questions import Questions
@@ -36,7 +37,6 @@ from spoolrack_store.files.disk import SyncFailed
 from spoolrack_store.files.layout import new_body_path
 from spoolrack_store.model.background_work import ALL_WORK, BackgroundWork
 from spoolrack_store.model.clock import DAY, HOUR, MINUTE, SECOND, Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import (
     UNFINISHED,
     ChangeVisibility,

@@ -22,11 +22,11 @@ from types import FunctionType
 from typing import Any, Final
 
 from spoolrack_store import fsck
+from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.engine.part import RETRY
 from spoolrack_store.files.disk import FileKind, SyncFailed
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.operations import UNFINISHED, Receive, Send
 from spoolrack_store.model.settings import QueueSettings

@@ -7,9 +7,9 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
+from spoolrack_store.credits import Credits
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import ChangeVisibility, Delete, Delivery, OldLease, Receive, Send
 from spoolrack_store.model.reservation_requests import Reserve
 from spoolrack_store.store import Store

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spoolrack_store.credits import Credits
 from spoolrack_store.manual_clock import ManualClock
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, Final
 
 import pytest
+from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     CreateQueue,

@@ -6,8 +6,8 @@ import errno
 from typing import Any
 
 import pytest
+from spoolrack_store.credits import Credits
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import Receive, Send
 
 from tests.store.trouble_rig import Rig

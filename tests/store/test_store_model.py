@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Engine, Work
 from spoolrack_store.engine.entries import resolve
 from spoolrack_store.engine.index import COUNTED
@@ -24,7 +25,6 @@ from spoolrack_store.files.disk import Disk
 from spoolrack_store.files.local_disk import LocalDisk
 from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import StoreError
 from spoolrack_store.model.members import indexes
 from spoolrack_store.model.names import parse

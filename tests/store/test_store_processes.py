@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Work
 from spoolrack_store.files import changes
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import (
     DiskError,
     MessageNotFound,

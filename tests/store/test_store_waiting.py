@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from spoolrack_store.credits import Credits
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import QueueNotFound
 from spoolrack_store.model.operations import (
     ChangeVisibility,

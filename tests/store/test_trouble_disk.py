@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 
 import pytest
+from spoolrack_store.credits import Credits
 from spoolrack_store.files.disk import RESERVE_BYTES, STEP_BYTES, Space, Syncer, SyncFailed
 from spoolrack_store.files.root import FOLDERS
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import DiskError, DiskFull, StaleReceipt
 from spoolrack_store.model.operations import (
     ChangeVisibility,

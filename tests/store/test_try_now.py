@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from spoolrack_store.credits import Credits
 from spoolrack_store.manual_clock import ManualClock
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.errors import OutcomeUnknown, StoreFailed
 from spoolrack_store.model.operations import CreateQueue, Delete, Purge, Receive, Send
 from spoolrack_store.model.settings import QueueSettings

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from spoolrack_store.credits import Credits
 from spoolrack_store.engine.engine import Engine
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import Credits
 from spoolrack_store.model.operations import CreateQueue, Delete, Delivery, Receive, Send
 from spoolrack_store.model.settings import QueueSettings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from spoolrack_store.model.credits import Credits
+from spoolrack_store.credits import Credits
 
 
 @given(st.integers(0, 100), st.lists(st.integers(0, 20), max_size=30))

@@ -15,9 +15,9 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from spoolrack_store.credits import UNBOUNDED, Credits
 from spoolrack_store.model import operations as ops
 from spoolrack_store.model.clock import Millis
-from spoolrack_store.model.credits import UNBOUNDED, Credits
 from spoolrack_store.model.operations import (
     ChangeVisibility,
     Delivery,

@@ -26,11 +26,11 @@ from typing import Any, Final
 
 from spoolrack.v1 import queue_service_pb2 as rpc
 from spoolrack_store.model.clock import Clock, Millis
-from spoolrack_store.model.credits import UNBOUNDED
 from spoolrack_store.model.errors import Draining, InvalidRequest, StoreError
 from spoolrack_store.model.operations import Receive
 
 from ..app.bounds import MAX_COUNT, MAX_WAIT, number, queue_name
+from ..app.flow_control import FlowControl
 from ..app.leases import Leases
 from ..app.receives import LeasedMessages, Receives
 from ..app.store_access import FRAME_BYTES, Submitted
@@ -39,7 +39,6 @@ from ..wire.encoding import ResponseTags
 from ..wire.status import INTERNAL, failure_of
 from .authorized_calls import Context, current_caller, current_consumer
 from .calls import CallIsOver, Requests, outlast, put, write
-from .flow_control import FlowControl
 from .streams import StreamOperation, Streams
 
 NAME: Final = "StreamReceive"
@@ -472,7 +471,7 @@ def _start_of(request: rpc.StreamReceiveRequest) -> _Start:
         visibility=convert.visibility(start),
         flow_control=FlowControl(
             limit,
-            max_bytes=max_bytes or UNBOUNDED,
+            max_bytes=max_bytes,
             concurrency=number(start.concurrency, "concurrency", default=0, most=convert.MAX_IN_FLIGHT),
         ),
         stream_id=_stream_id(start.stream_id),

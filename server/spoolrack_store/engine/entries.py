@@ -28,9 +28,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from ..credits import Credits
 from ..model.batch_file import Line
 from ..model.clock import Millis
-from ..model.credits import Credits
 from ..model.members import indexes, lowest
 from ..model.names import Name, Stem
 from ..model.transitions import State

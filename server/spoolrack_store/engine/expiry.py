@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from ..files.disk import explaining
 from ..model.clock import SECOND, Millis, span_text
-from ..model.deadlines import Deadlines
 from ..model.operations import CreateQueue, DeleteQueue, Request
 from .catalog import Catalog, QueueRecord
+from .deadlines import Deadlines
 from .moves import Moves
 from .part import Part, postponing
 

@@ -45,7 +45,6 @@ from typing import Final
 from ..files.spares import Spare
 from ..model.batch_file import Line
 from ..model.clock import Millis
-from ..model.deadlines import Deadlines
 from ..model.members import below, first_of, indexes, lowest
 from ..model.message_ids import ID_LENGTH, batch_of, index_of, sent_at
 from ..model.names import MAX_PRIORITY, PACKABLE, Name, dead_letter_path, parse
@@ -53,6 +52,7 @@ from ..model.receipts import is_set_token
 from ..model.settings import QueueSettings
 from ..model.statistics import QueueMetrics
 from ..model.transitions import State
+from .deadlines import Deadlines
 from .entries import BatchFile, Entry, Groups, LeaseShare
 
 _CHUNK: Final = 128

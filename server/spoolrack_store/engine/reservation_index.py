@@ -30,12 +30,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from ..files.layout import RESERVED
 from ..model.clock import Millis
-from ..model.deadlines import Deadlines
 from ..model.errors import StoreError
 from ..model.names import NotAName
 from ..model.reservation_names import Marker, ReservationName, ReservationRecord, parse_reservation_name
 from ..model.reservation_requests import REMEMBERED_LOST_SETS
 from ..model.settings import MAX_VISIBILITY
+from .deadlines import Deadlines
 from .moves import Moves
 
 log = logging.getLogger(__name__)

@@ -32,7 +32,6 @@ from ..files.disk import DiskRoom, FileKind, explained
 from ..files.layout import PUBLISHED
 from ..model.batch_file import Damaged, decode_whole, encode, is_torn, line_of, stem_of
 from ..model.clock import SECOND, Millis
-from ..model.deadlines import Deadlines
 from ..model.errors import (
     ChunkDiffers,
     EpochDiffers,
@@ -84,6 +83,7 @@ from ..model.stage_requests import (
 )
 from ..model.transitions import State
 from .catalog import Catalog, QueueRecord, QueueRoom
+from .deadlines import Deadlines
 from .index import SortedNames
 from .moves import FileVanished, Moves
 from .part import DUE_NOW, RETRY, Part, postponing

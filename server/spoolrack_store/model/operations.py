@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 
+from ..credits import Credits
 from .batch_file import Line
 from .clock import Millis
-from .credits import Credits
 from .dead_letter_records import DeadLetterRecord
 from .errors import StoreError
 from .message_content import Attributes

@@ -11,8 +11,7 @@ from typing import TypedDict
 import click
 from spoolrack import Attributes, Client, Outgoing
 from spoolrack.errors import InvalidRequest
-from spoolrack_store.archive_reader import ArchivedMessage, read_archive
-from spoolrack_store.files.layout import ARCHIVE
+from spoolrack_store.archive_reader import ArchivedMessage, archive_of, read_archive
 from spoolrack_store.model.clock import Millis
 from spoolrack_store.model.names import is_queue_name
 
@@ -64,7 +63,7 @@ def command(
     if archive is None:
         if connection.root is None:
             raise click.UsageError("Give --archive, or --root: the archive lies in the root.")
-        archive = str(Path(connection.root, ARCHIVE))
+        archive = archive_of(connection.root)
     unreadable = 0
 
     def problem(path: str, why: str) -> None:

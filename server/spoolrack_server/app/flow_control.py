@@ -12,7 +12,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from spoolrack_store.model.credits import UNBOUNDED, Credits
+from spoolrack_store.credits import UNBOUNDED, Credits
 
 SHARE: Final = 4
 LINGER: Final = 0.005
@@ -31,10 +31,11 @@ class FlowControl:
         limit: int,
         linger: float = LINGER,
         *,
-        max_bytes: int = UNBOUNDED,
+        max_bytes: int = 0,
         concurrency: int = 0,
     ) -> None:
-        self.credits = Credits(limit, self._returned, max_bytes, concurrency=concurrency)
+        """`max_bytes`: 0 is no bound."""
+        self.credits = Credits(limit, self._returned, max_bytes or UNBOUNDED, concurrency=concurrency)
         self._linger = linger
         self._awaited = _ANY
         """Free credits, and bytes, from which the loop is woken."""

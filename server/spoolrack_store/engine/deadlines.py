@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
-from .clock import Millis
+from ..model.clock import Millis
 
 Key = TypeVar("Key", str, tuple[str, int], tuple[int, str])
 
